@@ -1,0 +1,36 @@
+"""The seam to codecs: chunk bytes to values and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+
+class Pipeline(ABC):
+    """The codecs of one array. Immutable, and safe from any number of threads."""
+
+    @abstractmethod
+    def decode(self, data: Buffer) -> Values:
+        """The values of one chunk.
+
+        Returns
+        -------
+        array of the full chunk shape, C-contiguous, in this machine's byte order; for
+        variable-length types of objects (str, bytes, ...). It may be a view on `data`, and is then
+        read-only.
+
+        Raises
+        ------
+        CorruptChunk : does not decode, or to fewer bytes than the chunk has. More bytes: the
+            chunk's length is taken, as netcdf-c writes over-long chunks. Never allocates much more
+            than the chunk's decoded size, whatever the data claim.
+        """
+
+    @abstractmethod
+    def encode(self, values: Values) -> bytes:
+        """The bytes to store for the values of one chunk (full chunk shape, native byte order)."""

@@ -1,0 +1,63 @@
+"""Counters and gauges of the process, in one Prometheus registry.
+
+Requests, bytes, decodes and copies are counted where they happen, with the children of labelled
+metrics bound once, so that a count costs a lock and an addition.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+REGISTRY = CollectorRegistry()
+
+STORE_REQUESTS = Counter(
+    "nczfs_store_requests", "Calls into a store", ["store", "operation"], registry=REGISTRY
+)
+STORE_RETRIES = Counter(
+    "nczfs_store_retries",
+    "Attempts repeated after a transient failure",
+    ["store"],
+    registry=REGISTRY,
+)
+STORE_BYTES_READ = Counter(
+    "nczfs_store_read_bytes", "Bytes of objects received from stores", ["store"], registry=REGISTRY
+)
+CHUNKS_DECODED = Counter("nczfs_chunks_decoded", "Chunks decoded", registry=REGISTRY)
+CHUNK_BYTES_DECODED = Counter(
+    "nczfs_chunk_decoded_bytes", "Bytes that chunks decoded to", registry=REGISTRY
+)
+CHUNKS_MISSING = Counter(
+    "nczfs_chunks_missing", "Chunks that no store held, shown as fill values", registry=REGISTRY
+)
+CACHE_HITS = Counter("nczfs_cache_hits", "Chunks found in the chunk cache", registry=REGISTRY)
+CACHE_MISSES = Counter("nczfs_cache_misses", "Chunks not found in the cache", registry=REGISTRY)
+CACHE_EVICTIONS = Counter("nczfs_cache_evictions", "Chunks dropped for room", registry=REGISTRY)
+CACHE_BYTES = Gauge("nczfs_cache_bytes", "Decoded bytes held by the chunk cache", registry=REGISTRY)
+PREFETCHED = Counter(
+    "nczfs_prefetched_windows", "Windows put together ahead of a reader", registry=REGISTRY
+)
+FUSE_REQUESTS = Counter(
+    "nczfs_fuse_requests", "Requests of the kernel", ["operation"], registry=REGISTRY
+)
+FUSE_ERRORS = Counter(
+    "nczfs_fuse_errors", "Requests answered with an error", ["errno"], registry=REGISTRY
+)
+FUSE_READ_BYTES = Counter("nczfs_fuse_read_bytes", "Bytes answered to reads", registry=REGISTRY)
+FUSE_WARM_READS = Counter(
+    "nczfs_fuse_warm_reads", "Reads answered on the event loop", registry=REGISTRY
+)
+FUSE_SECONDS = Histogram(
+    "nczfs_fuse_request_seconds",
+    "Time from a request that had to wait to its answer",
+    ["operation"],
+    buckets=(0.001, 0.01, 0.1, 1, 4, 15),
+    registry=REGISTRY,
+)
+HIDDEN_KEYS = Counter(
+    "nczfs_hidden_keys", "Keys that cannot be file names, left out of listings", registry=REGISTRY
+)
+
+
+def exposition() -> bytes:
+    """All metrics in the Prometheus text format."""
+    return generate_latest(REGISTRY)

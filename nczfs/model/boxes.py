@@ -1,0 +1,88 @@
+"""Boxes: hyperrectangles of index space, and how a run of elements in C order is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The elements with ``start[d] <= index[d] < stop[d]`` in every dimension; () is a scalar."""
+
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    def slices(self) -> tuple[slice, ...]:
+        return tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
+
+    def relative_to(self, origin: tuple[int, ...]) -> Box:
+        """The same elements, counted from `origin`."""
+        return Box(
+            tuple(a - o for a, o in zip(self.start, origin, strict=True)),
+            tuple(b - o for b, o in zip(self.stop, origin, strict=True)),
+        )
+
+
+def whole(shape: tuple[int, ...]) -> Box:
+    """The box of all elements of an array."""
+    return Box((0,) * len(shape), shape)
+
+
+def index_of(element: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of the element at position `element` in C order."""
+    index = [0] * len(shape)
+    for d in range(len(shape) - 1, -1, -1):
+        element, index[d] = divmod(element, shape[d])
+    return tuple(index)
+
+
+def boxes_of_run(first: int, count: int, shape: tuple[int, ...]) -> Iterator[Box]:
+    """Cover a run of consecutive elements with boxes.
+
+    Parameters
+    ----------
+    first, count : the run, in elements of C order; ``first + count <= prod(shape)``.
+    shape : of the array, slowest dimension first; () is a scalar.
+
+    Yields
+    ------
+    Box : at most ``max(1, 2 * ndim - 1)`` of them, in order, together the run exactly once.
+    """
+    assert first >= 0
+    assert count >= 0
+    assert first + count <= prod(shape)
+    if count == 0:
+        return
+    ndim = len(shape)
+    if ndim == 0:
+        yield Box((), ())
+        return
+    # strides[d]: elements in one step along d
+    strides = [1] * ndim
+    for d in range(ndim - 2, -1, -1):
+        strides[d] = strides[d + 1] * shape[d + 1]
+    last = first + count
+    position = first
+    while position < last:
+        # The slowest dimension along which whole steps can be taken from an aligned position.
+        d = ndim - 1
+        while d > 0 and position % strides[d - 1] == 0 and last - position >= strides[d - 1]:
+            d -= 1
+        index = index_of(position, shape)
+        room = shape[d] - index[d]
+        steps = min((last - position) // strides[d], room)
+        start = (*index[: d + 1], *(0,) * (ndim - d - 1))
+        stop = (*(i + 1 for i in index[:d]), index[d] + steps, *shape[d + 1 :])
+        yield Box(start, stop)
+        position += steps * strides[d]

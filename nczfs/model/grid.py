@@ -1,0 +1,85 @@
+"""Chunk grids: which chunks a box touches, and which part of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from nczfs.model.boxes import Box
+
+ChunkIndex = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The piece of a box that lies in one chunk.
+
+    Attributes
+    ----------
+    chunk : index of the chunk in the grid.
+    source : the piece, counted from the first element of the chunk.
+    target : the piece, counted from the first element of the box.
+    """
+
+    chunk: ChunkIndex
+    source: Box
+    target: Box
+
+
+@dataclass(frozen=True, slots=True)
+class RegularGrid:
+    """Chunks of one shape, laid from the origin; those at the far edges reach beyond the array.
+
+    Attributes
+    ----------
+    shape : of the array.
+    chunk_shape : of every chunk; each length is at least 1.
+    """
+
+    shape: tuple[int, ...]
+    chunk_shape: tuple[int, ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of chunks along each dimension; 0 where the array has length 0."""
+        return tuple(-(-n // c) for n, c in zip(self.shape, self.chunk_shape, strict=True))
+
+    @property
+    def chunk_count(self) -> int:
+        return prod(self.counts)
+
+    def origin(self, chunk: ChunkIndex) -> tuple[int, ...]:
+        """Index of the first element of a chunk."""
+        return tuple(i * c for i, c in zip(chunk, self.chunk_shape, strict=True))
+
+    def box(self, chunk: ChunkIndex) -> Box:
+        """The elements of the array that lie in a chunk: cut off at the edge."""
+        start = self.origin(chunk)
+        stop = tuple(
+            min(a + c, n) for a, c, n in zip(start, self.chunk_shape, self.shape, strict=True)
+        )
+        return Box(start, stop)
+
+    def __contains__(self, chunk: ChunkIndex) -> bool:
+        return len(chunk) == len(self.shape) and all(
+            0 <= i < n for i, n in zip(chunk, self.counts, strict=True)
+        )
+
+    def parts(self, box: Box) -> Iterator[Part]:
+        """The pieces of a box, one for each chunk that it touches, in C order of the grid."""
+        if box.size == 0:
+            return
+        ranges = (
+            range(a // c, (b - 1) // c + 1)
+            for a, b, c in zip(box.start, box.stop, self.chunk_shape, strict=True)
+        )
+        for chunk in product(*ranges):
+            origin = self.origin(chunk)
+            start = tuple(max(a, o) for a, o in zip(box.start, origin, strict=True))
+            stop = tuple(
+                min(b, o + c) for b, o, c in zip(box.stop, origin, self.chunk_shape, strict=True)
+            )
+            piece = Box(start, stop)
+            yield Part(chunk, piece.relative_to(origin), piece.relative_to(box.start))

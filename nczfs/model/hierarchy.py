@@ -1,0 +1,211 @@
+"""The netCDF-4 data model as plain data: dimensions, attributes, variables, groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from types import MappingProxyType
+from typing import TypeAlias
+
+from nczfs.model.dtypes import DataType, NcType
+from nczfs.model.grid import ChunkIndex, RegularGrid
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""A parsed JSON document (read-only by convention once it is part of the model)."""
+
+AttributeValue: TypeAlias = "str | tuple[str, ...] | tuple[int, ...] | tuple[float, ...] | Json"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A named value of a group or variable.
+
+    Attributes
+    ----------
+    type : CHAR: `value` is text (str). STRING: a tuple of str. A number type: a tuple of int or
+        float, each within the range of the type. JSON: any other JSON value, parsed.
+    """
+
+    name: str
+    type: NcType
+    value: AttributeValue
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A named length.
+
+    Attributes
+    ----------
+    group : path of the group that defines it ("" is the root, "g1/g2" below it).
+    anonymous : the name was made up by the reader, as netcdf-c makes it up.
+    """
+
+    name: str
+    size: int
+    unlimited: bool = False
+    group: str = ""
+    anonymous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CodecSpec:
+    """A codec as the metadata spells it: its name, and the other members of its object."""
+
+    name: str
+    configuration: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class CodecChain:
+    """How the chunks of an array are encoded.
+
+    Attributes
+    ----------
+    zarr_format : 2 or 3, the rules by which `codecs` are read.
+    codecs : in encoding order; for Zarr v2 the filters and then the compressor.
+    order : "C" or "F", the order of the elements inside a chunk (Zarr v2).
+    compressed : for Zarr v2, whether the last of `codecs` is the compressor.
+    """
+
+    zarr_format: int
+    codecs: tuple[CodecSpec, ...] = ()
+    order: str = "C"
+    compressed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkKeys:
+    """How the index of a chunk becomes the name of its key, below the array's own key.
+
+    Attributes
+    ----------
+    separator : between the numbers, "." or "/".
+    prefix : before the first number ("" in Zarr v2, "c" in v3's default encoding).
+    scalar : the name of the only chunk of a rank-0 array.
+    """
+
+    separator: str = "."
+    prefix: str = ""
+    scalar: str = "0"
+
+    def name(self, chunk: ChunkIndex) -> str:
+        """The name of a chunk below its array: ``0.1``, ``0/1``, ``c/0/1``."""
+        if not chunk:
+            return self.scalar
+        numbers = self.separator.join(map(str, chunk))
+        return f"{self.prefix}{self.separator}{numbers}" if self.prefix else numbers
+
+
+@dataclass(frozen=True)
+class ArrayDescription:
+    """All that is needed to read and write the chunks of one array.
+
+    Attributes
+    ----------
+    shape : of the array; () is a scalar.
+    chunk_shape : of every chunk, each length at least 1.
+    dtype : of the elements.
+    fill_value : what a chunk that was never written holds, as a value that `numpy.full` takes
+        (bytes for S and V, str for U and text); None: undefined, read as zeros.
+    """
+
+    shape: tuple[int, ...]
+    chunk_shape: tuple[int, ...]
+    dtype: DataType
+    fill_value: object
+    codecs: CodecChain
+    chunk_keys: ChunkKeys = ChunkKeys()
+
+    @cached_property
+    def grid(self) -> RegularGrid:
+        return RegularGrid(self.shape, self.chunk_shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def decoded_bytes(self) -> int | None:
+        """Bytes of all elements; None for variable-length types."""
+        return None if self.dtype.vlen is not None else self.size * self.dtype.item_size
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of one decoded chunk (for variable-length types: of its references)."""
+        return prod(self.chunk_shape) * self.dtype.stored.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An array with its names: what netCDF calls a variable.
+
+    Attributes
+    ----------
+    path : below the root of the dataset, without a leading slash; "" when the root is an array.
+    key : where the array's chunks lie, below the root of the dataset (mostly equal to `path`).
+    format : the metadata layout it was read from: "zarr2", "nczarr-L1", ..., "nczarr-L3".
+    attributes : in stored order, those of the format itself left out.
+    problems : what was wrong but did not prevent reading, each naming its key.
+    """
+
+    path: str
+    key: str
+    format: str
+    array: ArrayDescription
+    dimensions: tuple[Dimension, ...]
+    attributes: tuple[Attribute, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHeader:
+    """A group without its members.
+
+    Attributes
+    ----------
+    dimensions : that this group itself declares (NCZarr). In pure Zarr the dimensions follow from
+        the variables.
+    arrays, groups : names of the members in stored order, where the metadata lists them (NCZarr);
+        None: whatever the store holds below the group is a member.
+    """
+
+    path: str
+    format: str
+    dimensions: tuple[Dimension, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    arrays: tuple[str, ...] | None = None
+    groups: tuple[str, ...] | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group with everything below it: a hierarchy that can be compared and printed.
+
+    Attributes
+    ----------
+    dimensions : declared by the group, or in pure Zarr found with its variables.
+    broken : members whose metadata cannot be read, by name, and why.
+    """
+
+    header: GroupHeader
+    dimensions: tuple[Dimension, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    groups: tuple[Group, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.header.name

@@ -1,0 +1,157 @@
+"""The seam to storage: a flat map from keys to objects."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nczfs.zmap.keys import Key, Prefix
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """An opaque token that changes whenever an object is replaced (ETag; mtime, inode, size)."""
+
+    token: str
+
+
+ABSENT = Version("")
+"""As `replaces` of a write: the object must not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes of an object, the version they came from, and the size of the whole object."""
+
+    data: Buffer
+    version: Version
+    object_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What a store knows of an object without reading it; `mtime_ns` is 0 where it has none."""
+
+    key: Key
+    size: int
+    version: Version
+    mtime_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name of the next level below a prefix.
+
+    Attributes
+    ----------
+    stat : of the object with exactly this name, None where there is none.
+    is_prefix : whether there are keys below this name.
+    """
+
+    name: str
+    stat: Stat | None
+    is_prefix: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a store can do, as data; the conformance suite asserts it both ways.
+
+    Attributes
+    ----------
+    writable : objects can be written and deleted.
+    conditional_writes : `write(replaces=...)` holds against writers racing for the same key.
+    atomic_replace : a reader sees the old or the new object, nothing in between.
+    ranges : a part of an object costs about a part of reading it whole.
+    write_once : an object once written can not be replaced.
+    near : a request takes microseconds (memory, local disk), not a network round trip.
+    case_sensitive : two keys that differ only in case are two objects.
+    """
+
+    writable: bool = True
+    conditional_writes: bool = True
+    atomic_replace: bool = True
+    ranges: bool = True
+    write_once: bool = False
+    near: bool = True
+    case_sensitive: bool = True
+
+
+class ZMap(ABC):
+    """A flat map from keys to objects, with one-level search.
+
+    Objects are replaced whole and atomically, or not at all. Every method blocks, has a deadline
+    of its own, and may be called from any thread at any time. Keys are already checked
+    (`keys.parse_key`); a backend need not defend itself against ``..``. "Absent" and "could not
+    ask" are never confused: `NoSuchObject` means that the store said so.
+
+    Every method may raise `Unavailable`, `DeadlinePassed`, `AccessDenied` and `CorruptStore`
+    besides what it names.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The store as a URL without secrets, for messages."""
+
+    @property
+    @abstractmethod
+    def features(self) -> Features:
+        """What this store can do."""
+
+    @abstractmethod
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        """Bytes [start, stop) of an object, cut at its end, and the version they came from.
+
+        A `start` at or beyond the end gives no bytes. With `version`, only of that version.
+
+        Raises
+        ------
+        NoSuchObject : no object has the key (a prefix of other keys is not an object).
+        Conflict : the object is not the version named.
+        """
+
+    @abstractmethod
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        """Replace the whole object, atomically.
+
+        Parameters
+        ----------
+        replaces : only that version; `ABSENT`: only where there is none; None: whatever is there.
+
+        Raises
+        ------
+        Conflict : the object is not `replaces`; nothing was changed. (`ObjectExists`, when
+            `replaces` is `ABSENT`.)
+        ReadOnlyStore, NoSpace, ObjectTooLarge : as they say; nothing was changed.
+        """
+
+    @abstractmethod
+    def delete(self, key: Key) -> None:
+        """Remove an object. Raises NoSuchObject where the store can tell."""
+
+    @abstractmethod
+    def stat(self, key: Key) -> Stat:
+        """Size and version of an object. Raises NoSuchObject."""
+
+    @abstractmethod
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        """The next-level names below a prefix, each once, with the sizes of the objects.
+
+        A prefix without keys gives nothing; it is not an error. Names that cannot be components of
+        a key are left out. In no particular order, fetched page by page as the iterator advances.
+        """
+
+    @abstractmethod
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        """Every object below a prefix, however deep, page by page, in no particular order."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back connections and descriptors; may be called twice. Nothing works after it."""

@@ -1,0 +1,66 @@
+"""Keys and prefixes: the checked names of objects.
+
+A key is one or more components joined by "/", without a leading or trailing slash. Text from a
+file system that is not UTF-8 is kept with surrogate escapes.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+from nczfs.errors import BadKey, KeyTooLong
+
+Key = NewType("Key", str)
+Prefix = NewType("Prefix", str)
+
+ROOT = Prefix("")
+MAX_KEY_BYTES = 1024  # S3: "The name for a key is a sequence of at most 1,024 bytes"
+OWN_FILES = ".nczfs-"  # temporary files and side files of ours: hidden, and no keys
+
+
+def parse_key(text: str) -> Key:
+    """Check that a text is a key.
+
+    Raises
+    ------
+    BadKey : empty, absolute, with an empty, ``.`` or ``..`` component, with NUL, or with a
+        component that starts with ``.nczfs-``.
+    KeyTooLong : over 1024 bytes.
+    """
+    _check(text)
+    return Key(text)
+
+
+def parse_prefix(text: str) -> Prefix:
+    """Check that a text is a prefix: a key, or "" for the root of the store."""
+    if text:
+        _check(text)
+    return Prefix(text)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be one component of a key."""
+    return bool(text) and "/" not in text and _fault(text) is None
+
+
+def join(prefix: str, name: str) -> Key:
+    """The key of `name` below `prefix`; both are checked already."""
+    return Key(f"{prefix}/{name}" if prefix else name)
+
+
+def _check(text: str) -> None:
+    if fault := _fault(text):
+        raise BadKey(f"{text!r} is not a key: {fault}")
+    if len(text.encode("utf-8", "surrogateescape")) > MAX_KEY_BYTES:
+        raise KeyTooLong(f"key {text[:80]!r}... has more than {MAX_KEY_BYTES} bytes")
+
+
+def _fault(text: str) -> str | None:
+    if "\0" in text:
+        return "it contains NUL"
+    for component in text.split("/"):
+        if component in {"", ".", ".."}:
+            return f"it has the component {component!r}"
+        if component.startswith(OWN_FILES):
+            return f"names that start with {OWN_FILES!r} are kept for nczfs itself"
+    return None

@@ -1,0 +1,95 @@
+"""A store in memory: the simplest that keeps every promise, for tests and scratch."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nczfs.errors import Conflict, NoSuchObject, ObjectExists
+from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    data: bytes
+    stat: Stat
+
+
+class MemoryZMap(ZMap):
+    """Objects in a dict. One lock guards the dict and the counter of versions."""
+
+    def __init__(self, name: str = "memory://") -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._objects: dict[Key, _Object] = {}
+        self._writes = 0
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def features(self) -> Features:
+        return Features()
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        found = self._find(key)
+        if version is not None and version != found.stat.version:
+            raise Conflict(f"{self._name}/{key}: replaced since it was opened")
+        data = memoryview(found.data)[start:stop] if start or stop is not None else found.data
+        return Blob(data, found.stat.version, len(found.data))
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        copy = bytes(data)
+        with self._lock:
+            found = self._objects.get(key)
+            if replaces is not None:
+                current = found.stat.version if found else ABSENT
+                if replaces == ABSENT != current:
+                    raise ObjectExists(f"{self._name}/{key}: exists already")
+                if replaces != current:
+                    raise Conflict(f"{self._name}/{key}: replaced by somebody else")
+            self._writes += 1
+            version = Version(str(self._writes))
+            self._objects[key] = _Object(copy, Stat(key, len(copy), version, time.time_ns()))
+        return version
+
+    def delete(self, key: Key) -> None:
+        with self._lock:
+            if self._objects.pop(key, None) is None:
+                raise NoSuchObject(f"{self._name}/{key}: no such object")
+
+    def stat(self, key: Key) -> Stat:
+        return self._find(key).stat
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        entries: dict[str, Entry] = {}
+        for stat in self.list(prefix):
+            name, _, below = stat.key[len(prefix) + 1 if prefix else 0 :].partition("/")
+            known = entries.get(name)
+            entries[name] = Entry(
+                name,
+                stat if not below else known.stat if known else None,
+                bool(below) or (known is not None and known.is_prefix),
+            )
+        return iter(entries.values())
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        with self._lock:
+            stats = [found.stat for found in self._objects.values()]
+        below = f"{prefix}/" if prefix else ""
+        return (stat for stat in stats if stat.key.startswith(below))
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _find(self, key: Key) -> _Object:
+        try:
+            return self._objects[key]
+        except KeyError:
+            raise NoSuchObject(f"{self._name}/{key}: no such object") from None
