@@ -25,11 +25,15 @@ ABSENT = Version("")
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes of an object, the version they came from, and the size of the whole object."""
+    """Bytes of an object, the version they came from, and the size of the whole object.
+
+    `mtime_ns` is 0 where the store does not tell it with a read.
+    """
 
     data: Buffer
     version: Version
     object_size: int
+    mtime_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

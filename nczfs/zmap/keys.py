@@ -63,4 +63,9 @@ def _fault(text: str) -> str | None:
             return f"it has the component {component!r}"
         if component.startswith(OWN_FILES):
             return f"names that start with {OWN_FILES!r} are kept for nczfs itself"
+    if not text.isascii():
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            return "it has a lone surrogate that stands for no byte"
     return None

@@ -42,7 +42,7 @@ class MemoryZMap(ZMap):
         if version is not None and version != found.stat.version:
             raise Conflict(f"{self._name}/{key}: replaced since it was opened")
         data = memoryview(found.data)[start:stop] if start or stop is not None else found.data
-        return Blob(data, found.stat.version, len(found.data))
+        return Blob(data, found.stat.version, len(found.data), found.stat.mtime_ns)
 
     def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
         copy = bytes(data)

@@ -1,0 +1,72 @@
+"""What a command is to `main`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nczfs.cli.options import Scope
+from nczfs.cli.parser import Parser, add_options, given
+from nczfs.cli.sources import MountWords, Settings, read_words, resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user asks of a command.
+
+    Attributes
+    ----------
+    arguments : those of the command itself.
+    settings : the options, wherever they were set.
+    words : what ``-o`` said.
+    """
+
+    arguments: argparse.Namespace
+    settings: Settings
+    words: MountWords
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A word that can follow ``nczfs``.
+
+    Attributes
+    ----------
+    add_arguments : gives a parser the arguments of the command.
+    run : does it; the exit status.
+    scopes : which options it takes.
+    short_help : whether ``-h`` is help, and not something of the command's own.
+    """
+
+    name: str
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[Request], int]
+    scopes: frozenset[Scope] = frozenset()
+    short_help: bool = True
+
+
+STORE_SCOPES = frozenset({Scope.STORE, Scope.LOG})
+"""The options of commands that look into a store without a mount."""
+
+
+def parse(command: Command, argv: list[str], *, sloppy: bool = False) -> Request:
+    """Read a command line.
+
+    Raises
+    ------
+    UsageError : it is not one of the command.
+    """
+    parser = Parser(f"nczfs {command.name}", command.summary, short_help=command.short_help)
+    command.add_arguments(parser)
+    add_options(parser, command.scopes)
+    arguments = parser.parse_args(argv)
+    words = read_words(getattr(arguments, "words", None) or (), sloppy=sloppy)
+    settings = resolve(
+        given(arguments),
+        words.options,
+        source=getattr(arguments, "url", None) or "",
+        config=arguments.config,
+    )
+    return Request(arguments, settings, words)

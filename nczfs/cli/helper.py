@@ -1,0 +1,98 @@
+"""What mount(8) and umount(8) call: ``mount.nczfs`` and ``umount.nczfs``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from nczfs.cli import mount
+from nczfs.cli.command import parse
+from nczfs.cli.parser import Parser
+from nczfs.cli.umount import unmount
+from nczfs.errors import NczfsError, UsageError
+
+# mount(8), EXIT STATUS.
+DONE, USAGE, BUG, INTERRUPTED, FAILURE = 0, 1, 4, 8, 32
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """``mount.nczfs URL DIR [-fnsv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]``."""
+    return _guarded(_mount, list(sys.argv[1:] if argv is None else argv))
+
+
+def umount_main(argv: Sequence[str] | None = None) -> int:
+    """``umount.nczfs DIR [-flnrv] [-t TYPE] [-N NAMESPACE]``."""
+    return _guarded(_umount, list(sys.argv[1:] if argv is None else argv))
+
+
+def _guarded(work: Callable[[list[str]], None], argv: list[str]) -> int:
+    try:
+        work(argv)
+    except UsageError as error:
+        return _tell(error, USAGE)
+    except (NczfsError, OSError) as error:
+        return _tell(error, FAILURE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 (a boot log wants a line, not a traceback)
+        return _tell(f"internal error: {type(error).__name__}: {error}", BUG)
+    return DONE
+
+
+def _tell(what: Exception | str, code: int) -> int:
+    print(f"mount.nczfs: {' '.join(str(what).split())}", file=sys.stderr)
+    return code
+
+
+def _mount(argv: list[str]) -> None:
+    parser = Parser("mount.nczfs", "Mount a store; called by mount(8).")
+    parser.add_argument("url")
+    parser.add_argument("mountpoint")
+    parser.add_argument("-f", "--fake", action="store_true", help="do all but mount")
+    parser.add_argument("-s", "--sloppy", action="store_true", help="pass over unknown options")
+    _common(parser)
+    arguments = parser.parse_args(argv)
+    _enter_namespace(arguments, argv)
+    line = [arguments.url, arguments.mountpoint]
+    for words in arguments.words or ():
+        line += ["-o", words]
+    if arguments.verbose:
+        line.append("-v")
+    request = parse(mount.COMMAND, line, sloppy=arguments.sloppy)
+    if not arguments.fake:
+        mount.run(request)
+
+
+def _umount(argv: list[str]) -> None:
+    parser = Parser("umount.nczfs", "End a mount; called by umount(8).")
+    parser.add_argument("mountpoint")
+    parser.add_argument("-f", "--force", action="store_true", help="no different here")
+    parser.add_argument("-l", "--lazy", action="store_true", help="detach now, end later")
+    parser.add_argument("-r", dest="read_only", action="store_true", help="no different here")
+    _common(parser)
+    arguments = parser.parse_args(argv)
+    _enter_namespace(arguments, argv)
+    unmount(arguments.mountpoint, lazy=arguments.lazy)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-n", dest="no_mtab", action="store_true", help="no different here")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("-o", dest="words", action="append", metavar="OPTIONS")
+    parser.add_argument("-t", dest="type", metavar="TYPE", help="no different here")
+    parser.add_argument("-N", dest="namespace", metavar="NAMESPACE", help="a process id or file")
+
+
+def _enter_namespace(arguments: argparse.Namespace, argv: list[str]) -> None:
+    namespace = arguments.namespace
+    if namespace is None:
+        return
+    path = f"/proc/{namespace}/ns/mnt" if namespace.isdecimal() else namespace
+    position = argv.index("-N") if "-N" in argv else None
+    if position is None:
+        rest = [word for word in argv if not word.startswith("-N")]
+    else:
+        rest = argv[:position] + argv[position + 2 :]
+    os.execvp("nsenter", ["nsenter", f"--mount={path}", "--", sys.argv[0], *rest])

@@ -1,0 +1,33 @@
+"""``nczfs info``: what a group or variable is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from nczfs.cli import logs
+from nczfs.cli.command import STORE_SCOPES, Command, Request
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="of a dataset, or of a place in it")
+    parser.add_argument("--json", action="store_true", help="JSON (as without it)")
+
+
+def run(request: Request) -> int:
+    """Print the info.json of a node."""
+    logs.configure_command(request.settings)
+    from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
+    from nczfs.engine.api import Group
+    from nczfs.views.info import group_info, variable_info
+
+    with opened(request.arguments.url, request.settings) as node:
+        if isinstance(node, Group):
+            document = group_info(node.tree())
+        else:
+            document = variable_info(node.description)
+    sys.stdout.write(document.decode())
+    return 0
+
+
+COMMAND = Command("info", "what a group or variable is", _arguments, run, scopes=STORE_SCOPES)

@@ -1,0 +1,121 @@
+"""Where the log goes, and how its lines look."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.handlers
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from nczfs.cli.sources import Settings
+from nczfs.errors import UsageError
+
+_TEXT = "%(asctime)s %(levelname)s %(message)s"
+_SYSLOG_SOCKET = "/dev/log"
+
+
+@dataclass(frozen=True, slots=True)
+class LogTarget:
+    """Where a daemon's output goes.
+
+    Attributes
+    ----------
+    descriptor : an open file for standard output and error, stacks of a crash among them.
+    path : its name.
+    """
+
+    descriptor: int
+    path: Path
+
+
+class JsonFormatter(logging.Formatter):
+    """A line of JSON a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
+
+
+def configure_command(settings: Settings) -> None:
+    """Log as a command that runs and ends: warnings on stderr, more if asked."""
+    _install(logging.StreamHandler(), settings, _level(settings, "warning"), "nczfs: %(message)s")
+
+
+def configure_foreground(settings: Settings) -> Path | None:
+    """Log as a mount in the foreground: to stderr, or to the file asked for, which is returned."""
+    name = settings.maybe_text("log-file")
+    if name is None:
+        _install(logging.StreamHandler(), settings, _level(settings, "info"), _TEXT)
+        return None
+    path = Path(name)
+    os.close(_open(path))
+    handler = logging.handlers.WatchedFileHandler(path)
+    _install(handler, settings, _level(settings, "info"), _TEXT)
+    return path
+
+
+def configure_background(settings: Settings, mountpoint: str) -> LogTarget:
+    """Log as a daemon: to the file asked for, else to syslog, else to a file of ours.
+
+    What no logger writes (the stacks of a crash) goes to a file in each case.
+    """
+    name = settings.maybe_text("log-file")
+    path = Path(name) if name is not None else _own_file(mountpoint)
+    descriptor = _open(path)
+    level = _level(settings, "info")
+    if name is None and os.path.exists(_SYSLOG_SOCKET):
+        handler: logging.Handler = logging.handlers.SysLogHandler(
+            _SYSLOG_SOCKET, logging.handlers.SysLogHandler.LOG_DAEMON
+        )
+        _install(handler, settings, level, "nczfs: %(levelname)s %(message)s")
+    else:
+        _install(logging.handlers.WatchedFileHandler(path), settings, level, _TEXT)
+    return LogTarget(descriptor, path)
+
+
+def _own_file(mountpoint: str) -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    directory = Path(state, "nczfs")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{directory}: {error.strerror}; name a --log-file") from error
+    return directory / (mountpoint.strip("/").replace("/", "-") + ".log")
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+    except OSError as error:
+        raise UsageError(f"--log-file {path}: {error.strerror}") from error
+
+
+def _level(settings: Settings, otherwise: str) -> str:
+    if settings.flag("debug"):
+        return "debug"
+    if settings.flag("verbose"):
+        return "info"
+    return settings.maybe_text("log-level") or otherwise
+
+
+def _install(handler: logging.Handler, settings: Settings, level: str, text: str) -> None:
+    json_lines = settings.text("log-format") == "json"
+    handler.setFormatter(JsonFormatter() if json_lines else logging.Formatter(text))
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    # Libraries speak when something is wrong; only our own tell more.
+    root.setLevel(logging.WARNING)
+    logging.getLogger("nczfs").setLevel(level.upper())
+    # A line that cannot be written must not put a traceback on anybody's terminal.
+    logging.raiseExceptions = False

@@ -1,0 +1,101 @@
+"""``nczfs``: which command, and what its end looks like to a user."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+
+from nczfs.cli import cat, demo, dump, info, ls, mount, status, umount
+from nczfs.cli.command import Command, parse
+from nczfs.errors import NczfsError, UsageError
+
+log = logging.getLogger(__name__)
+
+COMMANDS: Mapping[str, Command] = {
+    command.name: command
+    for command in (
+        mount.COMMAND,
+        umount.COMMAND,
+        status.COMMAND,
+        ls.COMMAND,
+        info.COMMAND,
+        dump.COMMAND,
+        cat.COMMAND,
+        demo.COMMAND,
+    )
+}
+
+DONE, FAILED, USAGE = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line. Returns the exit status: 0 done, 1 failed, 2 wrong usage."""
+    try:
+        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except UsageError as error:
+        return _tell(error, USAGE)
+    except NczfsError as error:
+        return _tell(error, FAILED)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Whoever read our output had enough. Python must not try to flush what is left of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        return _tell(error, FAILED)
+    except Exception as error:
+        log.debug("unexpected", exc_info=error)
+        return _tell(
+            f"internal error: {type(error).__name__}: {error} (--debug tells where)", FAILED
+        )
+
+
+def _tell(what: Exception | str, code: int) -> int:
+    text = " ".join(str(what).split()) or type(what).__name__
+    print(f"nczfs: {text}", file=sys.stderr)
+    return code
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(usage())
+        return DONE if argv else USAGE
+    if argv[0] == "--version":
+        print(f"nczfs {version('nczfs')}")
+        return DONE
+    command = COMMANDS.get(argv[0])
+    if command is not None:
+        return command.run(parse(command, argv[1:]))
+    if _looks_like_mount(argv):
+        return mount.COMMAND.run(parse(mount.COMMAND, argv))
+    raise UsageError(_no_such_command(argv[0]))
+
+
+def _looks_like_mount(argv: list[str]) -> bool:
+    """``nczfs URL MOUNTPOINT -o …`` is how mount(8) calls the program of a type fuse.nczfs."""
+    places = [word for word in argv[:2] if not word.startswith("-")]
+    return len(places) == 2 and ("/" in places[0] or os.path.exists(places[0]))
+
+
+def _no_such_command(word: str) -> str:
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    hint = f"did you mean `nczfs {near[0]}`?" if near else "`nczfs --help` lists them"
+    return f"no command is called {word!r}; {hint}"
+
+
+def usage() -> str:
+    """The overview of all commands."""
+    lines = ["usage: nczfs COMMAND ...", "", "Object stores of NCZarr and Zarr as files.", ""]
+    lines += [f"  {command.name:8} {command.summary}" for command in COMMANDS.values()]
+    lines += ["", "`nczfs COMMAND --help` shows what a command takes."]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""``nczfs mount``: a store becomes a directory."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from nczfs.cli import logs
+from nczfs.cli.command import Command, Request
+from nczfs.cli.options import Scope, default_memory_limit
+from nczfs.cli.sources import Settings
+from nczfs.cli.store import place, store_options
+from nczfs.errors import UsageError
+from nczfs.fuse import mounting
+from nczfs.fuse.background import BackgroundOptions, run_in_background
+from nczfs.fuse.daemon import MountOptions, serve
+from nczfs.zmap.url import parse_url
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="a path, s3://bucket/prefix, https://...")
+    parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="a directory, or /dev/fd/N")
+    parser.add_argument(
+        "-o",
+        dest="words",
+        metavar="OPTION,...",
+        action="append",
+        help="any option without its dashes, a=b,c; words of fstab are understood",
+    )
+
+
+def run(request: Request) -> int:
+    """Mount; returns when the mount answers, or with ``--foreground`` when it has ended."""
+    arguments, settings = request.arguments, request.settings
+    for hint in request.words.hints:
+        print(f"nczfs: {hint}", file=sys.stderr)
+    os.environ.update(request.words.environment)
+    url = place(arguments.url, settings)
+    mountpoint = mounting.prepare(arguments.mountpoint, allow_other=settings.flag("allow-other"))
+    _check(settings)
+    if settings.flag("foreground"):
+        log = logs.configure_foreground(settings)
+
+        def announce() -> None:
+            print(
+                f"nczfs: {parse_url(url).text} is mounted on {mountpoint}; Ctrl-C, or `nczfs"
+                f" umount {mountpoint}`, ends it",
+                file=sys.stderr,
+            )
+
+        mount(url, mountpoint, request, log, announce)
+    else:
+        start(url, mountpoint, request)
+    return 0
+
+
+def start(url: str, mountpoint: str, request: Request) -> int:
+    """Mount in the background. Returns the daemon's process id when the mount answers."""
+    target = logs.configure_background(request.settings, mountpoint)
+    options = BackgroundOptions(
+        mountpoint=mountpoint,
+        timeout_s=request.settings.seconds("mount-timeout"),
+        log_descriptor=target.descriptor,
+        log_name=str(target.path),
+    )
+    return run_in_background(
+        lambda ready: mount(url, mountpoint, request, target.path, ready), options
+    )
+
+
+def mount(
+    url: str, mountpoint: str, request: Request, log: Path | None, on_ready: Callable[[], None]
+) -> None:
+    """Open the store and serve it until it is unmounted."""
+    # Not before the fork: NumPy starts threads when it is imported.
+    from nczfs.vfs.tree import VfsOptions, mount_tree
+
+    settings = request.settings
+    source = parse_url(url).text
+    config = settings.effective() | {"url": source, "mountpoint": mountpoint}
+    defaults = VfsOptions()
+    umask = settings.maybe_number("umask") or 0
+    options = VfsOptions(
+        memory_limit_bytes=settings.maybe_number("memory-limit") or default_memory_limit(),
+        metadata_ttl_s=settings.seconds("metadata-ttl"),
+        missing_chunks=settings.text("missing-chunks"),
+        views=settings.words("views"),
+        show=_shown(settings),
+        uid=_or(settings.maybe_number("uid"), os.getuid()),
+        gid=_or(settings.maybe_number("gid"), os.getgid()),
+        file_mode=_or(settings.maybe_number("file-mode"), defaults.file_mode & ~umask),
+        dir_mode=_or(settings.maybe_number("dir-mode"), defaults.dir_mode & ~umask),
+        log=log,
+        config=config,
+    )
+    fs = mount_tree(url, store_options(settings), options)
+    # Never the kernel's own `ro`: nothing could be written to .nczfs/refresh then. The file
+    # system refuses by itself whatever a read-only mount must refuse.
+    serve(
+        fs,
+        mountpoint,
+        MountOptions(
+            source=source,
+            allow_other=settings.flag("allow-other"),
+            allow_root=settings.flag("allow-root"),
+            auto_unmount=settings.flag("auto-unmount"),
+            request_timeout_s=settings.seconds("request-timeout"),
+            negative_ttl_s=settings.seconds("negative-metadata-ttl"),
+            extra=frozenset(request.words.kernel),
+        ),
+        on_ready=on_ready,
+    )
+
+
+def _check(settings: Settings) -> None:
+    if settings.flag("views-only") and settings.flag("objects-only"):
+        raise UsageError("--views-only and --objects-only leave nothing to show; take one")
+    if settings.flag("allow-other") and settings.flag("allow-root"):
+        raise UsageError("--allow-other includes --allow-root; take one")
+
+
+def _shown(settings: Settings) -> str:
+    if settings.flag("views-only"):
+        return "views"
+    return "objects" if settings.flag("objects-only") else "both"
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+COMMAND = Command("mount", "mount a store as a directory", _arguments, run, scopes=frozenset(Scope))

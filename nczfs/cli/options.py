@@ -1,0 +1,234 @@
+"""All options, once: for the command line, ``-o``, the environment and configuration files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from nczfs.cli import values
+
+
+class Scope(Enum):
+    """What an option is about; a command takes the options of some scopes."""
+
+    STORE = "the store"
+    MOUNT = "the mount"
+    SHOWN = "what is shown"
+    LOG = "the log"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A thing that users can set.
+
+    Attributes
+    ----------
+    name : as after ``--``; in ``-o`` and files also with underscores.
+    parse : from text to value; `values.flag` makes it an option that stands alone.
+    default : its value where nobody sets it.
+    metavar : what stands for the value in the help.
+    short : the letter after a single dash.
+    fallbacks : variables of the environment that other programs read for the same thing, each
+        with what its text means here (None: nothing).
+    """
+
+    name: str
+    scope: Scope
+    parse: Callable[[str], object]
+    default: object
+    help: str
+    metavar: str | None = None
+    short: str | None = None
+    fallbacks: tuple[tuple[str, Callable[[str], object]], ...] = ()
+
+    @property
+    def is_flag(self) -> bool:
+        return self.parse is values.flag
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return "NCZFS_" + self.name.upper().replace("-", "_")
+
+
+def default_memory_limit() -> int:
+    """A quarter of what this process may use, at most 2 GiB."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        text = _cgroup_file(name)
+        if text.isdecimal():
+            limits.append(int(text))
+    return max(64 << 20, min(min(limits) // 4, 2 << 30))
+
+
+def _cgroup_file(name: str) -> str:
+    try:
+        return Path("/sys/fs/cgroup", name).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _path(text: str) -> str:
+    # Absolute at once: a daemon changes its working directory.
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def _endpoint(text: str) -> str:
+    """GDAL's AWS_S3_ENDPOINT: a host, with AWS_HTTPS=NO for plain HTTP."""
+    if "://" in text:
+        return text
+    secure = os.environ.get("AWS_HTTPS", "YES").upper() not in ("NO", "FALSE", "OFF", "0")
+    return f"{'https' if secure else 'http'}://{text}"
+
+
+_S, _M, _V, _L = Scope.STORE, Scope.MOUNT, Scope.SHOWN, Scope.LOG
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "endpoint-url",
+        _S,
+        str,
+        None,
+        "the S3 server, when it is not Amazon's",
+        "URL",
+        fallbacks=(("AWS_S3_ENDPOINT", _endpoint),),
+    ),
+    Option("region", _S, str, None, "region of the bucket; found by itself as a rule", "NAME"),
+    Option("profile", _S, str, None, "profile of ~/.aws to take credentials from", "NAME"),
+    Option(
+        "no-sign-request",
+        _S,
+        values.flag,
+        False,
+        "do not sign requests, for public buckets",
+        fallbacks=(("AWS_NO_SIGN_REQUEST", values.flag),),
+    ),
+    Option(
+        "force-path-style",
+        _S,
+        values.flag,
+        None,
+        "ask for HOST/BUCKET, not BUCKET.HOST",
+        fallbacks=(("AWS_VIRTUAL_HOSTING", lambda text: not values.flag(text)),),
+    ),
+    Option(
+        "requester-pays",
+        _S,
+        values.flag,
+        False,
+        "accept to pay for the requests",
+        fallbacks=(("AWS_REQUEST_PAYER", lambda text: text == "requester"),),
+    ),
+    Option("expected-bucket-owner", _S, str, None, "refuse a bucket of another account", "ID"),
+    Option("ca-bundle", _S, _path, None, "certificate authorities to trust", "FILE"),
+    Option("prefix", _S, str, None, "look only below this prefix of the URL", "PREFIX"),
+    Option(
+        "forbidden-is-absent",
+        _S,
+        values.choice("auto", "yes", "no"),
+        "auto",
+        "take 403 for a key as: there is none (auto: ask the store about a key that cannot exist)",
+        "auto|yes|no",
+    ),
+    Option(
+        "request-timeout",
+        _S,
+        values.deadline,
+        15.0,
+        "every request has its answer, or its error, within this time",
+        "TIME",
+    ),
+    Option(
+        "memory-limit",
+        _V,
+        values.size,
+        None,
+        "budget of all caches (default: a quarter of the memory, at most 2GiB)",
+        "SIZE",
+    ),
+    Option(
+        "metadata-ttl",
+        _V,
+        values.duration,
+        60.0,
+        "for how long listings and metadata are believed",
+        "TIME",
+    ),
+    Option(
+        "negative-metadata-ttl",
+        _V,
+        values.duration,
+        5.0,
+        "for how long it is believed that a name is absent",
+        "TIME",
+    ),
+    Option(
+        "missing-chunks",
+        _V,
+        values.choice("fill", "error"),
+        "fill",
+        "what a chunk that was never written reads as",
+        "fill|error",
+    ),
+    Option("views-only", _V, values.flag, False, "show datasets/ and not objects/"),
+    Option("objects-only", _V, values.flag, False, "show objects/ and not datasets/"),
+    Option("views", _V, values.names, None, "show only these views: values.raw,info.json", "LIST"),
+    Option("uid", _V, values.user, None, "owner of all files", "USER"),
+    Option("gid", _V, values.group, None, "group of all files", "GROUP"),
+    Option("umask", _V, values.octal, None, "permission bits to take away", "BITS"),
+    Option("file-mode", _V, values.octal, None, "permission bits of files", "BITS"),
+    Option("dir-mode", _V, values.octal, None, "permission bits of directories", "BITS"),
+    Option("read-only", _M, values.flag, False, "refuse all writing"),
+    Option("allow-other", _M, values.flag, False, "let other users see the mount"),
+    Option("allow-root", _M, values.flag, False, "let root see the mount"),
+    Option("auto-unmount", _M, values.flag, False, "unmount even when the daemon crashes"),
+    Option("foreground", _M, values.flag, False, "stay, and log to stderr", short="f"),
+    Option(
+        "mount-timeout",
+        _M,
+        values.deadline,
+        30.0,
+        "give up when the mount does not answer within this time",
+        "TIME",
+    ),
+    Option("log-file", _L, _path, None, "where to log (default: syslog; stderr with -f)", "FILE"),
+    Option(
+        "log-level",
+        _L,
+        values.choice("debug", "info", "warning", "error"),
+        None,
+        "what is worth a line (default: info for a mount, warning otherwise)",
+        "debug|info|warning|error",
+    ),
+    Option(
+        "log-format", _L, values.choice("text", "json"), "text", "form of the lines", "text|json"
+    ),
+    Option("verbose", _L, values.flag, False, "the same as --log-level info", short="v"),
+    Option("debug", _L, values.flag, False, "the same as --log-level debug", short="d"),
+)
+
+BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
+
+OTHERS_WORDS: Mapping[str, tuple[str, Callable[[str], str]]] = {
+    "url": ("endpoint-url", str),
+    "use_path_request_style": ("force-path-style", str),
+    "public_bucket": ("no-sign-request", str),
+    "ro": ("read-only", lambda _: "yes"),
+    "rw": ("read-only", lambda _: "no"),
+}
+"""Words of ``-o`` that s3fs and mount(8) use for options of ours."""
+
+S3FS_WORDS = frozenset({"url", "use_path_request_style", "public_bucket"})
+
+KERNEL_WORDS = frozenset(
+    {"nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "relatime", "sync", "dirsync"}
+)
+"""Words of ``-o`` that are for the kernel."""
+
+IGNORED_WORDS = frozenset(
+    {"_netdev", "nofail", "auto", "noauto", "user", "users", "nouser", "owner", "group", "defaults"}
+)
+"""Words of fstab that are for those who read it."""

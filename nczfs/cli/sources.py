@@ -1,0 +1,234 @@
+"""Where options stand, and which place wins.
+
+The command line (``--option`` before ``-o``), then the environment (``NCZFS_OPTION``), then the
+files: ``--config``, the user's, the system's; and last what other programs' variables say.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nczfs.cli.options import (
+    BY_NAME,
+    IGNORED_WORDS,
+    KERNEL_WORDS,
+    OPTIONS,
+    OTHERS_WORDS,
+    S3FS_WORDS,
+    Option,
+)
+from nczfs.errors import UsageError
+
+SYSTEM_FILE = Path("/etc/nczfs/config.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class MountWords:
+    """What a ``-o`` list says.
+
+    Attributes
+    ----------
+    options : texts by option name.
+    kernel : words for the kernel.
+    environment : what ``env.NAME=value`` sets.
+    hints : a line each for words of other programs that were understood.
+    """
+
+    options: dict[str, str] = field(default_factory=dict)
+    kernel: set[str] = field(default_factory=set)
+    environment: dict[str, str] = field(default_factory=dict)
+    hints: list[str] = field(default_factory=list)
+
+
+class Settings:
+    """The values of all options, whoever set them."""
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._values = {option.name: option.default for option in OPTIONS} | dict(values)
+
+    def flag(self, name: str) -> bool:
+        """Of an option that is on or off."""
+        return bool(self._values[name])
+
+    def maybe_flag(self, name: str) -> bool | None:
+        """Of an option that is on, off, or left to what it is about."""
+        return None if self._values[name] is None else self.flag(name)
+
+    def text(self, name: str) -> str:
+        """Of an option that always has a word."""
+        return str(self._values[name])
+
+    def maybe_text(self, name: str) -> str | None:
+        """Of an option that may be left out."""
+        return None if self._values[name] is None else self.text(name)
+
+    def maybe_number(self, name: str) -> int | None:
+        """Of an option that is a size, bits or an id, and may be left out."""
+        value = self._values[name]
+        assert value is None or isinstance(value, int), name
+        return value
+
+    def seconds(self, name: str) -> float:
+        """Of an option that is a time."""
+        value = self._values[name]
+        assert isinstance(value, float), name
+        return value
+
+    def words(self, name: str) -> frozenset[str] | None:
+        """Of an option that is a list, and may be left out."""
+        value = self._values[name]
+        assert value is None or isinstance(value, frozenset), name
+        return value
+
+    def effective(self) -> dict[str, object]:
+        """All that is set, as ``config.json`` shows it. No option holds a secret."""
+        return {
+            name: sorted(value) if isinstance(value, frozenset) else _plain(value)
+            for name, value in self._values.items()
+            if value is not None
+        }
+
+
+def _plain(value: object) -> object:
+    return "indefinite" if value == float("inf") else value
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a ``-o`` list: split at commas; a backslash quotes the next character."""
+    words, word, characters = [], "", iter(text)
+    for character in characters:
+        if character == "\\":
+            word += next(characters, "\\")
+        elif character == ",":
+            words.append(word)
+            word = ""
+        else:
+            word += character
+    words.append(word)
+    return [word for word in words if word]
+
+
+def read_words(lists: Iterable[str], *, sloppy: bool = False) -> MountWords:
+    """What ``-o`` lists say.
+
+    Parameters
+    ----------
+    sloppy : pass over words that nobody knows, as ``mount -s`` asks.
+    """
+    found = MountWords()
+    for word in (word for text in lists for word in split_words(text)):
+        name, has_value, value = word.partition("=")
+        if word in IGNORED_WORDS or name.startswith(("x-", "X-")) or name == "comment":
+            continue
+        if word in KERNEL_WORDS:
+            found.kernel.add(word)
+        elif name.startswith("env.") and has_value:
+            found.environment[name.removeprefix("env.")] = value
+        elif name in OTHERS_WORDS:
+            ours, translate = OTHERS_WORDS[name]
+            found.options[ours] = translate(value)
+            if name in S3FS_WORDS:
+                found.hints.append(f"-o {name} is s3fs's word; nczfs calls it {ours}")
+        else:
+            option = _known(name)
+            if option is not None:
+                if not has_value and not option.is_flag:
+                    raise UsageError(f"-o {name} needs a value: {name}={option.metavar}")
+                found.options[option.name] = value
+            elif not sloppy:
+                raise _unknown(name, "-o")
+    return found
+
+
+def _known(name: str) -> Option | None:
+    return BY_NAME.get(name.replace("_", "-"))
+
+
+def _unknown(name: str, where: str) -> UsageError:
+    near = difflib.get_close_matches(name.replace("_", "-"), BY_NAME, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return UsageError(f"{where}: no option is called {name!r}{hint}")
+
+
+def resolve(
+    given: Mapping[str, object],
+    words: Mapping[str, str],
+    *,
+    source: str = "",
+    config: str | None = None,
+) -> Settings:
+    """The settings that hold.
+
+    Parameters
+    ----------
+    given : values from the command line, by option name.
+    words : texts from ``-o``, by option name.
+    source : the URL; sections ``[source."PREFIX"]`` of files hold for URLs that begin so.
+    config : the file of ``--config``.
+
+    Raises
+    ------
+    UsageError : a value has the wrong form, or a file names an option that does not exist.
+    """
+    values: dict[str, object] = {}
+    for option in OPTIONS:
+        for variable, parse in option.fallbacks:
+            if text := os.environ.get(variable):
+                values[option.name] = parse(text)
+    for path in _files(config):
+        values |= _read_file(path, source, required=str(path) == config)
+    for option in OPTIONS:
+        if (text := os.environ.get(option.variable)) is not None:
+            values[option.name] = _parse(option, text, option.variable)
+    for name, text in words.items():
+        values[name] = _parse(BY_NAME[name], text, f"-o {name}")
+    return Settings(values | dict(given))
+
+
+def _files(config: str | None) -> Sequence[Path]:
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    files = [SYSTEM_FILE, Path(home, "nczfs/config.toml")]
+    return [*files, Path(config)] if config is not None else files
+
+
+def _read_file(path: Path, source: str, *, required: bool) -> dict[str, object]:
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if required:
+            raise UsageError(f"--config {path}: no such file") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    sections = content.pop("source", {})
+    if not isinstance(sections, dict):
+        raise UsageError(f'{path}: write sections as [source."s3://bucket/prefix"]')
+    values = _read_section(path, content)
+    for prefix in sorted(sections, key=len):  # the longest, so nearest, last
+        if source.startswith(prefix):
+            values |= _read_section(path, sections[prefix])
+    return values
+
+
+def _read_section(path: Path, section: Mapping[str, object]) -> dict[str, object]:
+    values = {}
+    for name, value in section.items():
+        option = _known(name)
+        if option is None:
+            raise _unknown(name, str(path))
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        values[option.name] = _parse(option, str(value), f"{path}: {name}")
+    return values
+
+
+def _parse(option: Option, text: str, where: str) -> object:
+    try:
+        return option.parse(text)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None

@@ -1,0 +1,55 @@
+"""``nczfs status``: how a mount is."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import sys
+from pathlib import Path
+
+from nczfs.cli.command import Command, Request
+from nczfs.errors import UsageError
+from nczfs.fuse import mounting
+from nczfs.fuse.mounting import MountError
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("mountpoint", metavar="MOUNTPOINT")
+    parser.add_argument("--json", action="store_true", help="as the mount's status.json has it")
+
+
+def run(request: Request) -> int:
+    """Print the status."""
+    path = mounting.resolve(request.arguments.mountpoint)
+    entry = mounting.find_mount(path)
+    if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
+        raise UsageError(
+            f"{path}: nczfs is not mounted there (`findmnt -t fuse.nczfs` shows where)"
+        )
+    try:
+        document = Path(path, ".nczfs/status.json").read_text("utf-8")
+    except OSError as error:
+        if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
+            raise MountError(
+                f"{path}: the daemon of this mount is dead; `nczfs umount {path}` clears it,"
+                " and mounting again does too"
+            ) from error
+        raise
+    if request.arguments.json:
+        sys.stdout.write(document)
+    else:
+        for name, value in json.loads(document).items():
+            print(f"{name.replace('_', ' ')}: {_shown(value)}")
+    return 0
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
+
+
+COMMAND = Command("status", "how a mount is", _arguments, run)

@@ -1,0 +1,52 @@
+"""Store options and places in stores, as commands take them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal, cast
+
+from nczfs.cli.sources import Settings
+
+if TYPE_CHECKING:
+    from nczfs.zmap.registry import StoreOptions
+
+
+def store_options(settings: Settings) -> StoreOptions:
+    """The options of stores among the settings."""
+    from nczfs.zmap.registry import StoreOptions  # what is heavy comes after the fork
+
+    return StoreOptions(
+        endpoint_url=settings.maybe_text("endpoint-url"),
+        region=settings.maybe_text("region"),
+        profile=settings.maybe_text("profile"),
+        expected_bucket_owner=settings.maybe_text("expected-bucket-owner"),
+        ca_bundle=settings.maybe_text("ca-bundle"),
+        no_sign_request=settings.flag("no-sign-request"),
+        force_path_style=settings.maybe_flag("force-path-style"),
+        requester_pays=settings.flag("requester-pays"),
+        forbidden_is_absent=cast(
+            Literal["auto", "yes", "no"], settings.text("forbidden-is-absent")
+        ),
+        request_timeout_s=settings.seconds("request-timeout"),
+        read_only=settings.flag("read-only"),
+    )
+
+
+def place(url: str, settings: Settings) -> str:
+    """The URL with ``--prefix`` taken in, and a relative path made absolute."""
+    front, hash_sign, fragment = url.partition("#")
+    if "://" not in front:
+        front = os.path.abspath(os.path.expanduser(front))
+    prefix = settings.maybe_text("prefix")
+    if prefix:
+        front = f"{front.rstrip('/')}/{prefix.strip('/')}"
+    return front + hash_sign + fragment
+
+
+def parent(url: str) -> tuple[str, str] | None:
+    """A URL one component up, and that component; None at the top."""
+    front, hash_sign, fragment = url.partition("#")
+    above, _, name = front.rstrip("/").rpartition("/")
+    if not name or not above.strip("/") or above.endswith(":/"):
+        return None
+    return above + hash_sign + fragment, name

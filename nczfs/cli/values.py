@@ -1,0 +1,105 @@
+"""The forms in which values of options are written."""
+
+from __future__ import annotations
+
+import grp
+import math
+import pwd
+import re
+from collections.abc import Callable
+
+from nczfs.errors import UsageError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b?)", re.IGNORECASE)
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)", re.IGNORECASE)
+_TIME_UNITS = {"ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+MINIMAL_S = 0.1
+"""``minimal``: just long enough for one command to look twice at the same thing."""
+
+
+def flag(text: str) -> bool:
+    """``yes``, ``no`` and their like."""
+    word = text.strip().lower()
+    if word in ("yes", "true", "on", "1", ""):
+        return True
+    if word in ("no", "false", "off", "0"):
+        return False
+    raise UsageError(f"{text!r} is neither yes nor no")
+
+
+def size(text: str) -> int:
+    """Bytes: ``512MiB``, ``2G`` (the same as GiB), ``1e6`` is not one; ``MB`` is 10^6."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no size; write 512MiB, 2GiB or a number of bytes")
+    base = 1000 if match[3].lower() == "b" and match[2] else 1024
+    return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
+
+
+def duration(text: str) -> float:
+    """Seconds: ``30s``, ``5m``, ``250ms``, a bare number; ``minimal``; ``indefinite``."""
+    word = text.strip().lower()
+    if word == "minimal":
+        return MINIMAL_S
+    if word == "indefinite":
+        return math.inf
+    match = _TIME.fullmatch(word)
+    if match is None:
+        raise UsageError(f"{text!r} is no time; write 30s, 5m, minimal or indefinite")
+    return float(match[1]) * _TIME_UNITS[match[2]]
+
+
+def deadline(text: str) -> float:
+    """A `duration` that something must end within."""
+    seconds = duration(text)
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"{text!r}: a limit has to be above zero and not indefinite")
+    return seconds
+
+
+def octal(text: str) -> int:
+    """Permission bits, as chmod takes them."""
+    try:
+        bits = int(text.strip(), 8)
+    except ValueError:
+        bits = -1
+    if not 0 <= bits <= 0o777:
+        raise UsageError(f"{text!r} are no permission bits; write 0644 or 755")
+    return bits
+
+
+def user(text: str) -> int:
+    """A user by number or name."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise UsageError(f"no user is called {text!r}") from None
+
+
+def group(text: str) -> int:
+    """A group by number or name."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        return grp.getgrnam(text).gr_gid
+    except KeyError:
+        raise UsageError(f"no group is called {text!r}") from None
+
+
+def names(text: str) -> frozenset[str]:
+    """Words between commas, colons or blanks (in ``-o`` a comma would need a backslash)."""
+    return frozenset(re.findall(r"[^\s,:]+", text))
+
+
+def choice(*words: str) -> Callable[[str], str]:
+    """One of some words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise UsageError(f"{text!r} is not one of {', '.join(words)}")
+        return text
+
+    return parse

@@ -1,0 +1,182 @@
+"""The seam to one codec of a Zarr v2 chain, and how its settings are read."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from nczfs.errors import UnknownCodec
+from nczfs.model.hierarchy import Json
+
+Flat: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+"""A contiguous array of one dimension, in the order of memory: bytes (u1), numbers or objects."""
+
+Order: TypeAlias = Literal["C", "F"]
+
+# netcdf-c replaces a chunk without truncating it, and netcdf-fortran writes some chunks as long as
+# the whole variable: what is a bit too long is cut, what is far too long is hostile.
+OVERLONG_LEAST_BYTES = 64 << 10
+OVERLONG_MOST_BYTES = 64 << 20
+
+# Filters are for numbers: elements of text would let a configuration claim any memory, and long
+# doubles (g, G) are stored differently by every machine.
+_NUMBER_KINDS = frozenset("biufcmM")
+_LONG_DOUBLES = frozenset("gG")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The length in bytes of the data between two codecs, as the metadata predict it.
+
+    Attributes
+    ----------
+    expected : the length that it has; None where it depends on the values (compressed data).
+    limit : the length that is accepted; a decoder allocates no more than that for its output.
+    """
+
+    expected: int | None
+    limit: int
+
+    @classmethod
+    def exactly(cls, size: int) -> Size:
+        """A known length; data that are somewhat longer are accepted."""
+        spare = max(OVERLONG_LEAST_BYTES, min(size, OVERLONG_MOST_BYTES))
+        return cls(size, size + spare)
+
+    def scaled(self, *, from_bytes: int, to_bytes: int) -> Size:
+        """The length when each item of `from_bytes` becomes one of `to_bytes`."""
+        if self.expected is None:
+            return Size(None, math.ceil(self.limit / from_bytes) * to_bytes)
+        return Size.exactly(self.expected // from_bytes * to_bytes)
+
+    def plus(self, size: int) -> Size:
+        """The length with so many bytes more."""
+        if self.expected is None:
+            return Size(None, self.limit + size)
+        return Size.exactly(self.expected + size)
+
+    def compressed(self) -> Size:
+        """The length of what a compressor makes of such data: unknown, and hardly more.
+
+        Notes
+        -----
+        Incompressible data grow by less than 1 % in every compressor; an eighth more where deflate
+        uses its fixed codes throughout, and a fifth was seen of isal's level 0.
+        """
+        return Size(None, self.limit + self.limit // 2 + 4096)
+
+
+class Codec(ABC):
+    """One codec of a chain. Immutable, and safe from any number of threads.
+
+    `decode` and `encode` may raise any exception for data that do not fit; the pipeline says which
+    codec it was. Third-party codecs implement this class and register, as entry point of the group
+    ``nczfs.codec`` under the codec's id, a function that takes the configuration (a mapping) and
+    the `ArrayDescription`.
+    """
+
+    @abstractmethod
+    def encoded_size(self, size: Size) -> Size:
+        """The length of the encoded data, when the decoded data have the length `size`."""
+
+    @abstractmethod
+    def decode(self, data: Flat, size: Size) -> Flat:
+        """Undo the codec.
+
+        Parameters
+        ----------
+        data : what `encode` made, as bytes or as the array that the codec before gave.
+        size : of the decoded data. Not more than ``size.limit`` bytes are ever allocated for them.
+        """
+
+    @abstractmethod
+    def encode(self, data: Flat) -> Flat:
+        """Apply the codec; the items of `data` have the dtype that the codec before gave them."""
+
+
+def as_bytes(data: Flat) -> Flat:
+    """The same memory as an array of bytes."""
+    return data.view(np.uint8)
+
+
+def as_memory(data: Flat) -> memoryview:
+    """The same memory for what takes buffers."""
+    return as_bytes(data).data
+
+
+def from_buffer(data: bytes | bytearray | memoryview) -> Flat:
+    """The bytes of a buffer, without a copy."""
+    return np.frombuffer(data, np.uint8)
+
+
+class Settings:
+    """The members of a codec's JSON object, read leniently: netcdf-c wrote numbers as text.
+
+    Every method raises UnknownCodec for a member that has no usable value.
+    """
+
+    def __init__(self, codec: str, members: Mapping[str, Json]) -> None:
+        self.codec = codec
+        self.members = members
+
+    def refused(self, why: str) -> UnknownCodec:
+        """The exception for a configuration that cannot be followed."""
+        return UnknownCodec(f"codec {self.codec!r}: {why}")
+
+    def integer(self, name: str, default: int) -> int:
+        value = self.optional_integer(name)
+        return default if value is None else value
+
+    def optional_integer(self, name: str) -> int | None:
+        value = self.members.get(name)
+        if value is None:
+            return None
+        try:
+            if isinstance(value, int | str):
+                return int(value)
+            if isinstance(value, float) and value.is_integer():
+                return int(value)
+        except ValueError:
+            pass
+        raise self.refused(f"{name} is {value!r}, not a whole number")
+
+    def number(self, name: str) -> float | int:
+        value = self.members.get(name)
+        try:
+            if isinstance(value, str):
+                value = float(value)
+        except ValueError:
+            pass
+        if isinstance(value, int | float) and math.isfinite(value):
+            return value
+        raise self.refused(f"{name} is {value!r}, not a number")
+
+    def text(self, name: str, default: str) -> str:
+        value = self.members.get(name, default)
+        if isinstance(value, str):
+            return value
+        raise self.refused(f"{name} is {value!r}, not a text")
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.members.get(name, default)
+        if isinstance(value, bool | int):
+            return bool(value)
+        raise self.refused(f"{name} is {value!r}, not true or false")
+
+    def dtype(self, name: str, default: str | None = None) -> np.dtype[Any]:
+        """The dtype of numbers that a type string names."""
+        value = self.members.get(name)
+        if value is None:
+            value = default
+        try:
+            dtype = np.dtype(value) if isinstance(value, str) else None
+        except (TypeError, ValueError, SyntaxError):
+            dtype = None
+        if dtype is None or dtype.kind not in _NUMBER_KINDS or dtype.char in _LONG_DOUBLES:
+            raise self.refused(f"{name} is {value!r}, not a type of numbers")
+        return dtype

@@ -1,0 +1,161 @@
+"""Codecs of objects: texts, byte strings, arrays and JSON values of any length."""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import json
+from abc import abstractmethod
+from math import prod
+from typing import Any
+
+import numpy as np
+from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8
+
+from nczfs.codecs.arrayfilters import NumcodecsCodec
+from nczfs.codecs.codec import Codec, Flat, Order, Settings, Size, as_bytes, from_buffer
+
+# How long the values of a chunk are is said by nothing but the chunk. This much is read of any
+# chunk, and four times the size of the references of a large one (32 bytes an element).
+OBJECT_BYTES = 64 << 20
+_FACTOR = 4
+
+_REFERENCE_BYTES = np.dtype(object).itemsize
+_COUNT_BYTES = 4
+
+_ENCODINGS = frozenset({"utf-8", "utf-16", "utf-32", "ascii", "iso8859-1"})
+
+
+class ObjectCodec(Codec):
+    """A codec between an array of objects and bytes."""
+
+    def encoded_size(self, size: Size) -> Size:
+        return Size(None, max(OBJECT_BYTES, _FACTOR * size.limit))
+
+
+class VLen(ObjectCodec):
+    """A count, and every value behind its own length (numcodecs' layout of ``vlen-*``)."""
+
+    def __init__(self, inner: NumcodecsCodec) -> None:
+        self._inner = inner
+
+    def decode(self, data: Flat, size: Size) -> Flat:
+        data = as_bytes(data)
+        count = int.from_bytes(data[:_COUNT_BYTES].tobytes(), "little")
+        # numcodecs believes the count, and makes room for so many references.
+        if count * _REFERENCE_BYTES > size.limit or _COUNT_BYTES * (count + 1) > data.size:
+            raise ValueError(f"{count} values are announced in {data.size} bytes")
+        decoded: Flat = self._inner.decode(data)
+        return decoded
+
+    def encode(self, data: Flat) -> Flat:
+        return from_buffer(self._inner.encode(data))
+
+
+class VLenNativeArray(VLen):
+    """Arrays of numbers, decoded to this machine's byte order."""
+
+    def __init__(self, settings: Settings) -> None:
+        dtype = settings.dtype("dtype")
+        self._native = None if dtype.isnative else dtype.newbyteorder("=")
+        super().__init__(VLenArray(dtype))
+
+    def decode(self, data: Flat, size: Size) -> Flat:
+        decoded = super().decode(data, size)
+        if self._native is not None:
+            for place, value in enumerate(decoded):
+                decoded[place] = value.astype(self._native)
+        return decoded
+
+
+def vlen_utf8(settings: Settings) -> Codec:
+    return VLen(VLenUTF8())
+
+
+def vlen_bytes(settings: Settings) -> Codec:
+    return VLen(VLenBytes())
+
+
+class Listed(ObjectCodec):
+    """A list of the values, and behind them their dtype and shape (numcodecs' json2, msgpack2).
+
+    Parameters
+    ----------
+    order : of the elements in the chunk; lists that are nested as the chunk is are always in C
+        order, other writers' flat lists in this one.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    @abstractmethod
+    def _load(self, data: bytes) -> object: ...
+
+    @abstractmethod
+    def _dump(self, items: list[Any]) -> bytes: ...
+
+    def decode(self, data: Flat, size: Size) -> Flat:
+        items = self._load(as_bytes(data).tobytes())
+        if not isinstance(items, list) or len(items) < 2 or not isinstance(items[-1], list):
+            raise TypeError("the data are not a list of values and their shape")
+        shape = items[-1]
+        if not all(isinstance(length, int) and length >= 0 for length in shape):
+            raise ValueError(f"the shape is {shape!r}")
+        values = items[:-2]
+        for _ in shape[1:]:
+            if not all(isinstance(row, list) for row in values):
+                raise TypeError(f"the lists are not nested as the shape {shape!r} is")
+            values = [value for row in values for value in row]
+        if len(values) != prod(shape):
+            raise ValueError(f"{len(values)} values do not have the shape {shape!r}")
+        flat = np.fromiter(values, object, len(values))
+        return flat.reshape(shape).ravel(self._order) if len(shape) > 1 else flat
+
+    def encode(self, data: Flat) -> Flat:
+        return from_buffer(self._dump([*data.tolist(), data.dtype.str, [data.size]]))
+
+
+class Json2(Listed):
+    def __init__(self, settings: Settings, order: Order) -> None:
+        super().__init__(order)
+        self._strict = settings.flag("strict", True)
+        self._ascii = settings.flag("ensure_ascii", True)
+        self._sorted = settings.flag("sort_keys", True)
+        name = settings.text("encoding", "utf-8")
+        try:
+            self._encoding = codecs.lookup(name).name
+        except LookupError as error:
+            raise settings.refused(f"encoding {name!r} is not known") from error
+        if self._encoding not in _ENCODINGS:
+            raise settings.refused(f"encoding {name!r} is not supported")
+
+    def _load(self, data: bytes) -> object:
+        return json.loads(data.decode(self._encoding), strict=self._strict)
+
+    def _dump(self, items: list[Any]) -> bytes:
+        text = json.dumps(
+            items, ensure_ascii=self._ascii, sort_keys=self._sorted, separators=(",", ":")
+        )
+        return text.encode(self._encoding)
+
+
+class MsgPack2(Listed):
+    def __init__(self, settings: Settings, order: Order) -> None:
+        super().__init__(order)
+        self._raw = settings.flag("raw", False)
+        self._single = settings.flag("use_single_float", False)
+        self._bin = settings.flag("use_bin_type", True)
+        try:
+            self._msgpack: Any = importlib.import_module("msgpack")
+        except ImportError as error:
+            raise settings.refused("it needs the package msgpack") from error
+
+    def _load(self, data: bytes) -> object:
+        loaded: object = self._msgpack.unpackb(data, raw=self._raw)
+        return loaded
+
+    def _dump(self, items: list[Any]) -> bytes:
+        packed: bytes = self._msgpack.packb(
+            items, use_bin_type=self._bin, use_single_float=self._single
+        )
+        return packed

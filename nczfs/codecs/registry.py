@@ -1,0 +1,143 @@
+"""From the codecs that metadata name to the pipeline of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+import numpy as np
+from numcodecs.errors import UnknownCodecError
+from numcodecs.registry import get_codec
+
+from nczfs.codecs import arrayfilters, blocks, bytefilters, objects, streams
+from nczfs.codecs.arrayfilters import NumcodecsCodec
+from nczfs.codecs.base import Pipeline
+from nczfs.codecs.codec import Codec, Flat, Order, Settings, Size, from_buffer
+from nczfs.codecs.v2 import V2Pipeline
+from nczfs.errors import UnknownCodec
+from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json
+
+ENTRY_POINT_GROUP = "nczfs.codec"
+
+CodecFactory = Callable[[Mapping[str, Json], ArrayDescription], Codec]
+"""What an entry point of the group names: configuration and array to codec."""
+
+_CODECS: dict[str, Callable[[Settings], Codec]] = {
+    "adler32": bytefilters.adler32,
+    "astype": arrayfilters.astype,
+    "base64": bytefilters.Base64,
+    "bitround": arrayfilters.BitRound,
+    "blosc": blocks.Blosc,
+    "bz2": streams.Bz2,
+    "categorize": arrayfilters.Categorize,
+    "crc32": bytefilters.crc32,
+    "crc32c": bytefilters.crc32c,
+    "delta": arrayfilters.delta,
+    "fixedscaleoffset": arrayfilters.fixedscaleoffset,
+    "fletcher32": bytefilters.fletcher32,
+    "gzip": streams.Gzip,
+    "jenkins_lookup3": bytefilters.jenkins_lookup3,
+    "lz4": blocks.Lz4,
+    "lzma": streams.Lzma,
+    "packbits": arrayfilters.PackBits,
+    "quantize": arrayfilters.quantize,
+    "shuffle": bytefilters.Shuffle,
+    "vlen-array": objects.VLenNativeArray,
+    "vlen-bytes": objects.vlen_bytes,
+    "vlen-utf8": objects.vlen_utf8,
+    "zlib": streams.Zlib,
+    "zstd": blocks.Zstd,
+}
+_ORDERED: dict[str, Callable[[Settings, Order], Codec]] = {
+    "json2": objects.Json2,
+    "msgpack2": objects.MsgPack2,
+}
+_REFUSED = {"pickle": "unpickling runs whatever code the data contain"}
+
+_OBJECT_CODECS = frozenset({"json2", "msgpack2", "vlen-array", "vlen-bytes", "vlen-utf8"})
+
+
+def pipeline_of(array: ArrayDescription) -> Pipeline:
+    """The pipeline that decodes and encodes the chunks of an array.
+
+    Raises
+    ------
+    UnknownCodec : a codec is not installed, refused on purpose (``pickle``), or its configuration
+        cannot be followed. The message names the codec.
+    """
+    chain = array.codecs
+    if chain.zarr_format != 2:
+        raise UnknownCodec(f"codec chains of Zarr v{chain.zarr_format} are not supported")
+    if array.dtype.stored.itemsize == 0:
+        raise UnknownCodec(f"elements of {array.dtype.typestr!r} have no bytes to encode")
+    _check_objects(array)
+    return V2Pipeline(array, [(spec.name, _codec(spec, array)) for spec in chain.codecs])
+
+
+def _check_objects(array: ArrayDescription) -> None:
+    names = [spec.name for spec in array.codecs.codecs]
+    if array.dtype.vlen is None:
+        misplaced = _OBJECT_CODECS.intersection(names)
+    else:
+        misplaced = _OBJECT_CODECS.intersection(names[1:])
+        byte_codecs = (_CODECS.keys() - _OBJECT_CODECS) - {"categorize"}
+        if not names or names[0] in byte_codecs:
+            raise UnknownCodec("elements of variable length need an object codec as first filter")
+    if misplaced:
+        raise UnknownCodec(
+            f"codec {min(misplaced)!r}: it can only be the first filter of elements of variable "
+            "length"
+        )
+
+
+def _codec(spec: CodecSpec, array: ArrayDescription) -> Codec:
+    if spec.name in _REFUSED:
+        raise UnknownCodec(f"codec {spec.name!r} is refused: {_REFUSED[spec.name]}")
+    settings = Settings(spec.name, spec.configuration)
+    if spec.name in _CODECS:
+        return _CODECS[spec.name](settings)
+    if spec.name in _ORDERED:
+        return _ORDERED[spec.name](settings, "F" if array.codecs.order == "F" else "C")
+    installed = _installed().get(spec.name)
+    try:
+        if installed is not None:
+            return cast(CodecFactory, installed.load())(spec.configuration, array)
+        return Foreign(get_codec({**spec.configuration, "id": spec.name}))
+    except UnknownCodecError as error:
+        raise UnknownCodec(f"codec {spec.name!r} is not installed") from error
+    except UnknownCodec:
+        raise
+    except Exception as error:
+        raise settings.refused(f"it cannot be made: {error}") from error
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+class Foreign(Codec):
+    """A codec that numcodecs knows and we do not (zfpy, pcodec, other packages' own).
+
+    It allocates what it likes; what it decodes to is checked afterwards.
+    """
+
+    def __init__(self, inner: NumcodecsCodec) -> None:
+        self._inner = inner
+
+    def encoded_size(self, size: Size) -> Size:
+        return size.compressed()
+
+    def decode(self, data: Flat, size: Size) -> Flat:
+        return _flat(self._inner.decode(data))
+
+    def encode(self, data: Flat) -> Flat:
+        return _flat(self._inner.encode(data))
+
+
+def _flat(result: Any) -> Flat:
+    if isinstance(result, np.ndarray):
+        return np.ascontiguousarray(result).reshape(-1)
+    return from_buffer(result)

@@ -1,0 +1,110 @@
+"""The codec chain of a Zarr v2 array: filters, then the compressor."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from nczfs.codecs.base import Buffer, Pipeline, Values
+from nczfs.codecs.codec import Codec, Flat, Order, Size, as_bytes, from_buffer
+from nczfs.errors import CodecError, CorruptChunk
+from nczfs.model.hierarchy import ArrayDescription
+
+logger = logging.getLogger(__name__)
+
+
+class V2Pipeline(Pipeline):
+    """Filters and compressor of a Zarr v2 array.
+
+    Parameters
+    ----------
+    codecs : with their names, in encoding order.
+
+    Notes
+    -----
+    What the data may decode to is known before: every codec says how long its output is for the
+    chunk's size, so every decoder has a limit, whatever the data claim. Data up to twice as long
+    (64 KiB or more, at most 64 MiB more) are accepted and cut to the chunk; without any codec, data
+    of any length. Longer ones are a CorruptChunk.
+    """
+
+    def __init__(self, array: ArrayDescription, codecs: Sequence[tuple[str, Codec]]) -> None:
+        self._shape = array.chunk_shape
+        self._count = prod(array.chunk_shape)
+        self._chunk_bytes = array.chunk_bytes
+        self._stored = array.dtype.stored
+        self._native = array.dtype.native
+        fortran = array.codecs.order == "F" and len(array.chunk_shape) > 1
+        self._order: Order = "F" if fortran else "C"
+        self._as_stored = self._order == "C" and self._stored == self._native
+        self._codecs = tuple(codecs)
+        sizes = [Size.exactly(self._chunk_bytes)]
+        for _, codec in codecs:
+            sizes.append(codec.encoded_size(sizes[-1]))
+        self._sizes = tuple(sizes)
+        self._told_of_length = False
+
+    def decode(self, data: Buffer) -> Values:
+        flat = from_buffer(data)
+        flat.flags.writeable = False
+        for place in range(len(self._codecs) - 1, -1, -1):
+            name, codec = self._codecs[place]
+            if flat.nbytes > self._sizes[place + 1].limit:
+                raise CorruptChunk(
+                    f"codec {name!r}: {flat.nbytes} bytes of data for a chunk of "
+                    f"{self._chunk_bytes}"
+                )
+            try:
+                flat = codec.decode(flat, self._sizes[place])
+            except MemoryError:
+                raise
+            except Exception as error:
+                raise CorruptChunk(f"codec {name!r}: {error or type(error).__name__}") from error
+        values = self._cut(flat)
+        if self._as_stored:
+            return values
+        # copyto converts the byte order without the GIL, field by field in structured types.
+        target = np.empty(self._shape, self._native)
+        np.copyto(target, values)
+        return target
+
+    def _cut(self, flat: Flat) -> Values:
+        """The chunk's elements in their shape, as stored; what is too much is left out."""
+        if self._stored.hasobject != flat.dtype.hasobject:
+            raise CorruptChunk(f"the data decode to {flat.dtype}, and {self._stored} is stored")
+        if flat.nbytes < self._chunk_bytes:
+            raise CorruptChunk(
+                f"the data decode to {flat.nbytes} bytes, and a chunk has {self._chunk_bytes}"
+            )
+        if flat.nbytes > self._chunk_bytes and not self._told_of_length:
+            self._told_of_length = True
+            logger.warning(
+                "a chunk decodes to %d bytes instead of %d; what is too much is left out "
+                "(said once for each array)",
+                flat.nbytes,
+                self._chunk_bytes,
+            )
+        if flat.dtype.hasobject:
+            elements = flat[: self._count]
+        else:
+            elements = as_bytes(flat)[: self._chunk_bytes].view(self._stored)
+        return elements.reshape(self._shape, order=self._order)
+
+    def encode(self, values: Values) -> bytes:
+        assert values.shape == self._shape
+        if self._order == "F":
+            values = values.T
+        flat = np.ascontiguousarray(values, self._stored).reshape(-1)
+        for name, codec in self._codecs:
+            try:
+                flat = codec.encode(flat)
+            except MemoryError:
+                raise
+            except Exception as error:
+                raise CodecError(
+                    f"codec {name!r} cannot encode the values: {error or type(error).__name__}"
+                ) from error
+        return flat.tobytes()

@@ -1,0 +1,308 @@
+"""An open dataset: its nodes, loaded one by one when asked for, and the arrays behind them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nczfs.engine.array import Array
+from nczfs.engine.cache import ChunkCache
+from nczfs.engine.chunkio import ChunkIO
+from nczfs.engine.metadata import MetadataCache, StoreDocuments
+from nczfs.engine.options import EngineOptions
+from nczfs.engine.pools import Pools
+from nczfs.errors import MetadataError, NczfsError, NoSuchNode, NotADataset
+from nczfs.formats import consolidated
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
+from nczfs.formats.detect import ROOT_KEYS, detect
+from nczfs.model.hierarchy import Dimension, Group, GroupHeader, Variable
+from nczfs.zmap.base import Version, ZMap
+from nczfs.zmap.keys import Key, Prefix, parse_prefix
+
+
+class Engine:
+    """What all datasets of a process share: options, threads, the chunk cache."""
+
+    def __init__(self, options: EngineOptions | None = None) -> None:
+        self.options = options or EngineOptions()
+        self.pools = Pools(self.options)
+        self.cache = ChunkCache(self.options.memory_limit_bytes)
+
+    def close(self) -> None:
+        """Stop the threads and forget the chunks; whoever still waits gets an error."""
+        self.cache.close()
+        self.pools.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A node as it was read, and the versions of the documents that say so."""
+
+    node: Node
+    used: dict[Key, Version]
+    mtime_ns: int
+
+
+class Dataset:
+    """The hierarchy of groups and variables at one prefix of a store.
+
+    Paths are relative to the dataset's root, without a leading slash; "" is the root. Every method
+    may be called from any thread. `_lock` guards the dicts of nodes and arrays and is never held
+    while a document is read.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        metadata: MetadataCache,
+        root: Prefix,
+        metadata_format: MetadataFormat,
+        options: FormatOptions,
+    ) -> None:
+        self.engine = engine
+        self.root = root
+        self._metadata = metadata
+        self._format = metadata_format
+        self._options = options
+        self._lock = threading.Lock()
+        self._nodes: dict[str, Loaded] = {}
+        self._arrays: dict[str, tuple[Variable, Array]] = {}
+
+    @property
+    def zmap(self) -> ZMap:
+        return self._metadata.zmap
+
+    def url(self, path: str) -> str:
+        """The place of a node, for messages."""
+        return "/".join(part for part in (self.zmap.name, self.root, path) if part)
+
+    def prefix(self, path: str) -> Prefix:
+        """Where the keys of a node lie in the store."""
+        return _below(self.root, path)
+
+    def load(self, path: str) -> Loaded | None:
+        """The group or variable at a path, None when there is none.
+
+        The same object is given as long as none of its documents changed.
+
+        Raises
+        ------
+        MetadataError : its documents cannot be read; StoreError: the store could not be asked.
+        """
+        known = self._nodes.get(path)
+        if known is not None and all(self._metadata.is_fresh(key) for key in known.used):
+            return known
+        documents = self._documents()
+        documents.fetch(self._format.keys(path))
+        if known is not None and self._unchanged(known):
+            return known
+        try:
+            node = self._format.read_node(path, documents)
+        except MetadataError as error:
+            raise type(error)(f"{self.url('')}/{error}") from error
+        if node is None:
+            with self._lock:
+                self._nodes.pop(path, None)
+            return None
+        loaded = Loaded(node, documents.used, documents.mtime_ns)
+        with self._lock:
+            self._nodes[path] = loaded
+        return loaded
+
+    def load_if_cached(self, path: str) -> Loaded | None:
+        """As `load`, from memory alone: None says nothing."""
+        known = self._nodes.get(path)
+        if known is not None and all(self._metadata.is_fresh(key) for key in known.used):
+            return known
+        return None
+
+    def node(self, path: str) -> Node:
+        """The group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
+        loaded = self.load(path)
+        if loaded is None:
+            raise NoSuchNode(f"{self.url(path)}: no group or variable")
+        return loaded.node
+
+    def array(self, variable: Variable) -> Array:
+        """The values of a variable; the same object as long as its description is the same."""
+        with self._lock:
+            known = self._arrays.get(variable.path)
+            if known is not None and _same_array(known[0], variable):
+                return known[1]
+            options = self.engine.options
+            chunkio = ChunkIO(
+                self.zmap,
+                _below(self.root, variable.key),
+                self.url(variable.path),
+                variable.array,
+                options.missing_chunks,
+            )
+            array = Array(
+                variable.array,
+                chunkio,
+                self.engine.cache,
+                self.engine.pools,
+                far=self._metadata.far,
+                fetch_threads=options.fetch_threads,
+                decode_threads=options.decode_threads,
+            )
+            self._arrays[variable.path] = (variable, array)
+        if known is not None:
+            known[1].forget()
+        return array
+
+    def names(self, path: str) -> list[str]:
+        """Names below a group that can be members: as listed by it, or else found in the store."""
+        node = self.node(path)
+        if isinstance(node, Variable):
+            return []
+        if node.arrays is not None or node.groups is not None:
+            return [*(node.arrays or ()), *(node.groups or ())]
+        prefix = self.prefix(path)
+        return sorted(entry.name for entry in self._metadata.entries(prefix) if entry.is_prefix)
+
+    def has_member(self, path: str, name: str) -> bool:
+        """Whether a group may have a member of that name, without asking for it."""
+        node = self.node(path)
+        if isinstance(node, Variable):
+            return False
+        if node.arrays is not None or node.groups is not None:
+            return name in (node.arrays or ()) or name in (node.groups or ())
+        return True
+
+    def members(self, path: str) -> tuple[list[Node], list[tuple[str, str]]]:
+        """The nodes right below a group, and the broken ones: their names and what is wrong.
+
+        Their documents are asked for all at once.
+        """
+        names = self.names(path)
+        paths = [f"{path}/{name}" if path else name for name in names]
+        self._documents().fetch(key for child in paths for key in self._format.keys(child))
+        nodes: list[Node] = []
+        broken: list[tuple[str, str]] = []
+        listed = self._lists_members(path)
+        for name, child in zip(names, paths, strict=True):
+            try:
+                loaded = self.load(child)
+            except MetadataError as error:
+                broken.append((name, str(error)))
+                continue
+            if loaded is not None:
+                nodes.append(loaded.node)
+            elif listed:
+                broken.append((name, f"{self.url(child)}: listed by its group, and not there"))
+        return nodes, broken
+
+    def group(self, path: str) -> Group:
+        """A group with everything below it, read whole.
+
+        Raises
+        ------
+        NotADataset : the node is a variable.
+        """
+        header = self.node(path)
+        if not isinstance(header, GroupHeader):
+            raise NotADataset(f"{self.url(path)}: is a variable, not a group")
+        nodes, broken = self.members(path)
+        variables = tuple(node for node in nodes if isinstance(node, Variable))
+        groups: list[Group] = []
+        for node in nodes:
+            if isinstance(node, GroupHeader):
+                try:
+                    groups.append(self.group(node.path))
+                except NczfsError as error:
+                    broken.append((node.name, str(error)))
+        dimensions = dimensions_of(header, variables, tuple(groups))
+        return Group(header, dimensions, variables, tuple(groups), tuple(broken))
+
+    def forget(self, path: str) -> None:
+        """Ask the store anew for a node and all below it, chunks included."""
+        below = f"{path}/" if path else ""
+        with self._lock:
+            for known in [p for p in self._nodes if p == path or p.startswith(below)]:
+                del self._nodes[known]
+            arrays = [
+                self._arrays.pop(known)[1]
+                for known in list(self._arrays)
+                if known == path or known.startswith(below)
+            ]
+        for array in arrays:
+            array.forget()
+
+    def _documents(self) -> StoreDocuments:
+        return StoreDocuments(self._metadata, self.root, self._options.document_bytes_max)
+
+    def _lists_members(self, path: str) -> bool:
+        node = self.node(path)
+        return isinstance(node, GroupHeader) and node.arrays is not None
+
+    def _unchanged(self, known: Loaded) -> bool:
+        bytes_max = self._options.document_bytes_max
+        return all(
+            self._metadata.get(key, bytes_max).version == version
+            for key, version in known.used.items()
+        )
+
+
+def _below(prefix: Prefix, path: str) -> Prefix:
+    return parse_prefix("/".join(part for part in (prefix, path) if part))
+
+
+def dimensions_of(
+    header: GroupHeader, variables: Iterable[Variable], groups: Iterable[Group]
+) -> tuple[Dimension, ...]:
+    """The dimensions of a group: those it declares, and those its variables bring with them.
+
+    In pure Zarr a named dimension belongs to the group of the variable that names it, and an
+    anonymous one to the root (netcdf-c 4.10). Of two with one name and different lengths the
+    first counts here; a variable's own `dimensions` always fit its shape.
+    """
+    found = {dimension.name: dimension for dimension in header.dimensions}
+
+    def add(candidates: Iterable[Variable]) -> None:
+        for variable in candidates:
+            for dimension in variable.dimensions:
+                if dimension.group == header.path:
+                    found.setdefault(dimension.name, dimension)
+
+    add(variables)
+    for group in groups:
+        add(_all_variables(group))
+    return tuple(found.values())
+
+
+def _same_array(one: Variable, other: Variable) -> bool:
+    # Compared as text because a fill value of NaN equals nothing, not even itself.
+    return one is other or (one.key == other.key and repr(one.array) == repr(other.array))
+
+
+def _all_variables(group: Group) -> list[Variable]:
+    below = [variable for child in group.groups for variable in _all_variables(child)]
+    return [*group.variables, *below]
+
+
+def open_dataset(
+    engine: Engine,
+    metadata: MetadataCache,
+    root: Prefix,
+    options: FormatOptions,
+) -> Dataset | None:
+    """The dataset at a prefix, None when nothing there is a group or an array.
+
+    Where a request is a round trip, the consolidated metadata are asked for first: where they are,
+    nothing else needs to be.
+
+    Raises
+    ------
+    MetadataError : there is one, and its root cannot be read.
+    """
+    documents: Documents = StoreDocuments(metadata, root, options.document_bytes_max)
+    if not metadata.far or documents.get(consolidated.KEY) is None:
+        documents.fetch(ROOT_KEYS)
+    try:
+        found = detect(documents, options)
+    except MetadataError as error:
+        place = "/".join(part for part in (metadata.zmap.name, root) if part)
+        raise type(error)(f"{place}/{error}") from error
+    return Dataset(engine, metadata, root, found, options) if found is not None else None

@@ -1,0 +1,218 @@
+"""What a store said of its documents and prefixes, believed for a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from nczfs.engine.options import EngineOptions
+from nczfs.engine.pools import Pools
+from nczfs.errors import BadMetadata, NczfsError, NoSuchObject
+from nczfs.zmap.base import ABSENT, Entry, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix, join
+
+NEAR_TTL_S = 1.0  # asking a local disk again costs microseconds
+LISTED_ENTRIES_MAX = 300_000  # names kept of all listings together; about 400 bytes each
+DOCUMENT_BYTES_KEPT_MAX = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The answer to one question: the bytes of an object, or that it is absent."""
+
+    data: bytes | None
+    version: Version
+    mtime_ns: int
+    checked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    entries: dict[str, Entry]
+    checked_at: float
+
+
+class MetadataCache:
+    """Documents and one-level listings of one store.
+
+    Only answers are kept, never failures to answer. `_lock` guards the two dicts and is not held
+    while the store is asked.
+    """
+
+    def __init__(
+        self,
+        zmap: ZMap,
+        options: EngineOptions,
+        pools: Pools,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.zmap = zmap
+        self.far = not zmap.features.near
+        self.ttl_s = options.metadata_ttl_s if self.far else min(options.metadata_ttl_s, NEAR_TTL_S)
+        self._pools = pools
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._documents: dict[Key, Document] = {}
+        self._listings: dict[Prefix, _Listing] = {}
+        self._listed = 0
+        self._document_bytes = 0
+
+    def get(self, key: Key, bytes_max: int) -> Document:
+        """A document, asked for when it is not known or was not asked for lately.
+
+        Raises
+        ------
+        BadMetadata : it is larger than `bytes_max`.
+        StoreError : the store could not be asked.
+        """
+        found = self._documents.get(key)
+        if found is not None and self._fresh(found.checked_at):
+            return found
+        try:
+            blob = self.zmap.read(key, 0, bytes_max + 1)
+        except NoSuchObject:
+            document = Document(None, ABSENT, 0, self._clock())
+        else:
+            if blob.object_size > bytes_max:
+                raise BadMetadata(
+                    f"{self.zmap.name}/{key}: a document of {blob.object_size} bytes is not read "
+                    f"(limit {bytes_max})"
+                )
+            document = Document(bytes(blob.data), blob.version, blob.mtime_ns, self._clock())
+        self._keep(key, document)
+        return document
+
+    def fetch(self, keys: Iterable[Key], bytes_max: int) -> None:
+        """Ask for several documents at once, where a request is a round trip.
+
+        A failure is left to the `get` that needs the document.
+        """
+        if not self.far:
+            return
+        wanted = [
+            key
+            for key in dict.fromkeys(keys)
+            if (found := self._documents.get(key)) is None or not self._fresh(found.checked_at)
+        ]
+        if len(wanted) < 2:
+            return
+
+        def ask(key: Key) -> None:
+            try:
+                self.get(key, bytes_max)
+            except NczfsError:
+                return
+
+        for future in [self._pools.fetch.submit(ask, key) for key in wanted]:
+            future.result()
+
+    def version(self, key: Key) -> Version | None:
+        """The version of what is known of a document, None when nothing is."""
+        found = self._documents.get(key)
+        return found.version if found is not None else None
+
+    def is_fresh(self, key: Key) -> bool:
+        """Whether `get` would answer from memory."""
+        found = self._documents.get(key)
+        return found is not None and self._fresh(found.checked_at)
+
+    def entries(self, prefix: Prefix) -> Iterator[Entry]:
+        """The names below a prefix, from memory or page by page from the store."""
+        if (listing := self._fresh_listing(prefix)) is not None:
+            yield from listing.entries.values()
+            return
+        started_at = self._clock()
+        entries: dict[str, Entry] = {}
+        for entry in self.zmap.search(prefix):
+            if len(entries) < LISTED_ENTRIES_MAX:
+                entries[entry.name] = entry
+            yield entry
+        if len(entries) < LISTED_ENTRIES_MAX:
+            self._keep_listing(prefix, _Listing(entries, started_at))
+
+    def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
+        """Whether a fresh listing of `prefix` is in memory, and what it says of `name`."""
+        listing = self._fresh_listing(prefix)
+        if listing is None:
+            return False, None
+        return True, listing.entries.get(name)
+
+    def has_keys(self, prefix: Prefix) -> bool:
+        """Whether there is any key below a prefix; one page of a listing at most."""
+        parent, _, name = prefix.rpartition("/")
+        known, entry = self.known_entry(Prefix(parent), name) if prefix else (False, None)
+        if known and (entry is None or entry.is_prefix):
+            return entry is not None
+        return next(iter(self.entries(prefix)), None) is not None
+
+    def forget(self, prefix: Prefix) -> None:
+        """Ask anew for everything at or below a prefix, and for its own entry."""
+        below = f"{prefix}/" if prefix else ""
+        parent = prefix.rpartition("/")[0]
+        with self._lock:
+            for key in [k for k in self._documents if k == Key(prefix) or k.startswith(below)]:
+                self._drop_document(key)
+            for listed in [p for p in self._listings if p == prefix or p.startswith(below)]:
+                self._drop_listing(listed)
+            if prefix:
+                self._drop_listing(Prefix(parent))
+
+    def _fresh(self, checked_at: float) -> bool:
+        return self._clock() - checked_at < self.ttl_s
+
+    def _fresh_listing(self, prefix: Prefix) -> _Listing | None:
+        listing = self._listings.get(prefix)
+        return listing if listing is not None and self._fresh(listing.checked_at) else None
+
+    def _keep(self, key: Key, document: Document) -> None:
+        with self._lock:
+            self._drop_document(key)
+            self._documents[key] = document
+            self._document_bytes += len(document.data or b"")
+            while self._document_bytes > DOCUMENT_BYTES_KEPT_MAX and len(self._documents) > 1:
+                self._drop_document(next(iter(self._documents)))
+
+    def _drop_document(self, key: Key) -> None:
+        dropped = self._documents.pop(key, None)
+        if dropped is not None:
+            self._document_bytes -= len(dropped.data or b"")
+
+    def _keep_listing(self, prefix: Prefix, listing: _Listing) -> None:
+        with self._lock:
+            self._drop_listing(prefix)
+            self._listings[prefix] = listing
+            self._listed += len(listing.entries)
+            while self._listed > LISTED_ENTRIES_MAX and len(self._listings) > 1:
+                self._drop_listing(next(iter(self._listings)))
+
+    def _drop_listing(self, prefix: Prefix) -> None:
+        dropped = self._listings.pop(prefix, None)
+        if dropped is not None:
+            self._listed -= len(dropped.entries)
+
+
+class StoreDocuments:
+    """The documents of one dataset, as the formats see them, with a record of what was read.
+
+    `used` lists every key that `get` was asked for, so that a node can be kept while none of the
+    documents that it was made of has changed.
+    """
+
+    def __init__(self, cache: MetadataCache, root: Prefix, bytes_max: int) -> None:
+        self._cache = cache
+        self._root = root
+        self._bytes_max = bytes_max
+        self.used: dict[Key, Version] = {}
+        self.mtime_ns = 0
+
+    def get(self, key: str) -> bytes | None:
+        full = join(self._root, key)
+        document = self._cache.get(full, self._bytes_max)
+        self.used[full] = document.version
+        self.mtime_ns = max(self.mtime_ns, document.mtime_ns)
+        return document.data
+
+    def fetch(self, keys: Iterable[str]) -> None:
+        self._cache.fetch((join(self._root, key) for key in keys), self._bytes_max)

@@ -1,0 +1,77 @@
+"""Threads: those that wait for stores, those that decode, those that put views together."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+from nczfs.engine.options import EngineOptions
+
+_LIVING: weakref.WeakSet[Pools] = weakref.WeakSet()
+
+
+class Pools:
+    """Three pools, each started when first used, so that no thread exists before a fork.
+
+    Fetching waits and decoding computes: in one pool either the network or the processors idle
+    (docs/DESIGN.md, "Threads"). A task waits only for tasks of pools further to the right:
+    assemble → decode | fetch; fetch hands its result to decode and does not wait for it.
+    The lock guards the three slots.
+    """
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._sizes = {
+            "fetch": options.fetch_threads,
+            "decode": options.decode_threads,
+            "assemble": options.decode_threads,
+        }
+        self._lock = threading.Lock()
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._closed = False
+        _LIVING.add(self)
+
+    @property
+    def fetch(self) -> ThreadPoolExecutor:
+        return self._pool("fetch")
+
+    @property
+    def decode(self) -> ThreadPoolExecutor:
+        return self._pool("decode")
+
+    @property
+    def assemble(self) -> ThreadPoolExecutor:
+        return self._pool("assemble")
+
+    def close(self) -> None:
+        """Drop what is queued, wait for what runs; submitting raises RuntimeError afterwards."""
+        with self._lock:
+            self._closed = True
+            pools = list(self._pools.values())
+        for pool in pools:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _pool(self, name: str) -> ThreadPoolExecutor:
+        pool = self._pools.get(name)
+        if pool is None:
+            with self._lock:
+                if self._closed:
+                    raise RuntimeError("the engine is closed")
+                pool = self._pools.get(name)
+                if pool is None:
+                    pool = ThreadPoolExecutor(self._sizes[name], f"nczfs-{name}")
+                    self._pools[name] = pool
+        return pool
+
+    def _forget_threads(self) -> None:
+        self._lock = threading.Lock()
+        self._pools = {}
+
+
+def _after_fork() -> None:
+    for pools in list(_LIVING):
+        pools._forget_threads()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,238 @@
+"""Reading ahead of whoever reads in order: when to, how far, and the windows that hold it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nczfs import metrics
+from nczfs.engine.cache import ChunkCache
+from nczfs.errors import NczfsError
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+
+KIB, MIB = 1 << 10, 1 << 20
+
+BACKWARD_SLACK_BYTES = 1 * MIB  # two read-ahead requests of the kernel can overtake each other
+FORWARD_SLACK_BYTES = 16 * MIB  # a gap that a reader may skip and still counts as reading on
+FIRST_AHEAD_BYTES = 1 * MIB + 128 * KIB  # the kernel's first two read-aheads
+
+
+class SequenceDetector:
+    """Decides from the offsets of reads how far to read ahead. Pure; races do no harm.
+
+    Parameters
+    ----------
+    ahead_bytes_max : of the distance that doubles while reading goes on in order.
+    """
+
+    def __init__(self, ahead_bytes_max: int) -> None:
+        self._ahead_max = ahead_bytes_max
+        self._expected = -1
+        self._in_order = 0
+        self._ahead = min(FIRST_AHEAD_BYTES, ahead_bytes_max)
+
+    def note(self, offset: int, size: int) -> int:
+        """A read took place; up to which offset it pays to have the data ready (0: it does not)."""
+        gap = offset - self._expected
+        if self._expected >= 0 and -BACKWARD_SLACK_BYTES <= gap <= FORWARD_SLACK_BYTES:
+            self._in_order += 1
+            self._expected = max(self._expected, offset + size)
+            if self._in_order > 1:
+                self._ahead = min(2 * self._ahead, self._ahead_max)
+        else:
+            self._in_order = 0
+            self._ahead = min(FIRST_AHEAD_BYTES, self._ahead_max)
+            self._expected = offset + size
+        return self._expected + self._ahead if self._in_order else 0
+
+
+@dataclass(frozen=True, slots=True)
+class AheadOptions:
+    """How one file is read ahead.
+
+    Attributes
+    ----------
+    window_bytes : what a thread puts together at a time, aligned to multiples of itself; 0: only
+        `hint` is called, as the reader finds the data in the chunk cache.
+    ahead_bytes : how far the windows go before the reader.
+    hint_bytes : how far `hint` goes before the reader.
+    """
+
+    window_bytes: int
+    ahead_bytes: int
+    hint_bytes: int
+
+
+class _Window:
+    __slots__ = ("data", "done")
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.data: Buffer | None = None  # stays None when putting it together failed
+
+
+class ReadAhead:
+    """The reading ahead of one open file.
+
+    `_lock` guards the dict of windows and the marks; nothing is read or waited for under it.
+
+    Parameters
+    ----------
+    read : any range of the file; called in threads of `pool`.
+    hint : told which range will be wanted, ahead of the windows.
+    size : of the file, in bytes.
+    budget : where the memory of the windows is taken from; without room, nothing is read ahead.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], Buffer],
+        hint: Callable[[int, int], None] | None,
+        size: int,
+        pool: Callable[[], ThreadPoolExecutor],
+        budget: ChunkCache,
+        options: AheadOptions,
+    ) -> None:
+        self._read = read
+        self._hint = hint
+        self._size = size
+        self._pool = pool
+        self._budget = budget
+        self._options = options
+        self._detector = SequenceDetector(max(options.ahead_bytes, options.hint_bytes))
+        self._lock = threading.Lock()
+        self._windows: dict[int, _Window] = {}
+        self._hinted = 0
+        self._advancing = False
+        self._closed = False
+
+    def note(self, offset: int, size: int) -> None:
+        """A read took place; start what it makes worth starting. Never blocks."""
+        target = min(self._detector.note(offset, size), self._size)
+        if not target:
+            if self._windows or self._hinted:
+                self._reset()
+            return
+        if self._advancing or self._closed or not self._wants(offset, target):
+            return
+        self._advancing = True
+        try:
+            self._pool().submit(self._advance, offset, target)
+        except RuntimeError:  # the engine is closing
+            self._advancing = False
+
+    def if_ready(self, offset: int, size: int) -> Buffer | None:
+        """The range out of windows that are ready. No lock, never blocks."""
+        window_bytes = self._options.window_bytes
+        if not self._windows or not window_bytes:
+            return None
+        stop = min(offset + size, self._size)
+        if offset >= stop:
+            return b""
+        first, last = offset // window_bytes, (stop - 1) // window_bytes
+        pieces: list[Buffer] = []
+        for number in range(first, last + 1):
+            window = self._windows.get(number)
+            if window is None or window.data is None:
+                return None
+            base = number * window_bytes
+            pieces.append(memoryview(window.data)[max(offset - base, 0) : stop - base])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def wait(self, offset: int, size: int) -> Buffer | None:
+        """As `if_ready`, waiting for windows under way; None when there are none, or one failed."""
+        window_bytes = self._options.window_bytes
+        if not self._windows or not window_bytes:
+            return None
+        for number in range(offset // window_bytes, (offset + size - 1) // window_bytes + 1):
+            window = self._windows.get(number)
+            if window is None:
+                return None
+            window.done.wait()
+        return self.if_ready(offset, size)
+
+    def close(self) -> None:
+        """Drop the windows; those under way are dropped when they are done."""
+        self._closed = True
+        self._reset()
+
+    def _wants(self, offset: int, target: int) -> bool:
+        """Whether enough is missing before the reader to be worth a task."""
+        options = self._options
+        if self._hint is not None and self._hinted < min(offset + options.hint_bytes, target):
+            return True
+        if not options.window_bytes:
+            return False
+        stop = min(offset + options.ahead_bytes, target)
+        return any(
+            number not in self._windows
+            for number in range(offset // options.window_bytes, -(-stop // options.window_bytes))
+        )
+
+    def _advance(self, offset: int, target: int) -> None:
+        try:
+            options = self._options
+            if self._hint is not None:
+                start = max(self._hinted, offset)
+                stop = min(offset + options.hint_bytes, target)
+                if stop > start:
+                    # A whole step at a time, so that the next reads need no task of their own.
+                    stop = min(max(stop, start + options.hint_bytes // 8), self._size)
+                    self._hinted = stop
+                    self._hint(start, stop)
+            if options.window_bytes:
+                self._drop_behind(offset)
+                self._start_windows(offset, min(offset + options.ahead_bytes, target))
+        finally:
+            self._advancing = False
+
+    def _start_windows(self, offset: int, stop: int) -> None:
+        window_bytes = self._options.window_bytes
+        for number in range(offset // window_bytes, -(-stop // window_bytes)):
+            with self._lock:
+                if self._closed or number in self._windows:
+                    continue
+                if not self._budget.try_reserve(window_bytes):
+                    return
+                window = self._windows[number] = _Window()
+            try:
+                self._pool().submit(self._fill, number, window)
+            except RuntimeError:  # the engine is closing
+                window.done.set()
+                return
+
+    def _fill(self, number: int, window: _Window) -> None:
+        try:
+            start = number * self._options.window_bytes
+            if self._windows.get(number) is window:
+                data = self._read(start, min(self._options.window_bytes, self._size - start))
+                window.data = data
+                metrics.PREFETCHED.inc()
+        except NczfsError:
+            # Whoever needs these bytes reads them itself, and gets the error as its own.
+            with self._lock:
+                if self._windows.get(number) is window:
+                    self._remove(number)
+        finally:
+            window.done.set()
+
+    def _drop_behind(self, offset: int) -> None:
+        """Forget what lies more than a window behind the reader."""
+        oldest = offset // self._options.window_bytes - 1
+        with self._lock:
+            for number in [n for n in self._windows if n < oldest]:
+                self._remove(number)
+
+    def _reset(self) -> None:
+        with self._lock:
+            self._hinted = 0
+            for number in list(self._windows):
+                self._remove(number)
+
+    def _remove(self, number: int) -> None:
+        del self._windows[number]
+        self._budget.unreserve(self._options.window_bytes)

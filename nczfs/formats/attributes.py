@@ -1,0 +1,172 @@
+"""Attributes: from JSON to the model, and the text of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nczfs.formats.cdl_values import exact_number
+from nczfs.formats.jsontext import compact, one_line, plain
+from nczfs.formats.numbers import as_float, in_type
+from nczfs.formats.problems import Problems, shown
+from nczfs.model.dtypes import NC_TYPE_OF_CODE, NcType
+from nczfs.model.hierarchy import Attribute, Json
+
+NAMES_MAX = 1 << 16
+
+# What netcdf-c calls text, in all releases; the byte order of a type string means nothing here.
+_TEXT_TYPES = frozenset({"S1", "U1"})
+
+
+def is_hidden(name: str) -> bool:
+    """Whether an attribute belongs to the format and not to the user."""
+    return name in ("_ARRAY_DIMENSIONS", "_NCProperties") or name.startswith(
+        ("_nczarr_", "_NCZARR_")
+    )
+
+
+def read_attributes(
+    values: Mapping[str, Json],
+    types: Mapping[str, Json],
+    where: str,
+    problems: Problems,
+    *,
+    lists_of_one: bool = False,
+) -> tuple[Attribute, ...]:
+    """The attributes of a node, in stored order, those of the format left out.
+
+    Parameters
+    ----------
+    values : the members of ``.zattrs``.
+    types : the type strings that NCZarr keeps beside them, by name; empty in pure Zarr.
+    where : the key of the document, for messages.
+    lists_of_one : netcdf-c 4.8.0 stores every value as a list, a text too.
+
+    Notes
+    -----
+    With a type: `typed`. Without one, or with one that the value does not fit: `untyped`. Nothing
+    that an attribute may hold is an error.
+    """
+    found: list[Attribute] = []
+    for name, value in values.items():
+        if is_hidden(name):
+            continue
+        if not name or len(found) == NAMES_MAX:
+            what = "without a name" if not name else f"beyond {NAMES_MAX}"
+            problems.add(f"{where}: attributes {what} are left out")
+            if name:
+                break
+            continue
+        typestr = types.get(name)
+        attribute = None
+        if isinstance(typestr, str):
+            single = lists_of_one and isinstance(value, list) and len(value) == 1
+            attribute = typed(name, value[0] if single else value, typestr)  # type: ignore[index]
+            if attribute is None and _code(typestr) in NC_TYPE_OF_CODE:
+                problems.add(
+                    f"{where}: attribute {shown(name)}: {shown(plain(value))} is not of its type "
+                    f"{shown(str(typestr))}"
+                )
+        found.append(attribute or untyped(name, value))
+    return tuple(found)
+
+
+def typed(name: str, value: Json, typestr: str) -> Attribute | None:
+    """An attribute of the type that NCZarr states; None when the value does not fit it.
+
+    Notes
+    -----
+    netcdf-c stores a text that is JSON as that JSON (``"1.50"`` as ``1.50``, ``"[1,2]"`` as
+    ``[1,2]``). Here the text comes back, spelled as it is stored.
+    """
+    code = _code(typestr)
+    if code in _TEXT_TYPES:
+        return Attribute(name, NcType.CHAR, _text(value))
+    if code[:1] in ("S", "U", "O"):
+        items = value if isinstance(value, list) else [value]
+        return Attribute(name, NcType.STRING, tuple(_text(item) for item in items))
+    if code == "J0":
+        return Attribute(name, NcType.JSON, plain(value))
+    nc_type = NC_TYPE_OF_CODE.get(code)
+    if nc_type is None:
+        return None
+    numbers = [in_type(item, nc_type) for item in (value if isinstance(value, list) else [value])]
+    if any(number is None for number in numbers):
+        return None
+    return Attribute(name, nc_type, tuple(number for number in numbers if number is not None))
+
+
+def untyped(name: str, value: Json) -> Attribute:
+    """An attribute of a Zarr dataset, with the type that its value suggests.
+
+    Integers are INT, UINT, INT64 or UINT64, the first that holds them all; numbers of which one
+    has a point are DOUBLE; a string is CHAR, a list of strings STRING; everything else stays JSON.
+    """
+    if isinstance(value, str):
+        return Attribute(name, NcType.CHAR, str(value))
+    items: list[Json] = value if isinstance(value, list) else [value]
+    if items and all(isinstance(item, int | float) for item in items):
+        numeric = _untyped_numbers(name, items)
+        if numeric is not None:
+            return numeric
+    if isinstance(value, list) and items and all(isinstance(item, str) for item in items):
+        return Attribute(name, NcType.STRING, tuple(str(item) for item in items))
+    return Attribute(name, NcType.JSON, plain(value))
+
+
+def attribute_text(attribute: Attribute) -> str:
+    """The text of an attribute, ending in a newline: what a file of it holds.
+
+    Text is itself. Numbers are printed as in CDL, without the suffix that tells the type, joined
+    by a blank, with as many digits as it takes to read them back. Everything else is JSON on one
+    line.
+    """
+    value = attribute.value
+    match attribute.type:
+        case NcType.CHAR:
+            assert isinstance(value, str)
+            return f"{value}\n"
+        case NcType.STRING:
+            assert isinstance(value, tuple)
+            if len(value) == 1:
+                return f"{value[0]}\n"
+            return one_line([str(item) for item in value]) + "\n"
+        case NcType.JSON:
+            assert not isinstance(value, tuple)
+            return one_line(value) + "\n"
+        case _:
+            assert isinstance(value, tuple)
+            return (
+                " ".join(exact_number(n, attribute.type) for n in value if not isinstance(n, str))
+                + "\n"
+            )
+
+
+def _code(typestr: str) -> str:
+    return typestr[1:] if typestr[:1] in "<>|=" else str(typestr)
+
+
+def _text(value: Json) -> str:
+    return str(value) if isinstance(value, str) else compact(value)
+
+
+_INTEGER_TYPES = (
+    (NcType.INT, -(2**31), 2**31),
+    (NcType.UINT, 0, 2**32),
+    (NcType.INT64, -(2**63), 2**63),
+    (NcType.UINT64, 0, 2**64),
+)
+
+
+def _untyped_numbers(name: str, items: list[Json]) -> Attribute | None:
+    integers = [item for item in items if isinstance(item, int) and not isinstance(item, bool)]
+    if len(integers) == len(items):
+        low, high = min(integers), max(integers)
+        for nc_type, first, end in _INTEGER_TYPES:
+            if first <= low and high < end:
+                return Attribute(name, nc_type, tuple(integers))
+        return None
+    if any(isinstance(item, bool) for item in items):
+        return None
+    numbers = [as_float(item) for item in items]
+    floats = tuple(number for number in numbers if number is not None)
+    return Attribute(name, NcType.DOUBLE, floats) if len(floats) == len(items) else None

@@ -1,0 +1,110 @@
+"""How CDL spells numbers, as ncdump prints them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nczfs.model.dtypes import NcType
+
+FLOAT_DIGITS, DOUBLE_DIGITS = 7, 15
+"""The significant digits that ncdump prints without ``-p``; 9 and 17 read back to the same bits."""
+
+SUFFIX: dict[NcType, str] = {
+    NcType.BYTE: "b",
+    NcType.UBYTE: "UB",
+    NcType.SHORT: "s",
+    NcType.USHORT: "US",
+    NcType.INT: "",
+    NcType.UINT: "U",
+    NcType.INT64: "LL",
+    NcType.UINT64: "ULL",
+    NcType.FLOAT: "f",
+    NcType.DOUBLE: "",
+}
+
+
+def attribute_number(number: float, nc_type: NcType) -> str:
+    """A number of an attribute as ncdump prints it, with the suffix that tells its type."""
+    if nc_type not in (NcType.FLOAT, NcType.DOUBLE):
+        return f"{number}{SUFFIX[nc_type]}"
+    digits = FLOAT_DIGITS if nc_type is NcType.FLOAT else DOUBLE_DIGITS
+    return _float_text(number, digits) + SUFFIX[nc_type]
+
+
+def exact_number(number: float, nc_type: NcType) -> str:
+    """A number as CDL spells it, without a suffix, with the digits that it takes to read it back.
+
+    ncdump's own seven and fifteen digits where they do, more otherwise.
+    """
+    if nc_type is NcType.FLOAT:
+        for digits in (FLOAT_DIGITS, 8, 9):
+            text = _float_text(number, digits)
+            if math.isnan(number) or float(np.float32(text)) == number:
+                return text
+    if nc_type is NcType.DOUBLE:
+        for digits in (DOUBLE_DIGITS, 16, 17):
+            text = _float_text(number, digits)
+            if math.isnan(number) or float(text) == number:
+                return text
+    return _float_text(number, 17) if isinstance(number, float) else str(number)
+
+
+def _float_text(number: float, digits: int) -> str:
+    """C's ``%#.{digits}g``, without the zeros at the end of a fraction."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    text = f"{number:#.{digits}g}"
+    mantissa, exponent, power = text.partition("e")
+    return mantissa.rstrip("0") + exponent + power
+
+
+def data_number(number: float, nc_type: NcType) -> str:
+    """A number of a variable as ncdump prints it: without a suffix, floats without a bare point.
+
+    The fill value is an underscore for ncdump; whoever prints a variable knows it.
+    """
+    match nc_type:
+        case NcType.FLOAT if not math.isfinite(number):
+            return _float_text(number, FLOAT_DIGITS) + "f"
+        case NcType.FLOAT | NcType.DOUBLE if math.isfinite(number):
+            digits = FLOAT_DIGITS if nc_type is NcType.FLOAT else DOUBLE_DIGITS
+            return f"{number:.{digits}g}"
+        case NcType.DOUBLE:
+            return _float_text(number, DOUBLE_DIGITS)
+        case _:
+            return str(number)
+
+
+_NAMED = {
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+    "'": "\\'",
+}
+_TEXT_ESCAPES = str.maketrans(
+    {chr(code): f"\\{code:03o}" for code in (*range(32), 127)} | _NAMED,
+)
+_NAME_ESCAPES = str.maketrans(
+    {chr(code): f"%{code:02x}" for code in (*range(32), 127)}
+    | {character: f"\\{character}" for character in " !\"#$&'()*,:;<=>?[]\\^`{|}~"}
+)
+
+
+def quoted(text: str) -> str:
+    """A text in quotes, escaped as ncdump does; NULs at its end are dropped, as there."""
+    return '"' + text.rstrip("\0").translate(_TEXT_ESCAPES) + '"'
+
+
+def escaped_name(name: str) -> str:
+    """A name as it stands in CDL: what would end it has a backslash, control characters a %."""
+    escaped = name.translate(_NAME_ESCAPES)
+    return f"\\{escaped}" if name[:1].isdigit() and name[:1].isascii() else escaped

@@ -1,0 +1,98 @@
+"""``.zmetadata``: all documents of a hierarchy in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nczfs.errors import BadMetadata
+from nczfs.formats.base import Documents, FormatOptions
+from nczfs.formats.jsontext import compact, parse, plain
+from nczfs.formats.names import parent_of
+from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
+from nczfs.formats.problems import shown
+from nczfs.model.hierarchy import Json
+
+KEY = ".zmetadata"
+MEMBERS_MAX = 1 << 23  # of all documents together; a hundred thousand arrays have half of that
+
+_DOCUMENTS = frozenset({ZARRAY, ZGROUP, ZATTRS})
+
+
+def read_consolidated(data: bytes, options: FormatOptions) -> dict[str, Json]:
+    """The documents in a ``.zmetadata``, parsed, by their keys.
+
+    Raises
+    ------
+    BadMetadata : not JSON, no ``metadata`` in it, or another version.
+
+    Notes
+    -----
+    ``zarr_consolidated_format`` must be 1 and ``metadata`` a non-empty object, as netcdf-c demands.
+    What zarr-python 3 adds to the entries (``consolidated_metadata``) is ignored by whoever reads
+    them.
+    """
+    bytes_max = options.document_bytes_max
+    document = parse(data, KEY, bytes_max=bytes_max, members_max=MEMBERS_MAX).value
+    version = document.get("zarr_consolidated_format") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or version != 1 or isinstance(version, bool):
+        raise BadMetadata(f"{KEY}: zarr_consolidated_format is {shown(plain(version))}, not 1")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not metadata:
+        raise BadMetadata(f"{KEY}: metadata is no object with documents")
+    return {str(key): value for key, value in metadata.items()}
+
+
+class ConsolidatedDocuments:
+    """The documents of a dataset as its ``.zmetadata`` has them; a `Documents`.
+
+    A node that it knows is answered from it alone: what it lacks of the node is absent. For all
+    else (nodes added later, documents that are never consolidated) the store is asked.
+
+    Parameters
+    ----------
+    inner : the documents of the store.
+    metadata : what `read_consolidated` gave.
+    """
+
+    def __init__(self, inner: Documents, metadata: dict[str, Json]) -> None:
+        self._inner = inner
+        self._metadata = metadata
+        self._nodes = {_split(key)[0] for key in metadata if _split(key)[1] in _DOCUMENTS}
+
+    def get(self, key: str) -> bytes | None:
+        if not self.has_answer(key):
+            return self._inner.get(key)
+        # As text again: a document is read in one way, wherever it comes from.
+        return compact(self._metadata[key]).encode() if key in self._metadata else None
+
+    def fetch(self, keys: Iterable[str]) -> None:
+        self._inner.fetch([key for key in keys if not self.has_answer(key)])
+
+    def has_answer(self, key: str) -> bool:
+        """Whether `get` answers without asking the store."""
+        path, name = _split(key)
+        return name in _DOCUMENTS and path in self._nodes
+
+    def is_stale(self, key: str, data: bytes | None) -> bool:
+        """Whether a document of the store says something else than the consolidated one."""
+        if data is None:
+            return key in self._metadata
+        try:
+            return key not in self._metadata or parse(data, key).value != self._metadata[key]
+        except BadMetadata:
+            return True
+
+    def members(self, path: str) -> tuple[str, ...]:
+        """The names of the nodes right below a group, in stored order."""
+        return tuple(
+            dict.fromkeys(
+                node.rpartition("/")[2]
+                for node in (_split(key)[0] for key in self._metadata)
+                if node and parent_of(node) == path
+            )
+        )
+
+
+def _split(key: str) -> tuple[str, str]:
+    path, _, name = key.rpartition("/")
+    return path, name

@@ -1,0 +1,62 @@
+"""Which layout of metadata a dataset has: a table, tried in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nczfs.errors import Unsupported
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
+from nczfs.formats.consolidated import KEY as ZMETADATA
+from nczfs.formats.nczarr import NczarrFormat
+from nczfs.formats.nczarr_layouts import L1, Writer, writer_of
+from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP, read_documents
+from nczfs.formats.zarr2_nodes import Zarr2Format
+
+ZARR3 = "zarr.json"
+
+ROOT_KEYS = (ZARRAY, ZGROUP, ZATTRS, ZMETADATA, L1.superblock, L1.group, ZARR3)
+"""The documents that `detect` may look at, to be fetched together."""
+
+_Test = Callable[[Writer, FormatOptions], bool]
+_Maker = Callable[[FormatOptions, Writer], MetadataFormat]
+
+FORMATS: tuple[tuple[_Test, _Maker], ...] = (
+    # Some group or array keys are enough: the root may be a group inside of a dataset.
+    (lambda writer, options: writer.layout is not None and not options.pure, NczarrFormat),
+    (lambda _writer, _options: True, Zarr2Format),
+)
+"""Of the formats whose test holds, the first one reads the dataset."""
+
+
+def detect(documents: Documents, options: FormatOptions) -> MetadataFormat | None:
+    """The format of the dataset whose root is here, None when neither group nor array is.
+
+    A root may be an array, a group of a larger dataset, or, as for netcdf-c, a place with nothing
+    but attributes.
+
+    Raises
+    ------
+    BadMetadata : the root is an array, and its document is broken.
+    Unsupported : Zarr v3, and nothing else; or another version in ``.zgroup``.
+    """
+    if all(documents.get(key) is None for key in (ZARRAY, ZGROUP)):
+        if documents.get(ZARR3) is not None:
+            raise Unsupported(f"{ZARR3}: Zarr v3 is not read by this version")
+        if all(documents.get(key) is None for key in (ZATTRS, L1.superblock, L1.group)):
+            return None
+    node = read_documents("", documents, options, is_known=True)
+    assert node is not None
+    writer = writer_of(node, documents)
+    return next(make(options, writer) for test, make in FORMATS if test(writer, options))
+
+
+def options_of(modes: frozenset[str]) -> FormatOptions:
+    """What the words of ``mode`` in a URL mean, as netcdf-c 4.9.1 and later understand them.
+
+    ``zarr`` and ``xarray`` ask for pure Zarr; ``noxarray`` implies ``zarr``. ``nczarr`` changes
+    nothing: where there are NCZarr keys they count.
+    """
+    return FormatOptions(
+        xarray="noxarray" not in modes,
+        pure=not modes.isdisjoint({"zarr", "xarray", "noxarray"}),
+    )

@@ -1,0 +1,170 @@
+"""The dimensions of a variable: by reference (NCZarr), by name (xarray), or without a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nczfs.formats.jsontext import plain
+from nczfs.formats.names import is_name, parent_of, split_path
+from nczfs.formats.problems import Problems, shown
+from nczfs.model.hierarchy import Dimension, Json
+
+Declared = Callable[[str], Mapping[str, Dimension]]
+"""The dimensions that the group at a path declares, by name; none when there is no such group."""
+
+SCALAR_NAME = "_scalar_"  # what netcdf-c 4.10 calls the one dimension of a scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A variable for which dimensions are looked for.
+
+    Attributes
+    ----------
+    group : path of the group that it lies in.
+    shape : its lengths.
+    where : the key its names stand in, for messages.
+    """
+
+    group: str
+    shape: tuple[int, ...]
+    where: str
+
+
+def anonymous(size: int) -> Dimension:
+    """A dimension without a name, called as netcdf-c 4.9.3 and later call it, in the root."""
+    return Dimension(f"_Anonymous_Dim_{size}", size, anonymous=True)
+
+
+def anonymous_for(shape: tuple[int, ...]) -> tuple[Dimension, ...]:
+    return tuple(anonymous(size) for size in shape)
+
+
+def by_reference(
+    references: Json, place: Place, declared: Declared, problems: Problems, *, is_whole: bool
+) -> tuple[Dimension, ...]:
+    """The dimensions that NCZarr refers to by their full names.
+
+    Parameters
+    ----------
+    references : a list of names like ``/g1/lon``, one a dimension; any group of the dataset.
+    is_whole : the root is that of the dataset. When it is a group below, the names count from a
+        root that we do not see: what is not found keeps its last component, with the length that
+        the shape has.
+    """
+    if not isinstance(references, list) or len(references) != len(place.shape):
+        problems.add(
+            f"{place.where}: the references to dimensions {shown(plain(references))} do not fit "
+            f"a shape of {len(place.shape)} dimensions; they have no names"
+        )
+        return anonymous_for(place.shape)
+    return tuple(
+        _referred(reference, size, place, declared, problems, is_whole=is_whole)
+        for reference, size in zip(references, place.shape, strict=True)
+    )
+
+
+def _referred(
+    reference: Json,
+    size: int,
+    place: Place,
+    declared: Declared,
+    problems: Problems,
+    *,
+    is_whole: bool,
+) -> Dimension:
+    parts = split_path(reference) if isinstance(reference, str) else None
+    if parts is None:
+        problems.add(f"{place.where}: {shown(plain(reference))} is no full name of a dimension")
+        return anonymous(size)
+    group, name = parts
+    # Below the root of the dataset, "/a/b/lon" may be "b/lon" or "lon" as seen from here.
+    candidates = [group]
+    if not is_whole:
+        steps = group.split("/") if group else []
+        candidates = ["/".join(steps[i:]) for i in range(len(steps) + 1)]
+    sizes: list[int] = []
+    for candidate in candidates:
+        found = declared(candidate).get(name)
+        if found is not None and found.size == size:
+            return found
+        if found is not None:
+            sizes.append(found.size)
+    if not sizes and not is_whole:
+        return Dimension(name, size)
+    if sizes:
+        problems.add(
+            f"{place.where}: dimension {shown(str(reference))} has length {sizes[0]}, "
+            f"and the shape has {size}; it is left without a name"
+        )
+    else:
+        problems.add(f"{place.where}: there is no dimension {shown(str(reference))}")
+    return anonymous(size)
+
+
+def by_name(
+    names: Json, place: Place, declared: Declared, problems: Problems
+) -> tuple[Dimension, ...]:
+    """The dimensions that ``_ARRAY_DIMENSIONS`` names (the xarray convention).
+
+    They belong to the variable's own group, as for netcdf-c since 4.10.0, unless a group above
+    declares one of that name and length.
+    """
+    if not isinstance(names, list) or len(names) != len(place.shape):
+        problems.add(
+            f"{place.where}: _ARRAY_DIMENSIONS {shown(plain(names))} does not fit a shape of "
+            f"{len(place.shape)} dimensions; they have no names"
+        )
+        return anonymous_for(place.shape)
+    found: list[Dimension] = []
+    for name, size in zip(names, place.shape, strict=True):
+        if not isinstance(name, str) or not is_name(name):
+            problems.add(f"{place.where}: {shown(plain(name))} cannot be the name of a dimension")
+            found.append(anonymous(size))
+            continue
+        dimension = _visible(str(name), size, place.group, declared)
+        if any(other.name == dimension.name and other.size != size for other in found):
+            problems.add(
+                f"{place.where}: dimension {shown(str(name))} has two lengths, {size} is one; "
+                "it is left without a name"
+            )
+            dimension = anonymous(size)
+        found.append(dimension)
+    return tuple(found)
+
+
+def _visible(name: str, size: int, group: str, declared: Declared) -> Dimension:
+    above = group
+    while True:
+        found = declared(above).get(name)
+        if found is not None and found.size == size:
+            return found
+        if not above:
+            return Dimension(name, size, group=group)
+        above = parent_of(above)
+
+
+def declared_dimensions(
+    value: Json, group: str, where: str, problems: Problems
+) -> dict[str, Dimension]:
+    """The dimensions that an NCZarr group declares, by name.
+
+    Parameters
+    ----------
+    value : an object of name and length, or ``{"size": n, "unlimited": 0 or 1}``.
+    """
+    if not isinstance(value, dict):
+        problems.add(f"{where}: dimensions {shown(plain(value))} is not an object; there are none")
+        return {}
+    found: dict[str, Dimension] = {}
+    for name, given in value.items():
+        size = given.get("size") if isinstance(given, dict) else given
+        unlimited = isinstance(given, dict) and given.get("unlimited") not in (None, 0, False)
+        if not is_name(name):
+            problems.add(f"{where}: {shown(name)} cannot be the name of a dimension; left out")
+        elif not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**63:
+            problems.add(f"{where}: dimension {shown(name)}: {shown(plain(given))} is no length")
+        else:
+            found[name] = Dimension(name, size, unlimited, group)
+    return found

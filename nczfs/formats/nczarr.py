@@ -1,0 +1,184 @@
+"""NCZarr: Zarr v2 with the groups, dimensions and attribute types of netCDF, in four layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nczfs.formats.attributes import read_attributes
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
+from nczfs.formats.dimensions import SCALAR_NAME, Place, by_reference, declared_dimensions
+from nczfs.formats.names import below, names_of, parent_of
+from nczfs.formats.nczarr_layouts import (
+    L1,
+    Writer,
+    array_member,
+    first,
+    group_member,
+    own_keys,
+    types_member,
+)
+from nczfs.formats.nodes import (
+    ARRAY_DIMENSIONS,
+    ZARRAY,
+    ZATTRS,
+    ZGROUP,
+    NodeDocuments,
+    as_scalar,
+    optional_object,
+    read_documents,
+)
+from nczfs.formats.problems import Problems, shown
+from nczfs.formats.zarr2 import Dialect, read_array
+from nczfs.formats.zarr2_nodes import named_dimensions
+from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
+
+GROUPS_REMEMBERED = 64
+
+
+class NczarrFormat(MetadataFormat):
+    """Members are what a group lists; dimensions are declared by groups and referred to by name.
+
+    A node that lacks what NCZarr adds, because another program put it there, is read as pure Zarr.
+    What a group declares is remembered with the documents that say so: a thousand variables refer
+    to the same group.
+
+    Parameters
+    ----------
+    options : how to read.
+    writer : what the root told; its layout is not None.
+    """
+
+    def __init__(self, options: FormatOptions, writer: Writer) -> None:
+        assert writer.layout is not None
+        self._options = options
+        self._writer = writer
+        self._layout = writer.layout
+        self.name = writer.layout.name
+        self._groups: dict[str, tuple[tuple[bytes | None, ...], Mapping[str, Dimension]]] = {}
+
+    def keys(self, path: str) -> tuple[str, ...]:
+        plain_zarr = (below(path, name) for name in (ZARRAY, ZGROUP, ZATTRS))
+        return (*plain_zarr, *own_keys(path, self._writer))
+
+    def read_node(self, path: str, documents: Documents) -> Node | None:
+        node = read_documents(path, documents, self._options, is_known=path == "")
+        if node is None:
+            return None
+        if node.array is None:
+            return self._header(node, documents)
+        return self._variable(node, node.array, documents)
+
+    def _header(self, node: NodeDocuments, documents: Documents) -> GroupHeader:
+        where = self._where(node)
+        found = group_member(self._layout, node, documents, self._options)
+        dimensions: Mapping[str, Dimension] = {}
+        arrays: tuple[str, ...] | None = None
+        groups: tuple[str, ...] | None = None
+        if isinstance(found, dict):
+            dimensions = _dimensions(found, node.path, where, node.problems)
+            arrays = names_of(first(found, "arrays", "vars") or [], where, node.problems)
+            listed = names_of(first(found, "groups") or [], where, node.problems)
+            groups = tuple(name for name in listed if name not in set(arrays))
+            if groups != listed:
+                node.problems.add(f"{where}: a name is listed as an array and as a group")
+        elif found is not None:
+            node.problems.add(f"{where}: {shown(found)} is no description of a group")
+        return GroupHeader(
+            node.path,
+            self.name,
+            tuple(dimensions.values()),
+            self._attributes(node, documents),
+            arrays,
+            groups,
+            node.problems.as_tuple(),
+        )
+
+    def _variable(
+        self, node: NodeDocuments, document: dict[str, Json], documents: Documents
+    ) -> Variable:
+        dialect = Dialect(
+            literal_text=True,
+            char_types=self._writer.char_types,
+            own_fill="_FillValue" in node.attributes,
+        )
+        array = read_array(document, node.key(ZARRAY), self._options, dialect, node.problems)
+        where = self._where(node)
+        found = array_member(self._layout, node, documents, self._options)
+        if found is not None and not isinstance(found, dict):
+            node.problems.add(f"{where}: {shown(found)} is no description of an array")
+        info = found if isinstance(found, dict) else {}
+        if _is_scalar(info) or node.attributes.get(ARRAY_DIMENSIONS) == [SCALAR_NAME]:
+            array = as_scalar(array, node.key(ZARRAY), node.problems)
+        references = first(info, "dimension_references", "dimrefs")
+
+        def declared(group: str) -> Mapping[str, Dimension]:
+            return self._declared(group, documents)
+
+        if references is None or not array.shape:
+            dimensions = named_dimensions(node, array, declared, self._options)
+        else:
+            place = Place(parent_of(node.path), array.shape, where)
+            dimensions = by_reference(
+                references, place, declared, node.problems, is_whole=self._writer.is_whole
+            )
+        return Variable(
+            node.path,
+            node.path,
+            self.name,
+            array,
+            dimensions,
+            self._attributes(node, documents),
+            node.problems.as_tuple(),
+        )
+
+    def _attributes(self, node: NodeDocuments, documents: Documents) -> tuple[Attribute, ...]:
+        return read_attributes(
+            node.attributes,
+            types_member(self._layout, node, documents, self._options),
+            node.key(ZATTRS),
+            node.problems,
+            lists_of_one=self._layout is L1,
+        )
+
+    def _declared(self, path: str, documents: Documents) -> Mapping[str, Dimension]:
+        """The dimensions that the group at a path declares; none when it is not there or broken."""
+        keys = [below(path, ZATTRS), below(path, ZGROUP)]
+        if self._layout is L1:
+            keys.append(below(path, L1.group))
+        documents.fetch(keys)
+        data = tuple(documents.get(key) for key in keys)
+        known = self._groups.get(path)
+        if known is not None and known[0] == data:
+            return known[1]
+        unseen = Problems()  # they belong to the group, and are told with it
+        attributes, group = (
+            optional_object(found, key, self._options, unseen)
+            for found, key in zip(data[:2], keys[:2], strict=True)
+        )
+        node = NodeDocuments(path, None, group, attributes, unseen)
+        found = group_member(self._layout, node, documents, self._options)
+        declared = _dimensions(found, path, path, unseen) if isinstance(found, dict) else {}
+        while len(self._groups) >= GROUPS_REMEMBERED:
+            self._groups.pop(next(iter(self._groups), ""), None)
+        self._groups[path] = (data, declared)
+        return declared
+
+    def _where(self, node: NodeDocuments) -> str:
+        """The key of the document that what NCZarr adds to a node mostly stands in."""
+        if self._layout is L1:
+            return node.key(L1.array if node.array is not None else L1.group)
+        if self._layout.in_attributes:
+            return node.key(ZATTRS)
+        return node.key(ZARRAY if node.array is not None else ZGROUP)
+
+
+def _dimensions(
+    found: dict[str, Json], group: str, where: str, problems: Problems
+) -> Mapping[str, Dimension]:
+    value = first(found, "dimensions", "dims")
+    return {} if value is None else declared_dimensions(value, group, where, problems)
+
+
+def _is_scalar(info: dict[str, Json]) -> bool:
+    # netcdf-c 4.9.3 and later look whether the flag is there, not at its value.
+    return "scalar" in info or info.get("storage") == "scalar"

@@ -1,0 +1,223 @@
+"""Where each generation of netcdf-c keeps what NCZarr adds to Zarr v2, in one table.
+
+========  ==============  =====================================================================
+layout    written by      where
+========  ==============  =====================================================================
+L1        4.8.0           documents of their own: ``.nczarr``, ``.nczgroup``, ``.nczarray``,
+                          ``.nczattrs`` (4.8.0 itself: ``.nczvar``, ``.nczattr``)
+L2U       4.8.1 - 4.9.0   members with upper-case names in ``.zgroup``, ``.zarray``, ``.zattrs``
+L2l       4.9.1 - 4.9.2   the same in lower case
+L3        4.9.3 -         all of them in ``.zattrs``, with longer names inside
+========  ==============  =====================================================================
+
+The version in the superblock does not tell the layout; the names do. They are case-sensitive.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nczfs.formats.base import Documents, FormatOptions
+from nczfs.formats.names import below
+from nczfs.formats.nodes import NodeDocuments, optional_object
+from nczfs.model.hierarchy import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One generation.
+
+    Attributes
+    ----------
+    name : as `GroupHeader.format` tells it.
+    in_attributes : the members stand in ``.zattrs``; else in ``.zgroup`` and ``.zarray``.
+    superblock, group, array, types : names of the members; for L1, of the documents.
+    older : other names of the documents that L1 had in its first release.
+    dimensions, arrays, references : names inside of `group` and `array`.
+    """
+
+    name: str
+    in_attributes: bool
+    superblock: str
+    group: str
+    array: str
+    types: str
+    dimensions: str
+    arrays: str
+    references: str
+    own_documents: bool = False
+    older: tuple[str, ...] = ()
+
+
+L1 = Layout(
+    "nczarr-L1",
+    False,
+    ".nczarr",
+    ".nczgroup",
+    ".nczarray",
+    ".nczattrs",
+    "dims",
+    "vars",
+    "dimrefs",
+    own_documents=True,
+    older=(".nczvar", ".nczattr"),
+)
+L2U = Layout(
+    "nczarr-L2U",
+    False,
+    "_NCZARR_SUPERBLOCK",
+    "_NCZARR_GROUP",
+    "_NCZARR_ARRAY",
+    "_NCZARR_ATTR",
+    "dims",
+    "vars",
+    "dimrefs",
+)
+L2L = Layout(
+    "nczarr-L2l",
+    False,
+    "_nczarr_superblock",
+    "_nczarr_group",
+    "_nczarr_array",
+    "_nczarr_attr",
+    "dims",
+    "vars",
+    "dimrefs",
+)
+L3 = Layout(
+    "nczarr-L3",
+    True,
+    "_nczarr_superblock",
+    "_nczarr_group",
+    "_nczarr_array",
+    "_nczarr_attr",
+    "dimensions",
+    "arrays",
+    "dimension_references",
+)
+
+MEMBER_LAYOUTS = (L3, L2L, L2U)
+"""Those whose keys are members of the Zarr documents, the newest first, as netcdf-c looks."""
+
+_VERSION = re.compile(r"\bnetcdf=(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What the root of a dataset tells about who wrote it.
+
+    Attributes
+    ----------
+    layout : None: no NCZarr keys are there.
+    is_whole : there is a superblock: this is the root of the dataset, not a group of it.
+    version : of netcdf-c, from ``_NCProperties``.
+    """
+
+    layout: Layout | None = None
+    is_whole: bool = False
+    version: tuple[int, int, int] | None = None
+
+    @property
+    def is_netcdf_c(self) -> bool:
+        return self.layout is not None or self.version is not None
+
+    @property
+    def char_types(self) -> frozenset[str]:
+        """The type strings of variables that mean netCDF text, one byte an element."""
+        old = self.layout in (L1, L2U) or (self.version is not None and self.version <= (4, 9, 0))
+        types = frozenset({"<U1", ">U1", "|U1"}) if old else frozenset()
+        return types | {">S1"} if self.layout is not None else types
+
+
+def writer_of(node: NodeDocuments, documents: Documents) -> Writer:
+    """What the documents at a root tell about their writer."""
+    properties = node.attributes.get("_NCProperties")
+    match = _VERSION.search(properties) if isinstance(properties, str) else None
+    version = (int(match[1]), int(match[2]), int(match[3])) if match else None
+    for is_whole in (True, False):
+        for layout in MEMBER_LAYOUTS:
+            names = (layout.superblock,) if is_whole else (layout.group, layout.array)
+            if any(name in holder for name in names for holder in _holders(layout, node)):
+                return Writer(layout, is_whole, version)
+        if documents.get(node.key(L1.superblock if is_whole else L1.group)) is not None:
+            return Writer(L1, is_whole, version)
+    return Writer(version=version)
+
+
+def group_member(
+    layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
+) -> Json:
+    """What NCZarr keeps about a group; None: nothing."""
+    return _member(layout, node, documents, options, "group")
+
+
+def array_member(
+    layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
+) -> Json:
+    """What NCZarr keeps about an array; None: nothing."""
+    return _member(layout, node, documents, options, "array")
+
+
+def types_member(
+    layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
+) -> dict[str, Json]:
+    """The type strings of the attributes of a node, by name."""
+    found = _member(layout, node, documents, options, "types")
+    types = found.get("types") if isinstance(found, dict) else None
+    return types if isinstance(types, dict) else {}
+
+
+def first(found: dict[str, Json], *names: str) -> Json:
+    """The first of several members that is there; netcdf-c tries the newest name first."""
+    return next((found[name] for name in names if name in found), None)
+
+
+def own_keys(path: str, writer: Writer) -> tuple[str, ...]:
+    """The documents of a node that only its layout has."""
+    if writer.layout is not L1:
+        return ()
+    names = (L1.group, L1.array, L1.types, *L1.older)
+    return tuple(below(path, name) for name in names)
+
+
+def _member(
+    layout: Layout,
+    node: NodeDocuments,
+    documents: Documents,
+    options: FormatOptions,
+    what: str,
+) -> Json:
+    if layout.own_documents:
+        return _own_document(node, documents, options, what)
+    # Whatever the root has: a program of another release may have added the node.
+    for known in (layout, *MEMBER_LAYOUTS):
+        name: str = getattr(known, what)
+        for holder in _holders(known, node, is_types=what == "types"):
+            if name in holder:
+                return holder[name]
+    return None
+
+
+def _own_document(
+    node: NodeDocuments, documents: Documents, options: FormatOptions, what: str
+) -> Json:
+    names = {
+        "group": (L1.group,),
+        "array": (L1.array, L1.older[0]),
+        "types": (L1.types, L1.older[1]),
+    }
+    for name in names[what]:
+        data = documents.get(node.key(name))
+        if data is not None:
+            return optional_object(data, node.key(name), options, node.problems)
+    return None
+
+
+def _holders(
+    layout: Layout, node: NodeDocuments, *, is_types: bool = False
+) -> tuple[dict[str, Json], ...]:
+    """The documents in which the members of a layout may stand."""
+    if layout.in_attributes or is_types:
+        return (node.attributes,)
+    return (node.group, node.array or {})

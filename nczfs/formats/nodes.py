@@ -1,0 +1,104 @@
+"""The documents of one Zarr v2 node, read and bounded; each broken one alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nczfs.errors import BadMetadata, Unsupported
+from nczfs.formats.base import Documents, FormatOptions
+from nczfs.formats.jsontext import parse_object, plain
+from nczfs.formats.names import below
+from nczfs.formats.problems import Problems, shown
+from nczfs.model.hierarchy import ArrayDescription, Json
+
+ZARRAY, ZGROUP, ZATTRS = ".zarray", ".zgroup", ".zattrs"
+ARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDocuments:
+    """What lies at one place.
+
+    Attributes
+    ----------
+    path : of the node.
+    array : its ``.zarray``; None for a group.
+    group : its ``.zgroup``; empty where there is none (and for an array).
+    attributes : its ``.zattrs``; empty where there is none, or a broken one.
+    problems : what was wrong so far; whoever reads on adds to it.
+    """
+
+    path: str
+    array: dict[str, Json] | None
+    group: dict[str, Json]
+    attributes: dict[str, Json]
+    problems: Problems
+
+    def key(self, name: str) -> str:
+        """The key of one of the documents."""
+        return below(self.path, name)
+
+
+def read_documents(
+    path: str, documents: Documents, options: FormatOptions, *, is_known: bool = False
+) -> NodeDocuments | None:
+    """The documents of the node at a path, None when neither an array nor a group is there.
+
+    Parameters
+    ----------
+    is_known : something else says that there is a group, even without ``.zgroup``.
+
+    Raises
+    ------
+    BadMetadata : the ``.zarray`` is broken. A broken ``.zgroup`` or ``.zattrs`` is a problem of a
+        node that can be shown without it.
+    Unsupported : a group of another version of Zarr.
+    """
+    problems = Problems()
+    array_key = below(path, ZARRAY)
+    data = documents.get(array_key)
+    array: dict[str, Json] | None = None
+    group: dict[str, Json] = {}
+    if data is not None:
+        array, notes = parse_object(data, array_key, bytes_max=options.document_bytes_max)
+        for note in notes:
+            problems.add(note)
+    else:
+        group_key = below(path, ZGROUP)
+        data = documents.get(group_key)
+        if data is None and not is_known:
+            return None
+        group = optional_object(data, group_key, options, problems)
+        if group.get("zarr_format", 2) not in (2, "2"):
+            version = shown(plain(group["zarr_format"]))
+            raise Unsupported(f"{group_key}: zarr_format is {version}, not 2")
+    key = below(path, ZATTRS)
+    attributes = optional_object(documents.get(key), key, options, problems)
+    return NodeDocuments(path, array, group, attributes, problems)
+
+
+def optional_object(
+    data: bytes | None, key: str, options: FormatOptions, problems: Problems
+) -> dict[str, Json]:
+    """A document without which the node can be shown: empty when it is missing or broken."""
+    if data is None:
+        return {}
+    try:
+        found, notes = parse_object(data, key, bytes_max=options.document_bytes_max)
+    except BadMetadata as error:
+        problems.add(str(error))
+        return {}
+    for note in notes:
+        problems.add(note)
+    return found
+
+
+def as_scalar(array: ArrayDescription, where: str, problems: Problems) -> ArrayDescription:
+    """The same array without dimensions: netcdf-c stores a scalar with shape ``[1]``."""
+    if array.shape == ():
+        return array
+    if array.shape != (1,) or array.chunk_shape != (1,):
+        # Any other chunk has another name than the "0" of a scalar, or more elements.
+        problems.add(f"{where}: marked as a scalar, and the shape is {shown(list(array.shape))}")
+        return array
+    return ArrayDescription((), (), array.dtype, array.fill_value, array.codecs, array.chunk_keys)

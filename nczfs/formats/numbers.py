@@ -1,0 +1,73 @@
+"""Numbers in metadata, in all the forms in which writers spell them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
+from nczfs.model.hierarchy import Json
+
+_INTEGER = re.compile(r"\s*[+-]?\d{1,400}\s*\Z")
+# netcdf-c reads these in any case, and writes the ones with an f for floats.
+_FLOAT_WORD = re.compile(r"\s*([+-]?)(nan|nanf|inf|inff|infinity|infinityf)\s*\Z", re.IGNORECASE)
+
+
+def as_integer(value: Json) -> int | None:
+    """The integer that a value spells: a number without a fraction, a boolean, or such a text."""
+    match value:
+        case bool() | int():
+            return int(value)
+        case float() if math.isfinite(value) and value == int(value):
+            return int(value)
+        case str() if _INTEGER.match(value):
+            return int(value)
+        case _:
+            return None
+
+
+def as_float(value: Json) -> float | None:
+    """The float that a value spells; NaN and infinities by name. None: it spells none."""
+    match value:
+        case float():
+            return float(value)
+        case int():
+            try:
+                return float(value)
+            except OverflowError:
+                return None
+        case str():
+            if (word := _FLOAT_WORD.match(value)) is not None:
+                number = math.nan if word[2].lower().startswith("nan") else math.inf
+                return -number if word[1] == "-" else number
+            try:
+                return float(value) if len(value) <= 400 else None
+            except ValueError:
+                return None
+        case _:
+            return None
+
+
+def in_type(value: Json, nc_type: NcType) -> int | float | None:
+    """A value converted to a netCDF number type; None when it does not fit in it.
+
+    Floats are rounded to the type; those beyond its range do not fit.
+    """
+    code = CODE_OF_NC_TYPE[nc_type]
+    if code.startswith("f"):
+        number = as_float(value)
+        return None if number is None else rounded(number, np.dtype(code))
+    integer = as_integer(value)
+    if integer is None:
+        return None
+    limits = np.iinfo(code)
+    return integer if limits.min <= integer <= limits.max else None
+
+
+def rounded(number: float, dtype: np.dtype[np.floating]) -> float | None:
+    """The nearest number of a float type; None beyond its range."""
+    with np.errstate(over="ignore"):
+        nearest = float(dtype.type(number))
+    return None if math.isinf(nearest) and not math.isinf(number) else nearest

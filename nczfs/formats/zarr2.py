@@ -1,0 +1,204 @@
+"""``.zarray`` documents: the description of a Zarr v2 array."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+
+from nczfs.errors import BadMetadata, Unsupported
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.jsontext import plain
+from nczfs.formats.problems import Problems, shown
+from nczfs.formats.zarr2_fill import exact_default, fill_value
+from nczfs.formats.zarr2_types import as_char, data_type
+from nczfs.model.dtypes import DataType
+from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, CodecSpec, Json
+
+NDIM_MAX = 1024
+LENGTH_MAX = 2**63 - 1
+CHUNK_COUNT_MAX = 2**64
+CODECS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What one has to know of the writer to read its ``.zarray``.
+
+    Attributes
+    ----------
+    literal_text : the fill value of ``S`` types is the text itself, as netcdf-c writes it; else
+        base64.
+    char_types : the type strings that mean netCDF text, one byte an element: ``>S1`` in NCZarr
+        since 4.9.1, ``<U1`` of netcdf-c to 4.9.0.
+    own_fill : the array has a ``_FillValue`` attribute.
+    """
+
+    literal_text: bool = False
+    char_types: frozenset[str] = frozenset()
+    own_fill: bool = False
+
+
+def read_array(
+    document: dict[str, Json],
+    where: str,
+    options: FormatOptions,
+    dialect: Dialect,
+    problems: Problems,
+) -> ArrayDescription:
+    """The array that a ``.zarray`` describes.
+
+    Parameters
+    ----------
+    document : the parsed document; members that Zarr does not know are ignored.
+    where : its key, for messages.
+    problems : receives what was wrong and does not prevent reading.
+
+    Raises
+    ------
+    BadMetadata : a member is missing or of a wrong type, or asks for the impossible.
+    Unsupported : Zarr of another version, a type that is not read, a chunk larger than allowed.
+
+    Notes
+    -----
+    Zarr v2 specification, "Metadata". An unknown codec is no error here: the array can be
+    described, and its values are refused by the codecs.
+    """
+    _check_version(document, where, problems)
+    shape = _lengths(document, "shape", where)
+    chunk_shape = _chunk_shape(_lengths(document, "chunks", where), shape, where)
+    filters = _filters(document.get("filters"), where)
+    dtype = data_type(_required(document, "dtype", where), filters, where)
+    if dtype.typestr in dialect.char_types:
+        dtype = as_char(dtype)
+    compressor = document.get("compressor")
+    codecs = filters if compressor is None else (*filters, _codec(compressor, "compressor", where))
+    fill = fill_value(
+        document.get("fill_value"), dtype, where, problems, literal_text=dialect.literal_text
+    )
+    array = ArrayDescription(
+        shape,
+        chunk_shape,
+        dtype,
+        fill if dialect.own_fill else exact_default(fill, dtype),
+        CodecChain(
+            2,
+            tuple(_true_element_size(codec, dtype) for codec in codecs),
+            _order(document, where),
+            compressed=compressor is not None,
+        ),
+        ChunkKeys(_separator(document, where, problems)),
+    )
+    _check_sizes(array, where, options)
+    return array
+
+
+def _check_version(document: dict[str, Json], where: str, problems: Problems) -> None:
+    if "zarr_format" not in document:
+        problems.add(f"{where}: zarr_format is missing; read as 2")
+    elif document["zarr_format"] not in (2, "2"):
+        version = shown(plain(document["zarr_format"]))
+        raise Unsupported(f"{where}: zarr_format is {version}, not 2")
+
+
+def _required(document: dict[str, Json], member: str, where: str) -> Json:
+    if document.get(member) is None:
+        raise BadMetadata(f"{where}: {member} is missing")
+    return document[member]
+
+
+def _lengths(document: dict[str, Json], member: str, where: str) -> tuple[int, ...]:
+    value = _required(document, member, where)
+    if not isinstance(value, list):
+        raise BadMetadata(f"{where}: {member} is {shown(plain(value))}, not a list of lengths")
+    if len(value) > NDIM_MAX:
+        raise BadMetadata(f"{where}: {member} has {len(value)} dimensions (max {NDIM_MAX})")
+    lengths: list[int] = []
+    for length in value:
+        if not isinstance(length, int) or isinstance(length, bool) or length < 0:
+            raise BadMetadata(f"{where}: {member}: {shown(plain(length))} is no length")
+        if length > LENGTH_MAX:
+            raise BadMetadata(f"{where}: {member}: {shown(length)} is beyond 2^63 - 1")
+        lengths.append(length)
+    return tuple(lengths)
+
+
+def _chunk_shape(chunks: tuple[int, ...], shape: tuple[int, ...], where: str) -> tuple[int, ...]:
+    if len(chunks) != len(shape):
+        raise BadMetadata(
+            f"{where}: chunks has {len(chunks)} dimensions and shape has {len(shape)}"
+        )
+    for length, chunk in zip(shape, chunks, strict=True):
+        # Old writers give a dimension of length 0 chunks of length 0.
+        if chunk == 0 and length != 0:
+            raise BadMetadata(f"{where}: chunks: length 0 in a dimension of length {length}")
+    return tuple(max(1, chunk) for chunk in chunks)
+
+
+def _filters(value: Json, where: str) -> tuple[CodecSpec, ...]:
+    if value is None or value == {} or value == []:
+        return ()
+    if not isinstance(value, list):
+        raise BadMetadata(f"{where}: filters is {shown(plain(value))}, not a list of codecs")
+    if len(value) > CODECS_MAX:
+        raise BadMetadata(f"{where}: {len(value)} filters (max {CODECS_MAX})")
+    return tuple(_codec(codec, "filters", where) for codec in value)
+
+
+def _codec(value: Json, member: str, where: str) -> CodecSpec:
+    if not isinstance(value, dict) or not isinstance(value.get("id"), str):
+        raise BadMetadata(f"{where}: {member}: {shown(plain(value))} is no codec with an id")
+    configuration = {name: _number_of_text(item) for name, item in value.items() if name != "id"}
+    if value["id"] == "shuffle" and isinstance(value.get("elementsize"), str):
+        configuration["elementsize"] = 0  # netcdf-c wrote texts and zeros alike, and means neither
+    return CodecSpec(str(value["id"]), MappingProxyType(configuration))
+
+
+_DECIMAL = re.compile(r"-?\d{1,18}\Z")
+
+
+def _number_of_text(value: Json) -> Json:
+    """netcdf-c 4.9 writes the numbers of a codec as texts: ``"level": "5"``."""
+    if isinstance(value, str) and _DECIMAL.match(value):
+        return int(value)
+    return plain(value)
+
+
+def _true_element_size(codec: CodecSpec, dtype: DataType) -> CodecSpec:
+    """Shuffle with the item size where netcdf-c says 0; all other codecs as they are stored.
+
+    Its bytes are shuffled with the size of an item, whatever it writes; read with 0 they would be
+    taken as not shuffled, and silently give wrong values.
+    """
+    if codec.name != "shuffle" or codec.configuration.get("elementsize") != 0:
+        return codec
+    size = {"elementsize": dtype.item_size}
+    return CodecSpec(codec.name, MappingProxyType({**codec.configuration, **size}))
+
+
+def _order(document: dict[str, Json], where: str) -> str:
+    order = document.get("order")
+    if order is None:
+        return "C"
+    if order not in ("C", "F"):
+        raise BadMetadata(f"{where}: order is {shown(plain(order))}, neither 'C' nor 'F'")
+    return str(order)
+
+
+def _separator(document: dict[str, Json], where: str, problems: Problems) -> str:
+    separator = document.get("dimension_separator", ".")
+    if separator in (".", "/"):
+        return str(separator)
+    problems.add(f"{where}: dimension_separator {shown(plain(separator))} is taken as '.'")
+    return "."
+
+
+def _check_sizes(array: ArrayDescription, where: str, options: FormatOptions) -> None:
+    if array.chunk_bytes > options.chunk_bytes_max:
+        raise Unsupported(
+            f"{where}: chunks of {shown(prod(array.chunk_shape))} elements decode to "
+            f"{shown(array.chunk_bytes)} bytes each (limit {options.chunk_bytes_max})"
+        )
+    if array.grid.chunk_count > CHUNK_COUNT_MAX:
+        raise BadMetadata(f"{where}: {shown(array.grid.chunk_count)} chunks (max 2^64)")

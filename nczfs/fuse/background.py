@@ -1,0 +1,236 @@
+"""Going into the background: the caller returns when the mount answers, or with its error.
+
+The process forks twice before any thread exists; the daemon tells over a pipe how it went. All
+that may fail (opening the store, mounting) happens in the daemon, and so do all threads.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from nczfs.errors import NczfsError, UsageError
+from nczfs.fuse import mounting
+from nczfs.fuse.mounting import MountError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundOptions:
+    """How to wait for a daemon.
+
+    Attributes
+    ----------
+    mountpoint : where it will mount, absolute.
+    timeout_s : how long it may take until the mount answers.
+    log_descriptor : the open file that becomes its standard output and error.
+    log_name : what to call that file in messages.
+    probe : a file of the mount that must be readable, relative to its root.
+    """
+
+    mountpoint: str
+    timeout_s: float
+    log_descriptor: int
+    log_name: str
+    probe: str | None = ".nczfs/status.json"
+
+
+def run_in_background(
+    work: Callable[[Callable[[], None]], None], options: BackgroundOptions
+) -> int:
+    """Run `work` in a daemon and wait until its mount answers.
+
+    Parameters
+    ----------
+    work : mounts and serves; calls the function it is given when the mount answers.
+
+    Returns
+    -------
+    int : the daemon's process id.
+
+    Raises
+    ------
+    UsageError, MountError : what the daemon said went wrong, or that it took too long.
+    """
+    device = None
+    if not mounting.is_descriptor(options.mountpoint):
+        device = os.stat(options.mountpoint).st_dev
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.setsid()
+        if os.fork() != 0:
+            os._exit(0)
+        _daemon(work, writer, options)
+    os.close(writer)
+    os.waitpid(child, 0)
+    return _Waiter(reader, options).wait(device)
+
+
+def _daemon(
+    work: Callable[[Callable[[], None]], None], writer: int, options: BackgroundOptions
+) -> NoReturn:
+    waiting = True
+
+    def tell(**message: object) -> None:
+        if waiting:
+            with suppress(BrokenPipeError):  # the caller was interrupted
+                os.write(writer, json.dumps(message).encode() + b"\n")
+
+    def ready() -> None:
+        nonlocal waiting
+        tell(ready=True)
+        waiting = False
+        # Until here libfuse could explain itself on the caller's terminal.
+        os.dup2(options.log_descriptor, 1)
+        os.dup2(options.log_descriptor, 2)
+        os.close(writer)
+
+    code = 1
+    try:
+        tell(pid=os.getpid())
+        os.chdir("/")
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.close(null)
+        work(ready)
+        code = 0
+    except UsageError as error:
+        tell(usage=str(error))
+    except NczfsError as error:
+        tell(error=str(error) or type(error).__name__)
+        if not waiting:
+            log.error("%s", error)  # noqa: TRY400 (where it was raised, it was logged in full)
+    except BaseException as error:
+        log.critical("the daemon failed", exc_info=error)
+        tell(error=f"internal error: {type(error).__name__}: {error}")
+    finally:
+        logging.shutdown()
+        # Not sys.exit: the caller's atexit handlers are not ours to run, and a thread that hangs
+        # in a store must not keep the process.
+        os._exit(code)
+
+
+class _Waiter:
+    """The caller's end of the pipe."""
+
+    def __init__(self, reader: int, options: BackgroundOptions) -> None:
+        self._reader = reader
+        self._options = options
+        self._deadline = time.monotonic() + options.timeout_s
+        self._pending = b""
+        self._pid: int | None = None
+
+    def wait(self, device_before: int | None) -> int:
+        try:
+            self._wait_until_ready()
+            if device_before is not None:
+                self._probe(device_before)
+        except BaseException:
+            self._stop_daemon()
+            raise
+        finally:
+            os.close(self._reader)
+        assert self._pid is not None
+        return self._pid
+
+    def _wait_until_ready(self) -> None:
+        while True:
+            message = self._receive()
+            if "pid" in message:
+                self._pid = int(str(message["pid"]))
+            elif "ready" in message:
+                return
+            elif "usage" in message:
+                raise UsageError(str(message["usage"]))
+            else:
+                raise MountError(str(message["error"]))
+
+    def _receive(self) -> dict[str, object]:
+        while b"\n" not in self._pending:
+            left = self._deadline - time.monotonic()
+            if left <= 0 or not select.select([self._reader], [], [], left)[0]:
+                raise self._too_slow("did not start")
+            data = os.read(self._reader, 65536)
+            if not data:
+                self._pid = None
+                raise MountError(
+                    f"{self._options.mountpoint}: the daemon ended before it was ready;"
+                    f" see {self._options.log_name}"
+                )
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        message: dict[str, object] = json.loads(line)
+        return message
+
+    def _probe(self, device_before: int) -> None:
+        """Ask the mount something, in a thread: a daemon that hangs would hang us with it."""
+        outcome: list[OSError | None] = []
+
+        def ask() -> None:
+            try:
+                while os.stat(self._options.mountpoint).st_dev == device_before:
+                    time.sleep(0.01)
+                if self._options.probe is not None:
+                    with open(os.path.join(self._options.mountpoint, self._options.probe)) as file:
+                        file.read()
+                outcome.append(None)
+            except OSError as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(max(0.1, self._deadline - time.monotonic()))
+        if not outcome:
+            raise self._too_slow("does not answer")
+        if outcome[0] is not None:
+            raise MountError(
+                f"{self._options.mountpoint}: mounted, but it does not answer: {outcome[0]};"
+                f" see {self._options.log_name}"
+            ) from outcome[0]
+
+    def _too_slow(self, what: str) -> MountError:
+        return MountError(
+            f"{self._options.mountpoint}: the mount {what} within {self._options.timeout_s:g} s"
+            f" (--mount-timeout); see {self._options.log_name}"
+        )
+
+    def _stop_daemon(self) -> None:
+        """End a daemon that nobody uses yet, so its mount need not be left dead."""
+        if self._pid is None:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+            for _ in range(100):
+                if not _is_alive(self._pid):
+                    break
+                time.sleep(0.02)
+        entry = mounting.find_mount(self._options.mountpoint)
+        if entry is not None and entry.kind == mounting.FILE_SYSTEM_TYPE:
+            with suppress(MountError):
+                mounting.unmount(self._options.mountpoint, lazy=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    # In a container nobody may reap orphans, so a dead daemon can stay as a zombie.
+    return status.rpartition(b")")[2].split()[0] != b"Z"

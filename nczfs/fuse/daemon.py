@@ -1,0 +1,213 @@
+"""Serving a file system at a mount point, from mounting until it is unmounted."""
+
+from __future__ import annotations
+
+import errno
+import faulthandler
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import pyfuse3
+import trio
+
+from nczfs.fuse import mounting
+from nczfs.fuse.invalidator import Invalidator
+from nczfs.fuse.mounting import MountError
+from nczfs.fuse.operations import Operations
+from nczfs.fuse.workers import Workers
+from nczfs.vfs.base import FileSystem
+
+log = logging.getLogger(__name__)
+
+# pyfuse3's own limit of 99 requests is a cliff: when all of them wait for data, stat waits too.
+_MAX_TASKS = 1000
+_MIN_TASKS = 8
+_READ_AHEAD_KIB = 1024  # more brings nothing: a request ends at 1 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class MountOptions:
+    """How a file system is mounted.
+
+    Attributes
+    ----------
+    source : what the table of mounts shows; without secrets.
+    request_timeout_s : every request is answered within it.
+    flush_timeout_s : close, fsync and the end of the daemon wait so long for stores.
+    negative_ttl_s : for how long the kernel may remember that a name is absent.
+    extra : further words for the kernel: ``ro``, ``nosuid``, ``nodev``, ``noexec``, ``noatime``.
+    """
+
+    source: str
+    allow_other: bool = False
+    allow_root: bool = False
+    auto_unmount: bool = False
+    request_timeout_s: float = 15.0
+    flush_timeout_s: float = 60.0
+    negative_ttl_s: float = 1.0
+    extra: frozenset[str] = frozenset()
+
+
+class Crashed(MountError):
+    """The daemon ended by a fault of its own, and left the mount dead on purpose.
+
+    An empty directory in its place would tell ``rsync --delete`` that all files are gone.
+    """
+
+
+def serve(
+    fs: FileSystem,
+    mountpoint: str,
+    options: MountOptions,
+    *,
+    invalidator: Invalidator | None = None,
+    on_ready: Callable[[], None] | None = None,
+) -> None:
+    """Mount `fs` and answer the kernel until it is unmounted or a signal says stop.
+
+    Must run in the main thread, and once at a time in a process: pyfuse3 has one session. SIGTERM
+    and SIGINT unmount, SIGHUP refreshes, SIGUSR1 writes all stacks to stderr. Closes `fs`.
+
+    Parameters
+    ----------
+    mountpoint : an existing directory, checked with `mounting.prepare`, or ``/dev/fd/N``.
+    invalidator : the one whose methods `fs` was given, to be started and stopped here.
+    on_ready : called once, on the event loop, when requests are answered.
+
+    Raises
+    ------
+    MountError : the kernel or libfuse refused the mount.
+    Crashed : the mount is dead, and stays visible as such.
+    """
+    invalidator = invalidator or Invalidator()
+    try:
+        _serve_open(fs, mountpoint, options, invalidator, on_ready or (lambda: None))
+    finally:
+        _close(fs, options.flush_timeout_s)
+
+
+def _serve_open(
+    fs: FileSystem,
+    mountpoint: str,
+    options: MountOptions,
+    invalidator: Invalidator,
+    on_ready: Callable[[], None],
+) -> None:
+    logging.getLogger(pyfuse3.__name__).addFilter(_not_late)
+    connected = trio.Event()
+    workers = Workers(options.request_timeout_s, options.flush_timeout_s)
+    operations = Operations(fs, workers, options.negative_ttl_s, connected.set)
+    try:
+        pyfuse3.init(operations, mountpoint, _words(options))
+    except RuntimeError as error:
+        # libfuse has told its reason on stderr, where pyfuse3 does not look.
+        raise MountError(f"{mountpoint}: cannot be mounted ({error})") from error
+    clean = False
+    try:
+        trio.run(_run, fs, mountpoint, connected, invalidator, on_ready)
+        clean = True
+    except Exception as error:
+        log.critical("the daemon ends, and leaves a dead mount at %s", mountpoint, exc_info=error)
+        raise Crashed(f"{mountpoint}: the daemon failed: {error}") from error
+    finally:
+        invalidator.stop()
+        pyfuse3.close(unmount=clean)
+
+
+async def _run(
+    fs: FileSystem,
+    mountpoint: str,
+    connected: trio.Event,
+    invalidator: Invalidator,
+    on_ready: Callable[[], None],
+) -> None:
+    if not faulthandler.is_enabled():
+        faulthandler.enable()
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_obey, signals, fs, invalidator)
+            nursery.start_soon(_announce, mountpoint, connected, invalidator, on_ready)
+            await pyfuse3.main(min_tasks=_MIN_TASKS, max_tasks=_MAX_TASKS)
+            nursery.cancel_scope.cancel()
+
+
+async def _obey(signals: AsyncIterator[int], fs: FileSystem, invalidator: Invalidator) -> None:
+    async for number in signals:
+        log.info("received %s", signal.Signals(number).name)
+        if number == signal.SIGHUP:
+            await trio.to_thread.run_sync(fs.refresh, "", abandon_on_cancel=True)
+            continue
+        notify_service_manager("STOPPING=1")
+        # Before terminate: an invalidation of a session that is gone would crash.
+        await trio.to_thread.run_sync(invalidator.stop)
+        pyfuse3.terminate()
+
+
+async def _announce(
+    mountpoint: str,
+    connected: trio.Event,
+    invalidator: Invalidator,
+    on_ready: Callable[[], None],
+) -> None:
+    await connected.wait()
+    invalidator.start()
+    if not mounting.is_descriptor(mountpoint):
+        raised = mounting.raise_read_ahead(mountpoint, _READ_AHEAD_KIB)
+        log.debug("read-ahead of %d KiB: %s", _READ_AHEAD_KIB, "set" if raised else "not permitted")
+    # What was made so far lives as long as the mount; the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    on_ready()
+    notify_service_manager("READY=1")
+
+
+def _not_late(record: logging.LogRecord) -> bool:
+    """Whether a line of pyfuse3 is news: a reply to a request that is gone is none.
+
+    The last close after a lazy unmount ends the connection before its RELEASE can be answered.
+    """
+    message = record.getMessage()
+    return not ("fuse_reply_" in message and message.endswith(os.strerror(errno.ENOENT)))
+
+
+def _words(options: MountOptions) -> set[str]:
+    words = set(options.extra) | {"default_permissions", "subtype=nczfs"}
+    # libfuse splits at commas, and pyfuse3 takes ASCII only.
+    source = options.source.encode("ascii", "backslashreplace").decode("ascii")
+    words.add("fsname=" + source.replace("\\", "\\\\").replace(",", "\\,"))
+    for name in ("allow_other", "allow_root", "auto_unmount"):
+        if getattr(options, name):
+            words.add(name)
+    return words
+
+
+def _close(fs: FileSystem, timeout_s: float) -> None:
+    """Close the file system, but never let a hanging store keep the daemon alive."""
+    thread = threading.Thread(target=fs.close, name="nczfs-close", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if thread.is_alive():
+        log.error("closing took over %g s and was given up", timeout_s)
+
+
+def notify_service_manager(state: str) -> None:
+    """Tell systemd (Type=notify) how we are, if it asked to be told."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):  # an abstract socket
+        address = "\0" + address[1:]
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
+            manager.sendto(state.encode(), address)
+    except OSError as error:
+        print(f"nczfs: the service manager was not reached: {error}", file=sys.stderr)

@@ -1,0 +1,96 @@
+"""Tells the kernel what it must forget, from a thread of its own.
+
+Called on the event loop while a buffered read of the same inode is in flight, an invalidation
+waits for a page that only the loop can deliver, in a sleep that not even SIGKILL ends. So nobody
+calls the kernel but this thread, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TypeAlias
+
+import pyfuse3
+
+from nczfs.vfs.base import InodeNo
+
+log = logging.getLogger(__name__)
+
+_Note: TypeAlias = "InodeNo | tuple[InodeNo, bytes]"
+
+
+class Invalidator:
+    """A bounded queue of invalidations that are all the same to the kernel if they come twice.
+
+    The methods may be called from any thread, under any lock, and never block. What is noted
+    before `start` waits for it; after `stop` nothing is taken any more.
+    """
+
+    def __init__(self, capacity: int = 10_000) -> None:
+        self._capacity = capacity
+        self._changed = threading.Condition()  # guards all below; never held across the kernel
+        self._notes: dict[_Note, None] = {}
+        self._stopped = False
+        self._overflowed = False
+        self._thread: threading.Thread | None = None
+
+    def invalidate_inode(self, ino: InodeNo) -> None:
+        """Make the kernel forget the attributes and the pages of a file."""
+        self._note(ino)
+
+    def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
+        """Make the kernel forget what `name` in a directory stands for, or that it is absent."""
+        self._note((parent, name))
+
+    def start(self) -> None:
+        """Begin to tell the kernel; the file system must be mounted."""
+        self._thread = threading.Thread(target=self._run, name="nczfs-invalidator", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 2.0) -> None:
+        """Take nothing more, drop what waits, and wait for the call in flight."""
+        with self._changed:
+            self._stopped = True
+            self._notes.clear()
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _note(self, note: _Note) -> None:
+        with self._changed:
+            if self._stopped:
+                return
+            self._notes[note] = None
+            overflow = len(self._notes) > self._capacity
+            if overflow:
+                del self._notes[next(iter(self._notes))]
+            first_overflow = overflow and not self._overflowed
+            self._overflowed = overflow or (self._overflowed and bool(self._notes))
+            self._changed.notify()
+        if first_overflow:
+            log.warning("too many invalidations wait; the oldest are left to the TTLs")
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._notes and not self._stopped:
+                    self._overflowed = False
+                    self._changed.wait()
+                if self._stopped:
+                    return
+                note = next(iter(self._notes))
+                del self._notes[note]
+            _tell_kernel(note)
+
+
+def _tell_kernel(note: _Note) -> None:
+    try:
+        if isinstance(note, tuple):
+            pyfuse3.invalidate_entry(pyfuse3.InodeT(note[0]), pyfuse3.FileNameT(note[1]))
+        else:
+            pyfuse3.invalidate_inode(pyfuse3.InodeT(note))
+    except FileNotFoundError:
+        pass  # the kernel does not know it: nothing to forget
+    except OSError as error:
+        log.warning("the kernel refused an invalidation of %s: %s", note, error)

@@ -1,0 +1,121 @@
+"""Threads for what may block, each kind with a limit of its own, and deadlines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import trio
+
+from nczfs.errors import DeadlinePassed
+from nczfs.metrics import FUSE_SECONDS
+
+T = TypeVar("T")
+
+
+class _Pending(Generic[T]):
+    """A call in a thread whose caller may give up; settles who owns the result.
+
+    A caller that gave up never sees an open handle or a raised lookup count, so the one who
+    comes second, thread or caller, undoes it.
+    """
+
+    def __init__(self, function: Callable[[], T], undo: Callable[[T], object]) -> None:
+        self._function = function
+        self._undo = undo
+        self._lock = threading.Lock()  # guards the three below
+        self._abandoned = False
+        self._done = False
+        self._result: T | None = None
+
+    def call(self) -> T:
+        result = self._function()
+        with self._lock:
+            self._done = True
+            self._result = result
+            abandoned = self._abandoned
+        if abandoned:
+            self._undo(result)
+        return result
+
+    def abandon(self) -> None:
+        with self._lock:
+            self._abandoned = True
+            result = self._result if self._done else None
+        if result is not None:
+            # Undoing may block (a release), so it gets a thread; this happens once in a blue moon.
+            threading.Thread(target=self._undo, args=(result,), daemon=True).start()
+
+
+class Pool:
+    """Runs blocking calls in at most `limit` threads, each caller waiting at most `timeout_s`.
+
+    A call whose caller gave up keeps its thread until it ends, and counts against the limit:
+    a store that hangs cannot make threads without end.
+    """
+
+    def __init__(self, limit: int, timeout_s: float) -> None:
+        self._limiter = trio.CapacityLimiter(limit)
+        self._timeout_s = timeout_s
+
+    async def run(self, operation: str, function: Callable[[], T]) -> T:
+        """Call `function` in a thread.
+
+        Raises
+        ------
+        DeadlinePassed : the deadline passed, waiting for a thread included.
+        """
+        start = time.monotonic()
+        try:
+            with trio.move_on_after(self._timeout_s):
+                return await trio.to_thread.run_sync(
+                    function, abandon_on_cancel=True, limiter=self._limiter
+                )
+            raise DeadlinePassed(f"no answer within {self._timeout_s:g} s")
+        finally:
+            FUSE_SECONDS.labels(operation).observe(time.monotonic() - start)
+
+    async def run_or_undo(
+        self, operation: str, function: Callable[[], T], undo: Callable[[T], object]
+    ) -> T:
+        """As `run`; a result that comes after the deadline is given to `undo`, in a thread."""
+        pending = _Pending(function, undo)
+        try:
+            return await self.run(operation, pending.call)
+        except BaseException:
+            pending.abandon()
+            raise
+
+    @property
+    def busy(self) -> int:
+        """How many threads are at work, abandoned ones included."""
+        return self._limiter.borrowed_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The pools; no call in one of them waits for work queued to the same one.
+
+    Attributes
+    ----------
+    timeout_s : the deadline of a request.
+    flush_timeout_s : the deadline of those that wait until written data is stored.
+    """
+
+    timeout_s: float
+    flush_timeout_s: float
+    metadata: Pool = field(init=False)
+    readers: Pool = field(init=False)
+    writers: Pool = field(init=False)
+    flushers: Pool = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Readers mostly wait for a chunk that the engine's own pools fetch and decode, so they
+        # may be many; a listing or an open must get through while all of them wait.
+        object.__setattr__(self, "metadata", Pool(32, self.timeout_s))
+        object.__setattr__(self, "readers", Pool(64, self.timeout_s))
+        object.__setattr__(self, "writers", Pool(16, self.timeout_s))
+        object.__setattr__(self, "flushers", Pool(16, self.flush_timeout_s))

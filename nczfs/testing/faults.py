@@ -1,0 +1,144 @@
+"""A store that fails on purpose, at a chosen call."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from nczfs.errors import StoreError, Unavailable
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix
+
+OPERATIONS: Final = frozenset({"read", "write", "delete", "stat", "search", "list"})
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One failure.
+
+    Attributes
+    ----------
+    call : which call fails, counted from 0 over the calls of `operations`.
+    error : what it raises.
+    after : the call takes effect first, and its answer is lost.
+    operations : which ones count.
+    repeats : how many calls in a row fail.
+    """
+
+    call: int
+    error: type[StoreError] = Unavailable
+    after: bool = False
+    operations: frozenset[str] = OPERATIONS
+    repeats: int = 1
+
+
+class Faulty(ZMap):
+    """A store whose n-th call fails, before or after it took effect.
+
+    For tests that fail call 0, 1, 2 ... until a whole operation succeeds: `fired` tells when no
+    call was left to fail. Each page of a search or a listing is a call. Closing it closes the
+    other. One lock guards the counters.
+
+    Parameters
+    ----------
+    before_call : called with operation and key before each call, outside the lock: to wait on an
+        event or a barrier, or to sleep.
+    page_entries : how many names or objects a page has.
+    """
+
+    def __init__(
+        self,
+        zmap: ZMap,
+        *faults: Fault,
+        before_call: Callable[[str, str], None] | None = None,
+        page_entries: int = 1000,
+    ) -> None:
+        self._zmap = zmap
+        self._faults = faults
+        self._before_call = before_call
+        self._page_entries = page_entries
+        self._lock = threading.Lock()
+        self._counts = [0] * len(faults)
+        self._calls = 0
+        self._fired = 0
+
+    @property
+    def name(self) -> str:
+        return self._zmap.name
+
+    @property
+    def features(self) -> Features:
+        return self._zmap.features
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were, failed ones included."""
+        with self._lock:
+            return self._calls
+
+    @property
+    def fired(self) -> int:
+        """How many calls failed on purpose."""
+        with self._lock:
+            return self._fired
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        return self._call("read", key, lambda: self._zmap.read(key, start, stop, version=version))
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        return self._call("write", key, lambda: self._zmap.write(key, data, replaces=replaces))
+
+    def delete(self, key: Key) -> None:
+        self._call("delete", key, lambda: self._zmap.delete(key))
+
+    def stat(self, key: Key) -> Stat:
+        return self._call("stat", key, lambda: self._zmap.stat(key))
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        return self._pages("search", prefix, self._zmap.search(prefix))
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        return self._pages("list", prefix, self._zmap.list(prefix))
+
+    def close(self) -> None:
+        """Close the store below."""
+        self._zmap.close()
+
+    def _pages(self, operation: str, prefix: Prefix, items: Iterator[_T]) -> Iterator[_T]:
+        while True:
+            page = self._call(
+                operation, prefix, lambda: [*itertools.islice(items, self._page_entries)]
+            )
+            yield from page
+            if len(page) < self._page_entries:
+                return
+
+    def _call(self, operation: str, key: str, call: Callable[[], _T]) -> _T:
+        if self._before_call is not None:
+            self._before_call(operation, key)
+        fault = self._next_fault(operation)
+        if fault is None:
+            return call()
+        if fault.after:
+            call()
+        raise fault.error(f"{self.name}/{key}: {operation} failed on purpose")
+
+    def _next_fault(self, operation: str) -> Fault | None:
+        found = None
+        with self._lock:
+            self._calls += 1
+            for position, fault in enumerate(self._faults):
+                if operation in fault.operations:
+                    count = self._counts[position]
+                    self._counts[position] += 1
+                    if found is None and fault.call <= count < fault.call + fault.repeats:
+                        found = fault
+            self._fired += found is not None
+        return found

@@ -1,0 +1,147 @@
+"""The access log: who read which box of which variable, and what it cost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from datetime import UTC, datetime
+
+from nczfs.engine.options import Tally
+from nczfs.model.boxes import boxes_of_run
+from nczfs.model.hierarchy import Variable
+from nczfs.views.layout import ArrayElements, ChunkElements, Layout, Run
+
+log = logging.getLogger("nczfs.access")
+
+LINES_KEPT = 10_000
+# Below this much decoding nobody needs a warning; above it, decoding so many times what was asked
+# for says that the reads go across the grain of the chunks.
+AMPLIFIED_BYTES_MIN = 64 << 20
+AMPLIFICATION_MIN = 8.0
+STEP_SAMPLES_MAX = 4096
+
+
+class AccessLog:
+    """The last lines, kept for ``.nczfs/access.log`` and handed to the log ``nczfs.access``."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=LINES_KEPT)
+
+    def opened(self, url: str, variable: Variable, view: str, layout: Layout) -> Access:
+        """Begin the account of one open file."""
+        return Access(self, url, variable, view, layout)
+
+    def line(self, text: str, *, warning: bool = False) -> None:
+        stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._lines.append(f"{stamp} {text}")
+        log.log(logging.WARNING if warning else logging.DEBUG, "%s", text)
+
+    def content(self) -> bytes:
+        """All lines kept, oldest first."""
+        text = "\n".join(self._lines)
+        return (text + "\n").encode("utf-8", "surrogateescape") if text else b""
+
+
+class Access:
+    """The account of one open file. `_lock` guards its sums."""
+
+    def __init__(
+        self, access_log: AccessLog, url: str, variable: Variable, view: str, layout: Layout
+    ) -> None:
+        self.tally = Tally()
+        self._log = access_log
+        self._variable = variable
+        self._what = f"{url} /{variable.path} {view}"
+        self._layout = layout
+        self._lock = threading.Lock()
+        self._reads = 0
+        self._bytes = 0
+        self._start = layout.size
+        self._stop = 0
+        self._last = -1
+        self._steps: dict[int, int] = {}
+        self._warned = False
+
+    def answered(self, offset: int, size: int) -> None:
+        """A read was answered with `size` bytes from `offset` on."""
+        with self._lock:
+            self._reads += 1
+            self._bytes += size
+            self._start = min(self._start, offset)
+            self._stop = max(self._stop, offset + size)
+            if self._last >= 0 and self._reads < STEP_SAMPLES_MAX:
+                step = offset - self._last
+                self._steps[step] = self._steps.get(step, 0) + 1
+            self._last = offset
+            amplified = not self._warned and self._is_amplified()
+            self._warned = self._warned or amplified
+        if amplified:
+            self._log.line(f"{self._what}: {self._warning()}", warning=True)
+
+    def closed(self) -> None:
+        """The file is closed: one line says what was read."""
+        if not self._reads:
+            return
+        tally = self.tally
+        self._log.line(
+            f"{self._what} box={self._box()} reads={self._reads} bytes={self._bytes} "
+            f"chunks_loaded={tally.chunks_loaded} bytes_decoded={tally.bytes_decoded}"
+        )
+
+    def _is_amplified(self) -> bool:
+        decoded = self.tally.bytes_decoded
+        return decoded > AMPLIFIED_BYTES_MIN and decoded > AMPLIFICATION_MIN * self._bytes
+
+    def _warning(self) -> str:
+        factor = self.tally.bytes_decoded / max(1, self._bytes)
+        axis = self._axis()
+        along = f", axis {axis}" if axis else ""
+        return (
+            f"read amplification {factor:.0f}x, variable {self._variable.name}{along}: the reads "
+            "go across the chunks; a larger --memory-limit, or reading along them, costs less"
+        )
+
+    def _axis(self) -> str | None:
+        """The dimension that the most frequent step between two reads goes along."""
+        shape = self._variable.array.shape
+        if not self._steps or not shape:
+            return None
+        width = self._variable.array.dtype.item_size
+        step = max(self._steps.items(), key=lambda item: item[1])[0] // max(1, width)
+        stride = 1
+        for d in range(len(shape) - 1, -1, -1):
+            if stride <= abs(step) < stride * max(1, shape[d]):
+                return self._variable.dimensions[d].name
+            stride *= max(1, shape[d])
+        return None
+
+    def _box(self) -> str:
+        """The smallest box that holds all elements between the first and the last byte read."""
+        elements = self._elements()
+        if elements is None:
+            return "header"
+        first, last, shape = elements
+        boxes = list(boxes_of_run(first, last - first, shape))
+        bounds = (
+            (min(box.start[d] for box in boxes), max(box.stop[d] for box in boxes))
+            for d in range(len(shape))
+        )
+        return "[" + ",".join(f"{a}:{b}" for a, b in bounds) + "]"
+
+    def _elements(self) -> tuple[int, int, tuple[int, ...]] | None:
+        first, last = -1, 0
+        shape: tuple[int, ...] = ()
+        for piece in self._layout.pieces(self._start, self._stop):
+            if not isinstance(piece.segment, Run):
+                continue
+            width = piece.segment.form.width
+            begin = piece.segment.first + piece.start // width
+            first = begin if first < 0 else min(first, begin)
+            last = max(last, piece.segment.first - (-piece.stop // width))
+            match piece.segment.source:
+                case ArrayElements(array):
+                    shape = array.description.shape
+                case ChunkElements(array, _):
+                    shape = array.description.chunk_shape
+        return None if first < 0 else (first, last, shape)

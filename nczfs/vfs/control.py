@@ -1,0 +1,125 @@
+"""The directory ``.nczfs/``: the mount itself, as files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from nczfs import metrics
+from nczfs.errors import NoSuchPath
+from nczfs.vfs.base import Buffer
+from nczfs.vfs.nodes import Directory, FixedContent, MadeFile, Node, NodeStat, OpenFile
+
+LOG_BYTES_SHOWN = 4 << 20
+REQUEST_BYTES_MAX = 64 << 10
+
+
+class ControlDirectory(Directory):
+    """Files that tell of the mount, and one that asks something of it.
+
+    Parameters
+    ----------
+    status : what ``status.json`` says, as of now.
+    config : the effective options, secrets masked.
+    log : the log file; None when the log goes elsewhere.
+    access : the lines of the access log.
+    refresh : forgets what is cached of a path ("" is everything).
+    """
+
+    def __init__(
+        self,
+        *,
+        mtime_ns: int,
+        status: Callable[[], Mapping[str, object]],
+        config: Mapping[str, object],
+        log: Path | None,
+        access: Callable[[], bytes],
+        refresh: Callable[[str], None],
+    ) -> None:
+        self._mtime_ns = mtime_ns
+        self._files: dict[str, Node] = {
+            "status.json": _Made(mtime_ns, lambda: _json(status())),
+            "config.json": _Made(mtime_ns, lambda: _json(config)),
+            "metrics": _Made(mtime_ns, metrics.exposition),
+            "log": _Made(mtime_ns, lambda: _tail(log)),
+            "access.log": _Made(mtime_ns, access),
+            "refresh": _Refresh(mtime_ns, refresh),
+        }
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        return NodeStat(0, self._mtime_ns)
+
+    def lookup(self, name: str) -> Node:
+        try:
+            return self._files[name]
+        except KeyError:
+            raise NoSuchPath(f".nczfs/{name}: no such file") from None
+
+    def lookup_if_cached(self, name: str) -> Node | None:
+        return self._files.get(name)
+
+    def listing(self) -> Iterator[tuple[str, Node]]:
+        return iter(self._files.items())
+
+
+class _Made(MadeFile):
+    def __init__(self, mtime_ns: int, content: Callable[[], bytes]) -> None:
+        super().__init__(mtime_ns)
+        self._content = content
+
+    def make(self) -> bytes:
+        return self._content()
+
+
+class _Refresh(MadeFile):
+    """Each line written is a path to refresh; an empty line is everything."""
+
+    writable = True
+
+    def __init__(self, mtime_ns: int, refresh: Callable[[str], None]) -> None:
+        super().__init__(mtime_ns)
+        self._refresh = refresh
+
+    def make(self) -> bytes:
+        return b""
+
+    def truncate(self, size: int) -> None:
+        """A shell's ``>`` truncates before it writes; there is nothing to cut."""
+
+    def open(self) -> OpenFile:
+        return _OpenRefresh(self._refresh)
+
+
+class _OpenRefresh(FixedContent):
+    def __init__(self, refresh: Callable[[str], None]) -> None:
+        super().__init__(b"")
+        self._refresh = refresh
+
+    def write(self, offset: int, data: Buffer) -> int:
+        text = os.fsdecode(bytes(data[:REQUEST_BYTES_MAX]))
+        for line in text.removesuffix("\n").split("\n"):
+            self._refresh(line)
+        return len(data)
+
+
+def _json(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, indent=2, default=str).encode() + b"\n"
+
+
+def _tail(path: Path | None) -> bytes:
+    """The end of the log, from the first whole line on."""
+    if path is None:
+        return b"the log does not go to a file: see stderr, or the journal\n"
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LOG_BYTES_SHOWN))
+            data = file.read()
+    except OSError as error:
+        return f"{path}: {error.strerror}\n".encode()
+    return data if size <= LOG_BYTES_SHOWN else data.partition(b"\n")[2]

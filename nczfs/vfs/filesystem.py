@@ -1,0 +1,401 @@
+"""The file system: nodes with inode numbers, open files and directories with handles."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from nczfs.engine.array import now
+from nczfs.errors import (
+    BadHandle,
+    IsADirectory,
+    NameTooLong,
+    NoSuchPath,
+    NotADirectory,
+    NotPermitted,
+    ReadOnlyMount,
+)
+from nczfs.vfs.base import (
+    Attributes,
+    Buffer,
+    Changes,
+    DirectoryEntry,
+    FileKind,
+    FileSystem,
+    HandleNo,
+    InodeNo,
+    Opened,
+    StatFs,
+)
+from nczfs.vfs.inodes import Inode, InodeTable
+from nczfs.vfs.nodes import Directory, File, Node, NodeStat, NumberedDirectory, OpenFile
+
+FIRST_COOKIE = 3  # 0 is the start; 1 and 2 mean something to NFS
+DIRECTORY_NLINK = 2
+STATFS_BYTES = 1 << 60  # a bucket has no size: enough that nobody thinks it full
+NAME_BYTES_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOptions:
+    """How a tree is shown.
+
+    Attributes
+    ----------
+    uid, gid, file_mode, dir_mode : of every file and directory.
+    attr_ttl_s : for how long the kernel may answer attributes itself.
+    pages_ttl_s : for how long pages that the kernel kept are believed without asking the store.
+    """
+
+    uid: int = 0
+    gid: int = 0
+    file_mode: int = 0o444
+    dir_mode: int = 0o555
+    attr_ttl_s: float = 1.0
+    pages_ttl_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _FileHandle:
+    inode: Inode
+    file: OpenFile
+
+
+class _DirectoryHandle:
+    """A listing as it was taken; entries are kept as they come, for whoever goes back."""
+
+    __slots__ = ("entries", "inode", "iterator", "lock", "made")
+
+    def __init__(self, inode: Inode) -> None:
+        self.inode = inode
+        self.lock = threading.Lock()  # guards the three below
+        self.entries: list[tuple[str, Node]] = []
+        self.iterator: Iterator[tuple[str, Node]] | None = None
+        self.made: set[InodeNo] = set()
+
+
+class TreeFileSystem(FileSystem):
+    """A tree of nodes as a read-only file system.
+
+    `_lock` guards the two tables of handles. The nodes do the work; this class numbers them.
+
+    Parameters
+    ----------
+    refresh : forgets what is cached of a path in the tree.
+    close : ends what the nodes lean on.
+    """
+
+    def __init__(
+        self,
+        root: Directory,
+        options: TreeOptions,
+        *,
+        refresh: Callable[[str], None],
+        close: Callable[[], None],
+    ) -> None:
+        self.inodes = InodeTable(root)
+        self._options = options
+        self._refresh = refresh
+        self._close = close
+        self._lock = threading.Lock()
+        self._handles = itertools.count(1)
+        self._files: dict[HandleNo, _FileHandle] = {}
+        self._directories: dict[HandleNo, _DirectoryHandle] = {}
+
+    @property
+    def open_files(self) -> int:
+        return len(self._files)
+
+    def lookup(self, parent: InodeNo, name: bytes) -> Attributes:
+        directory = self._directory(parent)
+        if len(name) > NAME_BYTES_MAX:
+            raise NameTooLong(f"{os.fsdecode(name)[:40]}...: a name has at most 255 bytes")
+        text = os.fsdecode(name)
+        node = self._node_of(directory).lookup(text)
+        inode = self.inodes.number(directory, text, node)
+        attributes = self._attributes(inode.ino, inode.node, inode.node.stat())
+        self.inodes.remember(inode.ino)
+        return attributes
+
+    def lookup_if_cached(self, parent: InodeNo, name: bytes) -> Attributes | None:
+        directory = self._directory(parent)
+        text = os.fsdecode(name)
+        node = self._node_of(directory).lookup_if_cached(text)
+        stat = node.stat_if_cached() if node is not None else None
+        if node is None or stat is None:
+            return None
+        inode = self.inodes.number(directory, text, node)
+        self.inodes.remember(inode.ino)
+        return self._attributes(inode.ino, node, stat)
+
+    def forget(self, counts: Iterable[tuple[InodeNo, int]]) -> None:
+        self.inodes.forget(counts)
+
+    def getattr(self, ino: InodeNo) -> Attributes:
+        node = self.inodes.get(ino).node
+        return self._attributes(ino, node, node.stat())
+
+    def getattr_if_cached(self, ino: InodeNo) -> Attributes | None:
+        node = self.inodes.get(ino).node
+        stat = node.stat_if_cached()
+        return self._attributes(ino, node, stat) if stat is not None else None
+
+    def setattr(self, ino: InodeNo, changes: Changes, handle: HandleNo | None) -> Attributes:
+        node = self.inodes.get(ino).node
+        if not isinstance(node, File) or not node.writable:
+            raise ReadOnlyMount("the mount is read-only")
+        if changes.size is not None:
+            node.truncate(changes.size)
+        return self.getattr(ino)
+
+    def opendir(self, ino: InodeNo) -> HandleNo:
+        inode = self._directory(ino)
+        self.inodes.opened(ino)
+        with self._lock:
+            handle = HandleNo(next(self._handles))
+            self._directories[handle] = _DirectoryHandle(inode)
+        return handle
+
+    def readdir(self, handle: HandleNo, cookie: int) -> Iterator[DirectoryEntry]:
+        directory = self._open_directory(handle)
+        node = self._node_of(directory.inode)
+        position = max(0, cookie - FIRST_COOKIE + 1) if cookie else 0
+        if isinstance(node, NumberedDirectory):
+            yield from self._numbered(directory.inode, node, position)
+            return
+        if cookie == 0:
+            with directory.lock:
+                directory.entries = []
+                directory.iterator = iter(node.listing())
+        while True:
+            with directory.lock:
+                found = _entry_at(directory, position)
+                if found is None:
+                    return
+                name, child = found
+                inode = self.inodes.number(directory.inode, name, child)
+                directory.made.add(inode.ino)
+            yield self._directory_entry(inode.ino, name, inode.node, position)
+            position += 1
+
+    def remember(self, ino: InodeNo) -> None:
+        self.inodes.remember(ino)
+
+    def releasedir(self, handle: HandleNo) -> None:
+        with self._lock:
+            directory = self._directories.pop(handle, None)
+        if directory is not None:
+            self.inodes.drop_unused(directory.made)
+            self.inodes.closed(directory.inode.ino)
+
+    def open(self, ino: InodeNo, flags: int) -> Opened:
+        inode = self.inodes.get(ino)
+        node = inode.node
+        if not isinstance(node, File):
+            raise IsADirectory(f"{self.inodes.path(inode)}: is a directory")
+        if flags & os.O_ACCMODE != os.O_RDONLY or flags & os.O_TRUNC:
+            if not node.writable:
+                raise ReadOnlyMount(f"{self.inodes.path(inode)}: the mount is read-only")
+            node.truncate(0)
+        token_before = node.pages_token
+        file = node.open()
+        keep = self._keeps_pages(inode, node, token_before)
+        self.inodes.opened(ino)
+        with self._lock:
+            handle = HandleNo(next(self._handles))
+            self._files[handle] = _FileHandle(inode, file)
+        return Opened(handle, node.direct_io, keep)
+
+    def read(self, handle: HandleNo, offset: int, size: int) -> Buffer:
+        return self._open_file(handle).read(offset, size)
+
+    def read_if_cached(self, handle: HandleNo, offset: int, size: int) -> Buffer | None:
+        return self._open_file(handle).read_if_cached(offset, size)
+
+    def write(self, handle: HandleNo, offset: int, data: Buffer) -> int:
+        return self._open_file(handle).write(offset, data)
+
+    def flush(self, handle: HandleNo) -> None:
+        self._open_file(handle).flush()
+
+    def fsync(self, handle: HandleNo, *, data_only: bool) -> None:
+        self._open_file(handle).flush()
+
+    def fsyncdir(self, handle: HandleNo) -> None:
+        self._open_directory(handle)
+
+    def release(self, handle: HandleNo) -> None:
+        with self._lock:
+            found = self._files.pop(handle, None)
+        if found is not None:
+            found.file.close()
+            self.inodes.closed(found.inode.ino)
+
+    def create(self, parent: InodeNo, name: bytes, flags: int) -> tuple[Opened, Attributes]:
+        raise self._read_only(parent, name)
+
+    def mkdir(self, parent: InodeNo, name: bytes) -> Attributes:
+        raise self._read_only(parent, name)
+
+    def unlink(self, parent: InodeNo, name: bytes) -> None:
+        raise self._read_only(parent, name)
+
+    def rmdir(self, parent: InodeNo, name: bytes) -> None:
+        raise self._read_only(parent, name)
+
+    def rename(
+        self,
+        old_parent: InodeNo,
+        old_name: bytes,
+        new_parent: InodeNo,
+        new_name: bytes,
+        *,
+        replace: bool,
+    ) -> None:
+        raise self._read_only(old_parent, old_name)
+
+    def statfs(self) -> StatFs:
+        return StatFs(STATFS_BYTES, STATFS_BYTES, len(self.inodes))
+
+    def refresh(self, path: str) -> None:
+        self._refresh(path)
+
+    def close(self) -> None:
+        with self._lock:
+            files = list(self._files.values())
+            self._files.clear()
+        for open_file in files:
+            open_file.file.close()
+        self._close()
+
+    def _keeps_pages(self, inode: Inode, node: File, token_before: object) -> bool:
+        """Whether pages of the last open are still true: same version, and believed that long."""
+        known = inode.pages_token
+        token = node.pages_token
+        fresh = now() - inode.pages_from < self._options.pages_ttl_s
+        keep = known is not None and known == token == token_before and fresh
+        if token is not None and token == known and node.pages_token_is_version:
+            keep = True
+        if not keep:
+            inode.pages_token = token
+            inode.pages_from = now()
+        return keep and not node.direct_io
+
+    def _numbered(
+        self, inode: Inode, node: NumberedDirectory, position: int
+    ) -> Iterator[DirectoryEntry]:
+        stat = node.child_stat()
+        first = self.inodes.first_of_block(inode)
+        for number in range(position, node.count):
+            name = node.name_of(number)
+            if first is not None:
+                ino = InodeNo(first + number)
+            else:
+                ino = self.inodes.number(inode, name, node.child(number)).ino
+            attributes = self._file_attributes(ino, stat, self._options.file_mode)
+            yield DirectoryEntry(os.fsencode(name), attributes, number + FIRST_COOKIE)
+
+    def _directory_entry(
+        self, ino: InodeNo, name: str, node: Node, position: int
+    ) -> DirectoryEntry:
+        attributes = self._attributes(ino, node, node.listing_stat())
+        return DirectoryEntry(os.fsencode(name), attributes, position + FIRST_COOKIE)
+
+    def _attributes(self, ino: InodeNo, node: Node, stat: NodeStat) -> Attributes:
+        options = self._options
+        if isinstance(node, File):
+            mode = options.file_mode | (0o200 if node.writable else 0)
+            return self._file_attributes(ino, stat, mode)
+        return Attributes(
+            ino=ino,
+            kind=FileKind.DIRECTORY,
+            mode=options.dir_mode,
+            size=stat.size,
+            mtime_ns=stat.mtime_ns,
+            uid=options.uid,
+            gid=options.gid,
+            nlink=DIRECTORY_NLINK,
+            valid_s=options.attr_ttl_s,
+            entry_valid_s=options.attr_ttl_s,
+        )
+
+    def _file_attributes(self, ino: InodeNo, stat: NodeStat, mode: int) -> Attributes:
+        options = self._options
+        return Attributes(
+            ino=ino,
+            kind=FileKind.FILE,
+            mode=mode,
+            size=stat.size,
+            mtime_ns=stat.mtime_ns,
+            uid=options.uid,
+            gid=options.gid,
+            nlink=1,
+            valid_s=options.attr_ttl_s if stat.exact else 0.0,
+            entry_valid_s=options.attr_ttl_s,
+        )
+
+    def _directory(self, ino: InodeNo) -> Inode:
+        inode = self.inodes.get(ino)
+        if not isinstance(inode.node, Directory):
+            raise NotADirectory(f"{self.inodes.path(inode)}: is not a directory")
+        return inode
+
+    def _node_of(self, inode: Inode) -> Directory:
+        assert isinstance(inode.node, Directory)
+        return inode.node
+
+    def _open_file(self, handle: HandleNo) -> OpenFile:
+        found = self._files.get(handle)
+        if found is None:
+            raise BadHandle(f"no open file has the handle {handle}")
+        return found.file
+
+    def _open_directory(self, handle: HandleNo) -> _DirectoryHandle:
+        found = self._directories.get(handle)
+        if found is None:
+            raise BadHandle(f"no open directory has the handle {handle}")
+        return found
+
+    def _read_only(self, parent: InodeNo, name: bytes) -> ReadOnlyMount | NotPermitted:
+        path = self.inodes.path(self._directory(parent)).rstrip("/")
+        return ReadOnlyMount(f"{path}/{os.fsdecode(name)}: the mount is read-only")
+
+
+class FixedDirectory(Directory):
+    """A directory whose entries are known beforehand."""
+
+    def __init__(self, entries: dict[str, Node], mtime_ns: int) -> None:
+        self._entries = entries
+        self._mtime_ns = mtime_ns
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        return NodeStat(0, self._mtime_ns)
+
+    def lookup(self, name: str) -> Node:
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise NoSuchPath(f"{name}: no such file") from None
+
+    def lookup_if_cached(self, name: str) -> Node | None:
+        return self._entries.get(name)
+
+    def listing(self) -> Iterator[tuple[str, Node]]:
+        return iter(self._entries.items())
+
+
+def _entry_at(directory: _DirectoryHandle, position: int) -> tuple[str, Node] | None:
+    if directory.iterator is None:
+        directory.iterator = iter(())
+    while len(directory.entries) <= position:
+        entry = next(directory.iterator, None)
+        if entry is None:
+            return None
+        directory.entries.append(entry)
+    return directory.entries[position]

@@ -1,0 +1,203 @@
+"""Inode numbers: who has which, and for how long."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from nczfs.errors import StaleHandle
+from nczfs.vfs.base import ROOT_INODE, InodeNo
+from nczfs.vfs.nodes import Directory, Node, NumberedDirectory
+
+# A directory of more entries than this numbers its entries one by one, when they are looked at:
+# inode numbers have 64 bits, and are never used again.
+BLOCK_COUNT_MAX = 1 << 40
+
+
+class Inode:
+    """An inode in use: its node, where it stands, and why it must be kept.
+
+    `pages_from` and `pages_token` remember when the kernel's cached pages were last begun anew,
+    and for which state of the node.
+    """
+
+    __slots__ = ("ino", "lookups", "name", "node", "opens", "pages_from", "pages_token", "parent")
+
+    def __init__(self, ino: InodeNo, parent: InodeNo, name: str, node: Node) -> None:
+        self.ino = ino
+        self.parent = parent
+        self.name = name
+        self.node = node
+        self.lookups = 0
+        self.opens = 0
+        self.pages_from = 0.0
+        self.pages_token: object = None
+
+
+class _Block:
+    """Consecutive numbers for all entries of a numbered directory, counted together."""
+
+    __slots__ = ("directory", "first", "last", "lookups", "opens", "owner")
+
+    def __init__(self, first: int, owner: Inode, directory: NumberedDirectory) -> None:
+        self.first = first
+        self.last = first + directory.count
+        self.owner = owner
+        self.directory = directory
+        self.lookups = 0
+        self.opens = 0
+
+
+class InodeTable:
+    """Inodes by number and by place. Numbers come from a counter and are never used again.
+
+    Entries of a `NumberedDirectory` get a block of consecutive numbers and no record of their own,
+    so that ten million chunk files cost nothing. `_lock` guards all tables and counts.
+    """
+
+    def __init__(self, root: Directory) -> None:
+        self._lock = threading.Lock()
+        self._next = ROOT_INODE + 1
+        self._by_number: dict[int, Inode] = {}
+        self._by_place: dict[tuple[int, str], Inode] = {}
+        self._blocks: list[_Block] = []
+        self._block_starts: list[int] = []
+        self._block_of: dict[int, _Block] = {}
+        self.root = Inode(ROOT_INODE, ROOT_INODE, "", root)
+        self.root.lookups = 1
+        self._by_number[ROOT_INODE] = self.root
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def get(self, ino: InodeNo) -> Inode:
+        """The inode of a number. Raises StaleHandle when nothing has it any more."""
+        inode = self._by_number.get(ino)
+        if inode is not None:
+            return inode
+        with self._lock:
+            block = self._block_at(ino)
+            if block is None:
+                raise StaleHandle(f"inode {ino} is gone")
+            number = ino - block.first
+            directory = block.directory
+            return Inode(ino, block.owner.ino, directory.name_of(number), directory.child(number))
+
+    def number(self, parent: Inode, name: str, node: Node) -> Inode:
+        """The inode of an entry that was found: the known one while the token is the same."""
+        with self._lock:
+            if isinstance(parent.node, NumberedDirectory):
+                block = self._block_for(parent, parent.node)
+                number = parent.node.number_of(name)
+                if block is not None and number is not None:
+                    return Inode(InodeNo(block.first + number), parent.ino, name, node)
+            known = self._by_place.get((parent.ino, name))
+            if known is not None:
+                if type(known.node) is type(node) and known.node.token == node.token:
+                    known.node = node
+                    return known
+                del self._by_place[parent.ino, name]
+            inode = Inode(InodeNo(self._next), parent.ino, name, node)
+            self._next += 1
+            self._by_number[inode.ino] = inode
+            self._by_place[parent.ino, name] = inode
+            return inode
+
+    def first_of_block(self, parent: Inode) -> int | None:
+        """The number of entry 0 of a numbered directory; None when they are numbered singly."""
+        assert isinstance(parent.node, NumberedDirectory)
+        with self._lock:
+            block = self._block_for(parent, parent.node)
+            return block.first if block is not None else None
+
+    def remember(self, ino: InodeNo) -> None:
+        """Raise the lookup count by one."""
+        with self._lock:
+            counted = self._by_number.get(ino) or self._block_at(ino)
+            if counted is not None:
+                counted.lookups += 1
+
+    def forget(self, counts: Iterable[tuple[InodeNo, int]]) -> None:
+        """Lower lookup counts, and drop what nothing holds any more."""
+        with self._lock:
+            for ino, count in counts:
+                inode = self._by_number.get(ino)
+                if inode is not None:
+                    inode.lookups = max(0, inode.lookups - count)
+                    self._drop_if_unused(inode)
+                elif (block := self._block_at(ino)) is not None:
+                    block.lookups = max(0, block.lookups - count)
+                    self._drop_block_if_unused(block)
+
+    def opened(self, ino: InodeNo) -> None:
+        """An open handle holds the inode."""
+        with self._lock:
+            counted = self._by_number.get(ino) or self._block_at(ino)
+            if counted is not None:
+                counted.opens += 1
+
+    def closed(self, ino: InodeNo) -> None:
+        """The opposite of `opened`."""
+        with self._lock:
+            inode = self._by_number.get(ino)
+            if inode is not None:
+                inode.opens -= 1
+                self._drop_if_unused(inode)
+            elif (block := self._block_at(ino)) is not None:
+                block.opens -= 1
+                self._drop_block_if_unused(block)
+
+    def drop_unused(self, inos: Iterable[InodeNo]) -> None:
+        """Drop those of the inodes that a listing made and nobody took."""
+        with self._lock:
+            for ino in inos:
+                inode = self._by_number.get(ino)
+                if inode is not None:
+                    self._drop_if_unused(inode)
+
+    def path(self, inode: Inode) -> str:
+        """The path of an inode in the mount, for messages."""
+        names = []
+        while inode.ino != ROOT_INODE:
+            names.append(inode.name)
+            parent = self._by_number.get(inode.parent)
+            if parent is None:
+                break
+            inode = parent
+        return "/" + "/".join(reversed(names))
+
+    def _drop_if_unused(self, inode: Inode) -> None:
+        if inode.lookups or inode.opens or inode.ino == ROOT_INODE:
+            return
+        self._by_number.pop(inode.ino, None)
+        place = (inode.parent, inode.name)
+        if self._by_place.get(place) is inode:
+            del self._by_place[place]
+
+    def _block_at(self, ino: int) -> _Block | None:
+        number = bisect_right(self._block_starts, ino) - 1
+        if number < 0 or ino >= self._blocks[number].last:
+            return None
+        return self._blocks[number]
+
+    def _block_for(self, parent: Inode, directory: NumberedDirectory) -> _Block | None:
+        if directory.count > BLOCK_COUNT_MAX:
+            return None
+        block = self._block_of.get(parent.ino)
+        if block is None or block.directory.token != directory.token:
+            block = _Block(self._next, parent, directory)
+            self._next = block.last
+            self._blocks.append(block)
+            self._block_starts.append(block.first)
+            self._block_of[parent.ino] = block
+        return block
+
+    def _drop_block_if_unused(self, block: _Block) -> None:
+        if block.lookups or block.opens:
+            return
+        position = self._blocks.index(block)
+        del self._blocks[position]
+        del self._block_starts[position]
+        if self._block_of.get(block.owner.ino) is block:
+            del self._block_of[block.owner.ino]

@@ -1,0 +1,177 @@
+"""What a tree is made of: directories and files, without numbers and handles."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nczfs.errors import NotPermitted, ReadOnlyMount
+from nczfs.vfs.base import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStat:
+    """Size and time of a node.
+
+    Attributes
+    ----------
+    exact : false when `size` is a stand-in, because the true one needs work that a listing must
+        not wait for.
+    """
+
+    size: int
+    mtime_ns: int
+    exact: bool = True
+
+
+class Node(ABC):
+    """A file or directory.
+
+    Two nodes of the same name with equal `token` are the same file to whoever has it open; a node
+    with another token gets another inode number, so that no library takes it for the old one.
+    """
+
+    @property
+    def token(self) -> object:
+        return None
+
+    @abstractmethod
+    def stat(self) -> NodeStat:
+        """May block."""
+
+    def stat_if_cached(self) -> NodeStat | None:
+        """As `stat`, never blocking: None when it would have to."""
+        stat = self.listing_stat()
+        return stat if stat.exact else None
+
+    @abstractmethod
+    def listing_stat(self) -> NodeStat:
+        """What can be said without waiting for anything."""
+
+
+class Directory(Node):
+    """A node with entries."""
+
+    @abstractmethod
+    def lookup(self, name: str) -> Node:
+        """The entry called `name`. Raises NoSuchPath; may block."""
+
+    def lookup_if_cached(self, name: str) -> Node | None:
+        """As `lookup`, never blocking: None when it would have to, or there is no such entry."""
+        return None
+
+    @abstractmethod
+    def listing(self) -> Iterator[tuple[str, Node]]:
+        """Every entry once; may block between entries."""
+
+
+class NumberedDirectory(Directory):
+    """A directory whose entries follow from their number, however many there are."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of entries."""
+
+    @abstractmethod
+    def name_of(self, number: int) -> str:
+        """The name of entry `number`."""
+
+    @abstractmethod
+    def number_of(self, name: str) -> int | None:
+        """The number of the entry called `name`, None when there is none."""
+
+    @abstractmethod
+    def child(self, number: int) -> Node:
+        """Entry `number`, always a file."""
+
+    @abstractmethod
+    def child_stat(self) -> NodeStat:
+        """What every entry's `listing_stat` says, without making the entry."""
+
+
+class OpenFile(ABC):
+    """A file while it is open. Every method may be called from any thread."""
+
+    @abstractmethod
+    def read(self, offset: int, size: int) -> Buffer:
+        """Exactly ``min(size, file size - offset)`` bytes, none beyond the end."""
+
+    @abstractmethod
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        """As `read`, never blocking: None when it would have to."""
+
+    def write(self, offset: int, data: Buffer) -> int:
+        """Write all of `data`."""
+        raise NotPermitted("this file was not opened for writing")
+
+    def flush(self) -> None:  # noqa: B027 - most files have nothing to store
+        """Store what was written."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """The last descriptor is gone."""
+
+
+class File(Node):
+    """A node with bytes."""
+
+    direct_io = False
+    """Whether the kernel must not cache pages: the content is made when the file is opened."""
+
+    writable = False
+
+    @property
+    def pages_token(self) -> object:
+        """While this is the same, and was confirmed lately, pages that the kernel kept are true."""
+        return self.token
+
+    pages_token_is_version = False
+    """Whether `pages_token` is confirmed with the store at each open, so that it needs no age."""
+
+    @abstractmethod
+    def open(self) -> OpenFile:
+        """Open for reading (and writing where `writable`). May block."""
+
+    def truncate(self, size: int) -> None:
+        """Set the size."""
+        raise ReadOnlyMount("the mount is read-only")
+
+
+class MadeFile(File):
+    """A file whose content is made when it is opened."""
+
+    direct_io = True
+
+    def __init__(self, mtime_ns: int) -> None:
+        self._mtime_ns = mtime_ns
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        return NodeStat(0, self._mtime_ns)
+
+    @abstractmethod
+    def make(self) -> bytes:
+        """The content as of now."""
+
+    def open(self) -> OpenFile:
+        return FixedContent(self.make())
+
+
+class FixedContent(OpenFile):
+    """An open file with all its bytes in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self, offset: int, size: int) -> Buffer:
+        return memoryview(self._data)[offset : offset + size]
+
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        return self.read(offset, size)
+
+    def close(self) -> None:
+        """Nothing to give back."""

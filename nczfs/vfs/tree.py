@@ -1,0 +1,170 @@
+"""From a URL to a file system: the two trees and the control directory over one store."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nczfs.engine.dataset import Engine
+from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.options import MIB, EngineOptions, MissingChunks
+from nczfs.errors import BadKey
+from nczfs.formats.detect import options_of
+from nczfs.vfs.access import AccessLog
+from nczfs.vfs.control import ControlDirectory
+from nczfs.vfs.datasets import DatasetsTree
+from nczfs.vfs.filesystem import FixedDirectory, TreeFileSystem, TreeOptions
+from nczfs.vfs.leaves import Plain
+from nczfs.vfs.nodes import Directory, Node
+from nczfs.vfs.objects import ObjectsTree
+from nczfs.zmap import keys
+from nczfs.zmap.registry import StoreOptions, open_store
+from nczfs.zmap.url import parse_url
+from nczfs.zmap.zip import ZipZMap
+
+OBJECTS, DATASETS, CONTROL = "objects", "datasets", ".nczfs"
+
+
+@dataclass(frozen=True, slots=True)
+class VfsOptions:
+    """What a user can set of a mount, below FUSE.
+
+    Attributes
+    ----------
+    memory_limit_bytes : budget of all caches together.
+    views : names of the views to show; None shows all.
+    show : "both" trees, only the "views" (``datasets/``) or only the "objects".
+    log : the log file, to be shown in ``.nczfs/log``.
+    config : the effective options for ``.nczfs/config.json``, secrets masked.
+    """
+
+    memory_limit_bytes: int = 512 * MIB
+    metadata_ttl_s: float = 60.0
+    missing_chunks: str = "fill"
+    views: frozenset[str] | None = None
+    show: str = "both"
+    uid: int = field(default_factory=os.getuid)
+    gid: int = field(default_factory=os.getgid)
+    file_mode: int = 0o444
+    dir_mode: int = 0o555
+    log: Path | None = None
+    config: Mapping[str, object] = field(default_factory=dict)
+
+
+def mount_tree(
+    url: str, store_options: StoreOptions | None = None, options: VfsOptions | None = None
+) -> TreeFileSystem:
+    """The file system that shows the store at a URL.
+
+    Asks the store whether a dataset begins at its root, so that a store that cannot be reached is
+    known before anything is mounted.
+
+    Raises
+    ------
+    BadUrl, UsageError : the URL names no store; StoreError : it cannot be reached.
+    """
+    options = options or VfsOptions()
+    parsed = parse_url(url)
+    zmap = open_store(parsed, store_options or StoreOptions())
+    engine = Engine(
+        EngineOptions(
+            memory_limit_bytes=options.memory_limit_bytes,
+            metadata_ttl_s=options.metadata_ttl_s,
+            missing_chunks=MissingChunks(options.missing_chunks),
+        )
+    )
+    metadata = MetadataCache(zmap, engine.options, engine.pools)
+    mtime_ns = time.time_ns()
+    access_log = AccessLog()
+    datasets = DatasetsTree(
+        metadata,
+        engine,
+        options_of(parsed.modes),
+        access_log,
+        mtime_ns,
+        options.views,
+        ZipZMap,
+    )
+    objects = ObjectsTree(metadata, engine, mtime_ns)
+
+    def refresh(path: str) -> None:
+        datasets.forget(keys.parse_prefix(_store_path(path, parsed.last_word, is_dataset)))
+
+    entries: dict[str, Node] = {}
+    resolved = datasets.resolve_root(keys.ROOT)
+    is_dataset = not isinstance(resolved, Plain)
+    if options.show != "views":
+        entries[OBJECTS] = objects.root()
+    if options.show != "objects":
+        top: Directory = datasets.directory(keys.ROOT, parsed.last_word)
+        if is_dataset:
+            top = FixedDirectory({parsed.last_word: top}, mtime_ns)
+        entries[DATASETS] = top
+    started_at = time.time()
+
+    def status() -> Mapping[str, object]:
+        return {
+            "pid": os.getpid(),
+            "url": parsed.text,
+            "store": zmap.name,
+            "started": started_at,
+            "uptime_s": round(time.time() - started_at, 3),
+            "read_only": True,
+            "features": {
+                name: getattr(zmap.features, name) for name in zmap.features.__dataclass_fields__
+            },
+            "forbidden_is_absent": getattr(zmap, "forbidden_is_absent", None),
+            "memory_limit_bytes": engine.cache.limit_bytes,
+            "memory_used_bytes": engine.cache.used_bytes,
+            "open_files": filesystem.open_files,
+            "inodes": len(filesystem.inodes),
+        }
+
+    entries[CONTROL] = ControlDirectory(
+        mtime_ns=mtime_ns,
+        status=status,
+        config=options.config,
+        log=options.log,
+        access=access_log.content,
+        refresh=refresh,
+    )
+    filesystem = TreeFileSystem(
+        FixedDirectory(entries, mtime_ns),
+        TreeOptions(
+            uid=options.uid,
+            gid=options.gid,
+            file_mode=options.file_mode,
+            dir_mode=options.dir_mode,
+            attr_ttl_s=metadata.ttl_s,
+            pages_ttl_s=metadata.ttl_s,
+        ),
+        refresh=refresh,
+        close=_closer(engine.close, zmap.close),
+    )
+    return filesystem
+
+
+def _store_path(path: str, last_word: str, is_dataset: bool) -> str:
+    """The prefix of the store that a path of the mount shows; "" is the whole store.
+
+    Paths are taken with or without the name of the tree in front.
+    """
+    words = [word for word in path.strip().split("/") if word and word != "."]
+    if ".." in words:
+        raise BadKey(f"{path!r}: give the path as it stands in the mount, without '..'")
+    if words and words[0] == OBJECTS:
+        words = words[1:]
+    elif words and words[0] == DATASETS:
+        words = words[2:] if is_dataset and words[1:2] == [last_word] else words[1:]
+    return "/".join(words)
+
+
+def _closer(*steps: Callable[[], None]) -> Callable[[], None]:
+    def close() -> None:
+        for step in steps:
+            step()
+
+    return close

@@ -1,0 +1,195 @@
+"""A view of data as a file: open, read in order or at random, and accounted for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nczfs.engine.array import now
+from nczfs.engine.dataset import Dataset, Engine
+from nczfs.engine.options import Tally
+from nczfs.engine.prefetch import MIB, AheadOptions, ReadAhead
+from nczfs.model.hierarchy import Variable
+from nczfs.vfs.access import Access, AccessLog
+from nczfs.vfs.base import Buffer
+from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
+from nczfs.views.catalog import View
+from nczfs.views.layout import ArrayElements, ChunkElements, Layout, Literal, Run
+from nczfs.views.reader import read_at, read_if_cached, request
+
+WINDOW_BYTES = 4 * MIB
+WINDOWS_AHEAD_BYTES = 12 * MIB
+ROWS_AHEAD_BYTES = (
+    24 * MIB
+)  # more brings nothing from a disk, and a far store keeps 16 requests busy
+FAR_ROWS_AHEAD_BYTES = 64 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class ViewContext:
+    """What all virtual files of a tree share.
+
+    Attributes
+    ----------
+    ttl_s : for how long a text is kept, and chunks are believed, without asking the store.
+    mtime_ns : of files whose store tells no time.
+    opened : called when a file with values of a variable is opened.
+    """
+
+    engine: Engine
+    ttl_s: float
+    mtime_ns: int
+    access_log: AccessLog
+    opened: Callable[[Dataset, Variable], None]
+
+
+class ViewFile(File):
+    """A virtual file.
+
+    `_lock` guards the layout and its age; it is held while the layout is built, which may block.
+
+    Parameters
+    ----------
+    name : for the access log.
+    token : equal as long as the layout is the same.
+    values_of : the variable whose values it shows, and its dataset; None for computed texts.
+    """
+
+    def __init__(
+        self,
+        context: ViewContext,
+        view: View,
+        name: str,
+        token: object,
+        mtime_ns: int,
+        values_of: tuple[Dataset, Variable] | None = None,
+    ) -> None:
+        self._context = context
+        self._view = view
+        self._name = name
+        self._token = token
+        self._mtime_ns = mtime_ns
+        self._values_of = values_of
+        self._lock = threading.Lock()
+        self._layout: Layout | None = None
+        self._built_at = 0.0
+
+    @property
+    def token(self) -> object:
+        return self._token
+
+    def stat(self) -> NodeStat:
+        return NodeStat(self._current_layout().size, self._mtime_ns)
+
+    def listing_stat(self) -> NodeStat:
+        if self._view.is_arithmetic or self._is_current():
+            return NodeStat(self._current_layout().size, self._mtime_ns)
+        return NodeStat(0, self._mtime_ns, exact=False)
+
+    def open(self) -> OpenFile:
+        layout = self._current_layout()
+        if all(isinstance(segment, Literal) for segment in layout.segments):
+            return FixedContent(b"".join(s.data for s in layout.segments if isinstance(s, Literal)))
+        assert self._values_of is not None
+        dataset, variable = self._values_of
+        context = self._context
+        context.opened(dataset, variable)
+        access = context.access_log.opened(dataset.url(""), variable, self._name, layout)
+        return OpenView(context.engine, layout, access, now() - context.ttl_s)
+
+    def _is_current(self) -> bool:
+        return self._layout is not None and (
+            self._view.is_arithmetic or now() - self._built_at < self._context.ttl_s
+        )
+
+    def _current_layout(self) -> Layout:
+        """Built once where it follows from the description; a text is made anew after its TTL."""
+        with self._lock:
+            if not self._is_current():
+                self._layout = self._view.build()
+                self._built_at = now()
+            assert self._layout is not None
+            return self._layout
+
+
+class OpenView(OpenFile):
+    """A layout while it is open: it stays the same until the close.
+
+    Parameters
+    ----------
+    fresh_since : chunks confirmed with the store before that time are asked for again.
+    """
+
+    def __init__(self, engine: Engine, layout: Layout, access: Access, fresh_since: float) -> None:
+        self._layout = layout
+        self._access = access
+        self._fresh_since = fresh_since
+        self._tally: Tally = access.tally
+        self._ahead = ReadAhead(
+            self._read,
+            self._request,
+            layout.size,
+            lambda: engine.pools.assemble,
+            engine.cache,
+            _ahead_options(engine, layout),
+        )
+
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        self._ahead.note(offset, size)
+        found = self._ahead.if_ready(offset, size)
+        if found is None:
+            found = read_if_cached(self._layout, offset, size, self._fresh_since)
+        if found is not None:
+            self._access.answered(offset, len(found))
+        return found
+
+    def read(self, offset: int, size: int) -> Buffer:
+        size = max(0, min(size, self._layout.size - offset))
+        if not size:
+            return b""
+        found = self._ahead.wait(offset, size)
+        if found is None:
+            found = self._read(offset, size)
+        self._access.answered(offset, len(found))
+        return found
+
+    def close(self) -> None:
+        self._ahead.close()
+        self._access.closed()
+
+    def _read(self, offset: int, size: int) -> Buffer:
+        return read_at(self._layout, offset, size, self._tally, self._fresh_since)
+
+    def _request(self, start: int, stop: int) -> None:
+        request(self._layout, start, stop, self._tally, self._fresh_since)
+
+
+def _ahead_options(engine: Engine, layout: Layout) -> AheadOptions:
+    """How a view is read ahead, by the way its chunks lie.
+
+    Where a chunk is a run of the view, decoded chunks are answered from as they are; elsewhere the
+    chunks of at least one row of chunks beyond the current one are wanted, and threads put the
+    bytes together in windows.
+    """
+    room = engine.cache.limit_bytes // 4
+    run = max(
+        (segment for segment in layout.segments if isinstance(segment, Run)),
+        key=lambda segment: segment.size,
+    )
+    match run.source:
+        case ArrayElements(array) if not (array.chunks_are_runs and run.form.is_native):
+            row_bytes = run.source.row_elements * run.form.width
+            return AheadOptions(
+                window_bytes=WINDOW_BYTES if room >= 2 * WINDOW_BYTES else 0,
+                ahead_bytes=min(WINDOWS_AHEAD_BYTES, room),
+                hint_bytes=min(max(2 * row_bytes, 2 * WINDOWS_AHEAD_BYTES), room),
+            )
+        case ArrayElements(array):
+            ahead = FAR_ROWS_AHEAD_BYTES if array.far else ROWS_AHEAD_BYTES
+            chunk_bytes = array.description.chunk_bytes
+            return AheadOptions(0, 0, min(max(ahead, 2 * chunk_bytes), room))
+        case ChunkElements():
+            return AheadOptions(0, 0, 0)
+        case _:
+            return AheadOptions(0, 0, 0)

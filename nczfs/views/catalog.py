@@ -1,0 +1,156 @@
+"""Which virtual files a variable, a chunk and a group have, and what each holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from nczfs.engine.cache import Values
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.options import Tally
+from nczfs.formats import cdl
+from nczfs.formats.attributes import attribute_text
+from nczfs.model.grid import ChunkIndex
+from nczfs.model.hierarchy import Attribute, GroupHeader, Variable
+from nczfs.views import info, npy, text
+from nczfs.views.layout import ArrayElements, ChunkElements, Layout, Literal, Run, native_run
+
+RENDERED_BYTES_MAX = 64 << 20
+"""Variable-length elements are shown as text up to so many decoded bytes."""
+
+CHUNKS = "chunks"
+ATTRIBUTES = "attributes"
+VARIABLE_VIEWS = ("values.raw", "values.npy", "values.txt", "info.json")
+LATER_VARIABLE_NAMES = ("preview.png",)
+LATER_GROUP_SUFFIXES = (".nc", ".classic.nc", ".ncs")
+LATER_GROUP_NAMES = ("zom.json", "preview.png")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A virtual file.
+
+    Attributes
+    ----------
+    build : makes the layout; may block when `is_arithmetic` is false.
+    is_arithmetic : the layout, and so the size, follows from the variable's description alone.
+    holds_values : reading it reads chunks of the variable.
+    """
+
+    build: Callable[[], Layout]
+    is_arithmetic: bool = True
+    holds_values: bool = False
+
+
+def variable_views(dataset: Dataset, variable: Variable) -> Mapping[str, View]:
+    """The files of a variable, by name, the attributes and chunks left out."""
+    description = variable.array
+    dtype, count = description.dtype, description.size
+    views: dict[str, View] = {}
+    problems: list[str] = []
+    if dtype.vlen is None:
+
+        def raw() -> Layout:
+            elements = ArrayElements(dataset.array(variable))
+            return Layout([native_run(elements, dtype, count)])
+
+        def saved() -> Layout:
+            elements = ArrayElements(dataset.array(variable))
+            header = Literal(npy.header(description.shape, dtype.native))
+            return Layout([header, native_run(elements, dtype, count)])
+
+        views["values.raw"] = View(raw, holds_values=True)
+        views["values.npy"] = View(saved, holds_values=True)
+        form = text.text_form(dtype)
+        if form is not None:
+
+            def lines() -> Layout:
+                elements = ArrayElements(dataset.array(variable))
+                return Layout([Run(elements, form, 0, count)])
+
+            views["values.txt"] = View(lines, holds_values=True)
+    elif count * dtype.native.itemsize <= RENDERED_BYTES_MAX:
+
+        def rendered() -> Layout:
+            return Layout([Literal(text.json_lines(_all_values(dataset, variable)))])
+
+        views["values.txt"] = View(rendered, is_arithmetic=False, holds_values=True)
+    else:
+        problems.append(f"values.txt: {count} elements of variable length are too many to render")
+    views["info.json"] = View(lambda: Layout([Literal(info.variable_info(variable, problems))]))
+    return views
+
+
+def chunk_view(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> View:
+    """The file of one chunk: its elements, or for variable-length types a JSON list of them."""
+    description = variable.array
+    if description.dtype.vlen is None:
+
+        def decoded() -> Layout:
+            elements = ChunkElements(dataset.array(variable), chunk)
+            return Layout([native_run(elements, description.dtype, prod(description.chunk_shape))])
+
+        return View(decoded, holds_values=True)
+
+    def rendered() -> Layout:
+        with dataset.array(variable).chunk(chunk, Tally()) as values:
+            return Layout([Literal(text.json_list(values))])
+
+    return View(rendered, is_arithmetic=False, holds_values=True)
+
+
+def has_chunks(variable: Variable) -> bool:
+    """Whether the chunks of a variable can be shown as files."""
+    description = variable.array
+    return description.dtype.vlen is None or description.chunk_bytes <= RENDERED_BYTES_MAX
+
+
+def group_views(dataset: Dataset, header: GroupHeader, file_name: str) -> Mapping[str, View]:
+    """The files of a group, by name; `file_name` is what they are called after."""
+
+    def described() -> Layout:
+        return Layout([Literal(info.group_info(dataset.group(header.path)))])
+
+    def printed() -> Layout:
+        text = cdl.header(dataset.group(header.path), name=file_name)
+        return Layout([Literal(text.encode("utf-8", "surrogateescape"))])
+
+    return {
+        f"{file_name}.cdl": View(printed, is_arithmetic=False),
+        "info.json": View(described, is_arithmetic=False),
+    }
+
+
+def reserved_group_names(file_name: str) -> frozenset[str]:
+    """The names that mean a virtual file in a group's directory, now or in a later version."""
+    return frozenset(
+        (
+            f"{file_name}.cdl",
+            "info.json",
+            ATTRIBUTES,
+            *LATER_GROUP_NAMES,
+            *(f"{file_name}{suffix}" for suffix in LATER_GROUP_SUFFIXES),
+        )
+    )
+
+
+def attribute_view(attribute: Attribute) -> View:
+    """The file of one attribute."""
+    return View(
+        lambda: Layout([Literal(attribute_text(attribute).encode("utf-8", "surrogateescape"))])
+    )
+
+
+def broken_view(path: str, problem: str) -> View:
+    """The info.json of a node whose metadata cannot be read."""
+    return View(lambda: Layout([Literal(info.broken_info(path, problem))]))
+
+
+def _all_values(dataset: Dataset, variable: Variable) -> Values:
+    description = variable.array
+    values = np.empty(description.size, description.dtype.native)
+    dataset.array(variable).read_run(0, values, Tally())
+    return values

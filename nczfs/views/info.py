@@ -1,0 +1,118 @@
+"""``info.json``: what a node is, as a program may read it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+
+from nczfs.model.hierarchy import (
+    ArrayDescription,
+    Attribute,
+    CodecChain,
+    Dimension,
+    Group,
+    Json,
+    Variable,
+)
+
+
+def variable_info(variable: Variable, extra_problems: Sequence[str] = ()) -> bytes:
+    """The info.json of a variable."""
+    array = variable.array
+    return _document(
+        {
+            "name": variable.name,
+            "path": f"/{variable.path}",
+            "format": variable.format,
+            "shape": list(array.shape),
+            "dimensions": _dimensions(variable.dimensions),
+            "dtype": _dtype(array),
+            "nc_type": array.dtype.nc_type.value if array.dtype.nc_type is not None else None,
+            "chunk_shape": list(array.chunk_shape),
+            "chunk_count": array.grid.chunk_count,
+            "codecs": _codecs(array.codecs),
+            "fill_value": _plain(array.fill_value),
+            "decoded_bytes": array.decoded_bytes,
+            "attributes": _attributes(variable.attributes),
+            "problems": [*variable.problems, *extra_problems],
+        }
+    )
+
+
+def group_info(group: Group) -> bytes:
+    """The info.json of a group: itself and the names of its members."""
+    header = group.header
+    return _document(
+        {
+            "name": header.name,
+            "path": f"/{header.path}",
+            "format": header.format,
+            "dimensions": _dimensions(group.dimensions),
+            "variables": [variable.name for variable in group.variables],
+            "groups": [child.name for child in group.groups],
+            "attributes": _attributes(header.attributes),
+            "problems": [*header.problems, *(f"{name}: {why}" for name, why in group.broken)],
+        }
+    )
+
+
+def broken_info(path: str, problem: str) -> bytes:
+    """The info.json of a node whose metadata cannot be read."""
+    name = path.rpartition("/")[2]
+    return _document({"name": name, "path": f"/{path}", "problems": [problem]})
+
+
+def attribute_json(attribute: Attribute) -> Json:
+    """The value of an attribute as JSON: one number or string by itself, several as a list."""
+    value = attribute.value
+    if isinstance(value, tuple):
+        items = [_plain(item) for item in value]
+        return items[0] if len(items) == 1 else items
+    return _plain(value)
+
+
+def _document(fields: dict[str, Json]) -> bytes:
+    text = json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _dimensions(dimensions: Iterable[Dimension]) -> Json:
+    return [{"name": d.name, "size": d.size, "unlimited": d.unlimited} for d in dimensions]
+
+
+def _attributes(attributes: Iterable[Attribute]) -> Json:
+    return {attribute.name: attribute_json(attribute) for attribute in attributes}
+
+
+def _dtype(array: ArrayDescription) -> Json:
+    """The typestr; for a structured type, the list of fields that it is in Zarr v2."""
+    typestr = array.dtype.typestr
+    return json.loads(typestr) if typestr.startswith("[") else typestr
+
+
+def _codecs(chain: CodecChain) -> Json:
+    return [{"id": codec.name, **codec.configuration} for codec in chain.codecs]
+
+
+def _plain(value: object) -> Json:
+    """A value as strict JSON: numpy scalars unwrapped, NaN and infinities by their Zarr names."""
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        value = value.item()
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            if math.isnan(value):
+                return "NaN"
+            return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+        case complex():
+            return [_plain(value.real), _plain(value.imag)]
+        case bytes():
+            return value.decode("latin-1")
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case dict():
+            return {str(name): _plain(item) for name, item in value.items()}
+        case _:
+            return str(value)

@@ -1,0 +1,120 @@
+"""Directory descriptors that cannot leave the root they were opened below.
+
+Paths are not checked and then opened, which somebody could get between: a directory is opened
+without effect (``O_PATH``), the kernel is asked where that descriptor really is, and everything
+else happens relative to the descriptor. Symbolic links that stay inside the root work.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Final
+
+DIRECTORY: Final = os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class OutsideRoot(PermissionError):
+    """A symbolic link leads out of the root."""
+
+
+class RootedDirectory:
+    """A directory held open, and what lies below it.
+
+    Raises `OSError` of the system calls, `OutsideRoot` among them. All methods are thread-safe.
+    Paths are relative, joined by "/", and hold no ``..``; "" is the root.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, os.O_PATH | DIRECTORY)
+        self._where = _where(self.fd)
+
+    def open_directory(self, path: str, flags: int = os.O_RDONLY) -> int:
+        """A descriptor of a directory below the root; `flags` may be ``O_PATH``."""
+        fd = os.open(path or ".", flags | DIRECTORY, dir_fd=self.fd)
+        return self._inside(fd, path)
+
+    def make_directory(self, path: str, *, durable: bool) -> int:
+        """A readable descriptor of a directory, made with its parents where they are missing."""
+        try:
+            return self.open_directory(path)
+        except FileNotFoundError:
+            pass
+        fd = self.open_directory("")
+        for name in path.split("/"):
+            try:
+                below = self._make_child(fd, name, durable=durable)
+            finally:
+                os.close(fd)
+            fd = below
+        return fd
+
+    def open_link(self, name: str, dir_fd: int, flags: int) -> int:
+        """Open what a symbolic link in the directory `dir_fd` points to."""
+        found = self._inside(os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=dir_fd), name)
+        if flags & os.O_PATH:
+            return found
+        try:
+            return os.open(f"/proc/self/fd/{found}", flags & ~os.O_NOFOLLOW)
+        finally:
+            os.close(found)
+
+    def status(self, name: str, dir_fd: int) -> os.stat_result:
+        """The status of a name in the directory `dir_fd`, or of what it links to."""
+        status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        return self.linked(name, dir_fd) if stat.S_ISLNK(status.st_mode) else status
+
+    def linked(self, name: str, dir_fd: int) -> os.stat_result:
+        """The status of what a symbolic link in the directory `dir_fd` points to."""
+        fd = self.open_link(name, dir_fd, os.O_PATH)
+        try:
+            return os.fstat(fd)
+        finally:
+            os.close(fd)
+
+    def is_gone(self) -> bool:
+        """Whether the root itself was removed: then no name below it can be asked for."""
+        return os.fstat(self.fd).st_nlink == 0
+
+    def close(self) -> None:
+        """Close the descriptor of the root; may be called twice."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _make_child(self, fd: int, name: str, *, durable: bool) -> int:
+        try:
+            os.mkdir(name, dir_fd=fd)
+            if durable:
+                os.fsync(fd)
+        except FileExistsError:
+            pass
+        return self._inside(os.open(name, os.O_RDONLY | DIRECTORY, dir_fd=fd), name)
+
+    def _inside(self, fd: int, name: str) -> int:
+        """The same descriptor, when it lies below the root."""
+        try:
+            is_inside = self._holds(_where(fd))
+        except OSError:
+            os.close(fd)
+            raise
+        if not is_inside:
+            os.close(fd)
+            raise OutsideRoot(errno.EACCES, "a symbolic link leads out of the store", name)
+        return fd
+
+    def _holds(self, path: str) -> bool:
+        if _is_below(path, self._where):
+            return True
+        self._where = _where(self.fd)  # the root may have been renamed since
+        return _is_below(path, self._where)
+
+
+def _where(fd: int) -> str:
+    """The path of a descriptor, with every link resolved, as the kernel knows it."""
+    return os.readlink(f"/proc/self/fd/{fd}")
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")

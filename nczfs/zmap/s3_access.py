@@ -1,0 +1,239 @@
+"""Where a bucket is and who asks for it: what nczfs takes from botocore.
+
+botocore's chain finds endpoint, region and credentials (options, environment, files, container,
+instance), GDAL's variables stand behind it, and its signer signs. What it does not do is send:
+`nczfs.zmap.s3_transport` does, at a third of the CPU time a request.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import quote, urlsplit
+
+import botocore.session
+from botocore import UNSIGNED
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import ReadOnlyCredentials
+from botocore.exceptions import BotoCoreError, ProfileNotFound
+from botocore.httpsession import get_cert_path
+from botocore.utils import get_environ_proxies
+
+from nczfs.errors import AccessDenied, UsageError
+from nczfs.zmap.base import Buffer
+from nczfs.zmap.registry import StoreOptions
+
+_DNS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")  # no dots: TLS names cover one label
+_TRUE = frozenset({"1", "yes", "true", "on"})
+_FALSE = frozenset({"0", "no", "false", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the requests for a bucket go.
+
+    Attributes
+    ----------
+    endpoint_url : of the server, without the bucket.
+    root_url : of the bucket, without a slash at its end.
+    region : that signatures name.
+    is_amazon : the endpoint is Amazon's own.
+    """
+
+    endpoint_url: str
+    root_url: str
+    region: str
+    is_amazon: bool
+
+    def url(self, key: str, query: Mapping[str, str]) -> str:
+        """The URL of a key, or of the bucket itself ("")."""
+        path = f"/{quote(key.encode('utf-8', 'surrogateescape'), safe='-._~/')}" if key else ""
+        if not path and not urlsplit(self.root_url).path:
+            path = "/"
+        return f"{self.root_url}{path}?{_encode(query)}" if query else f"{self.root_url}{path}"
+
+
+class Access:
+    """Finds a bucket and signs requests for it.
+
+    Nothing is asked of the network before the first signature. The lock guards the credentials,
+    and is held while they are fetched, so that this is done once for all threads.
+    """
+
+    def __init__(self, bucket: str, options: StoreOptions) -> None:
+        self._bucket = bucket
+        self._options = options
+        self.anonymous = options.no_sign_request or _flag("AWS_NO_SIGN_REQUEST") is True
+        self._lock = threading.Lock()
+        self._session = self._new_session()
+        self._credentials: botocore.credentials.Credentials | None = None
+        self._access_key = ""
+        self._site = self._find(self._region())
+        self.ca_bundle = self._find_ca_bundle()
+        self.proxies: Mapping[str, str] = get_environ_proxies(self._site.root_url)
+
+    @property
+    def site(self) -> Site:
+        """Where requests go now."""
+        return self._site
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that every request carries."""
+        headers = {}
+        payer = os.environ.get("AWS_REQUEST_PAYER", "").lower()
+        if self._options.requester_pays or payer == "requester":
+            headers["x-amz-request-payer"] = "requester"
+        if self._options.expected_bucket_owner:
+            headers["x-amz-expected-bucket-owner"] = self._options.expected_bucket_owner
+        return headers
+
+    def move(self, region: str) -> bool:
+        """Remember the region that the server named; False if it is the one we asked."""
+        if region == self._site.region:
+            return False
+        if self._site.is_amazon and self._options.endpoint_url is not None:
+            self._options = replace(self._options, endpoint_url=None)  # it named a region
+        self._site = (
+            self._find(region) if self._site.is_amazon else replace(self._site, region=region)
+        )
+        return True
+
+    def sign(
+        self, method: str, url: str, headers: Mapping[str, str], body: Buffer
+    ) -> tuple[dict[str, str], str]:
+        """The headers with a signature, and the access key that made it ("" unsigned).
+
+        Raises
+        ------
+        AccessDenied : there are no credentials, or they cannot be fetched.
+        """
+        if self.anonymous:
+            return dict(headers), ""
+        credentials = self._frozen()
+        request = AWSRequest(method, url, headers=headers, data=body or None)
+        S3SigV4Auth(credentials, "s3", self._site.region).add_auth(request)
+        return dict(request.headers.items()), str(credentials.access_key)
+
+    def renew(self, access_key: str) -> None:
+        """Fetch the credentials anew, unless another thread did since `access_key` signed."""
+        with self._lock:
+            if self._access_key == access_key:
+                self._session = self._new_session()
+                self._credentials = None
+
+    def _frozen(self) -> ReadOnlyCredentials:
+        try:
+            with self._lock:
+                if self._credentials is None:
+                    self._credentials = self._session.get_credentials()
+                credentials = self._credentials
+            if credentials is not None:
+                frozen = credentials.get_frozen_credentials()
+                self._access_key = str(frozen.access_key)
+                return frozen
+        except BotoCoreError as error:
+            raise AccessDenied(
+                f"s3://{self._bucket}: the AWS credentials cannot be had: {error}"
+            ) from error
+        raise AccessDenied(
+            f"s3://{self._bucket}: no AWS credentials found: set AWS_PROFILE or "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give --profile, or "
+            "--no-sign-request for public buckets"
+        )
+
+    def _new_session(self) -> botocore.session.Session:
+        session = botocore.session.Session(profile=self._options.profile)
+        try:
+            session.get_scoped_config()
+        except ProfileNotFound as error:
+            if not self.anonymous:
+                known = ", ".join(session.available_profiles) or "none"
+                raise UsageError(f"{error}; known profiles: {known}") from error
+            session = botocore.session.Session(profile="default")
+        except BotoCoreError as error:
+            raise UsageError(f"the files of AWS cannot be read: {error}") from error
+        return session
+
+    def _region(self) -> str:
+        return (
+            self._options.region
+            or os.environ.get("AWS_REGION")  # newer than botocore's AWS_DEFAULT_REGION
+            or self._session.get_config_variable("region")
+            or "us-east-1"
+        )
+
+    def _find(self, region: str) -> Site:
+        endpoint = (self._options.endpoint_url or self._resolved_endpoint(region)).rstrip("/")
+        parts = urlsplit(endpoint)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise UsageError(f"{_without_user(endpoint)}: an endpoint is http(s)://HOST[:PORT]")
+        is_amazon = parts.hostname.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+        if self._by_path(is_amazon=is_amazon):
+            root = f"{endpoint}/{quote(self._bucket, safe='-._~')}"
+        else:
+            root = f"{parts.scheme}://{self._bucket}.{parts.netloc}{parts.path}"
+        return Site(endpoint, root, region, is_amazon)
+
+    def _resolved_endpoint(self, region: str) -> str:
+        """As botocore finds it: variables, services sections, partitions, dual stack."""
+        if configured := _gdal_endpoint():
+            return configured
+        try:
+            client = self._session.create_client(
+                "s3", region_name=region, config=Config(signature_version=UNSIGNED)
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise UsageError(f"s3://{self._bucket}: {error}") from error
+        client.close()
+        return str(client.meta.endpoint_url)
+
+    def _by_path(self, *, is_amazon: bool) -> bool:
+        if self._options.force_path_style is not None:
+            return self._options.force_path_style
+        section = self._session.get_scoped_config().get("s3")
+        style = section.get("addressing_style") if isinstance(section, dict) else None
+        virtual = _flag("AWS_VIRTUAL_HOSTING")
+        if style in {"path", "virtual"}:
+            return bool(style == "path")
+        if virtual is not None:
+            return not virtual
+        return not is_amazon or _DNS_NAME.fullmatch(self._bucket) is None
+
+    def _find_ca_bundle(self) -> str:
+        chosen = self._options.ca_bundle or self._session.get_config_variable("ca_bundle")
+        if chosen and not os.path.exists(chosen):
+            raise UsageError(f"{chosen}: no such file of certificate authorities (--ca-bundle)")
+        return str(chosen or get_cert_path(True))
+
+
+def _without_user(url: str) -> str:
+    scheme, mark, rest = url.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+
+
+def _encode(query: Mapping[str, str]) -> str:
+    return "&".join(
+        f"{name}={quote(value.encode('utf-8', 'surrogateescape'), safe='-._~')}"
+        for name, value in query.items()
+    )
+
+
+def _gdal_endpoint() -> str | None:
+    """GDAL's variable, a host without a scheme, where botocore's own are not set."""
+    host = os.environ.get("AWS_S3_ENDPOINT")
+    if not host or "AWS_ENDPOINT_URL_S3" in os.environ or "AWS_ENDPOINT_URL" in os.environ:
+        return None
+    if "://" in host:
+        return host
+    return f"{'http' if _flag('AWS_HTTPS') is False else 'https'}://{host}"
+
+
+def _flag(variable: str) -> bool | None:
+    value = os.environ.get(variable, "").lower()
+    return True if value in _TRUE else False if value in _FALSE else None

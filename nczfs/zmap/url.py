@@ -1,0 +1,385 @@
+"""URLs of stores: netcdf-c's grammar, plain paths, and what is detected where they say nothing.
+
+::
+
+    path                                    a directory, or a zip archive (by name or content)
+    file:///abs/path  file://relative       the same; two slashes are relative, as in netcdf-c
+    [mode=zarr,file]file:///abs/path        the fragment in front, in brackets
+    s3://BUCKET/KEY                         an S3 store; KEY may name a zip archive
+    gs3://BUCKET/KEY                        Google storage through its S3 API
+    http(s)://HOST/BUCKET/KEY#mode=s3       an S3 server at HOST
+    https://BUCKET.s3.REGION.amazonaws.com/KEY    and the other forms of Amazon's host names
+    http(s)://HOST/PATH                     plain HTTP
+    memory://NAME                           a store in the memory of this process
+
+The fragment is ``key=value&key=value``: ``mode``, ``aws.profile`` (or ``awsprofile``),
+``aws.region`` (or ``awsregion``), ``log``, ``show``, or a bare word of ``mode``.
+
+Deviations from netcdf-c: an endpoint that is given as ``http://`` stays ``http://`` (netcdf-c
+makes it https); every word of ``mode`` may stand alone, also ``nczarr``; buckets may have dots.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from nczfs.errors import BadKey, BadUrl
+from nczfs.zmap.keys import ROOT, Prefix, parse_prefix
+
+ENTRY_POINTS = "nczfs.zmap"
+"""The entry point group of stores that others bring: a scheme, and a callable that opens it."""
+
+SCHEMES = ("file", "s3", "gs3", "http", "https", "memory")
+GOOGLE = "storage.googleapis.com"
+ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")  # a member, an empty archive, a part
+
+_STORES = frozenset({"file", "zip", "s3", "gs3"})
+_FORMATS = frozenset({"nczarr", "zarr", "xarray", "noxarray", "consolidated"})
+_FOREIGN = frozenset({"bytes", "dap2", "dap4", "netcdf-3", "classic", "netcdf-4", "enhanced"})
+_WORDS = ", ".join(sorted(_FORMATS | _STORES))
+_KEYS = {
+    "mode": "mode",
+    "aws.profile": "profile",
+    "awsprofile": "profile",  # what netcdf-c documents, and none of its releases reads
+    "aws.region": "region",
+    "awsregion": "region",
+    "log": "log",
+    "show": "show",
+}
+# What a word stands for as well: netcdf-c 4.9.1 and later. A macro (a bare word) says more.
+_IMPLIED = {"zarr": ("nczarr",), "xarray": ("zarr",), "noxarray": ("zarr",), "gs3": ("s3",)}
+_MACROS = {"s3": ("nczarr",), "gs3": ("nczarr",)}
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_BRACKETS = re.compile(r"((?:\[[^\]]*\])+)(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+# BUCKET.s3.REGION, s3.REGION, also the older s3-REGION and s3.dualstack.REGION.
+_AMAZON = re.compile(
+    r"(?:(?P<bucket>.+)\.)?(?P<service>s3(?:\.dualstack)?)(?:[.-](?P<region>[a-z]+-[a-z0-9-]+))?"
+    r"\.(?P<domain>amazonaws\.com(?:\.cn)?)"
+)
+_VIRTUAL_HOST = re.compile(r"(?P<bucket>[^.]+)\.(?P<host>s3\.(?P<region>[^.]+)\.[^.]+\..+)")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """Where a store is, taken apart; made by `parse_url`.
+
+    Attributes
+    ----------
+    kind : "file" (a directory), "zip", "s3", "http", "memory", or the scheme of a store that an
+        installed package brings. A "zip" with a bucket is an archive in an S3 store.
+    text : the URL for messages, without user names, passwords, query and fragment.
+    path : the local path, absolute; "" for everything else.
+    bucket : of S3; the name of a store in memory.
+    prefix : the key below the bucket, without slashes at its ends; "" is the whole bucket.
+    endpoint_url : of the S3 server; None where the URL does not name it.
+    region, profile : of the fragment or the host name; None where the URL does not say.
+    anonymous : requests are not to be signed (the profile ``no``).
+    modes : the words of ``mode`` with all that they imply.
+    source : the URL as typed without its fragment, for stores that need all of it. It may hold
+        secrets and is not part of the repr.
+    """
+
+    kind: str
+    text: str
+    path: str = ""
+    bucket: str = ""
+    prefix: Prefix = ROOT
+    endpoint_url: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    anonymous: bool = False
+    modes: frozenset[str] = frozenset()
+    source: str = field(default="", repr=False)
+
+    @property
+    def last_word(self) -> str:
+        """The last component of the path, or the bucket: what a dataset at the root is called."""
+        for words in (self.path, self.prefix, self.bucket, self.text.partition("://")[2]):
+            if word := words.rstrip("/").rpartition("/")[2]:
+                return word
+        return self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class _Fragment:
+    modes: frozenset[str] = frozenset()
+    region: str | None = None
+    profile: str | None = None
+    anonymous: bool = False
+
+
+def parse_url(text: str) -> StoreUrl:
+    """Take a URL or a path apart, and detect what it leaves out.
+
+    A path is looked at (directory, archive, name); nothing else is asked of any store.
+
+    Raises
+    ------
+    BadUrl : it names no store that nczfs knows; the message lists what is known, and never
+        shows user names, passwords or queries.
+    """
+    if not text or "\0" in text:
+        raise BadUrl("an empty text, or one with NUL, names no store: give a path or a URL")
+    brackets = _BRACKETS.match(text)
+    front = brackets.group(1)[1:-1].replace("][", "&") if brackets else ""
+    rest = text[brackets.end() :] if brackets else text
+    scheme = _SCHEME.match(rest)
+    if scheme is None:
+        return _parse_path(rest)
+    source, _, behind = rest.partition("#")
+    fragment = _parse_fragment("&".join(filter(None, (front, behind))))
+    match scheme.group(1).lower():
+        case "file":
+            return _local(_file_path(source[scheme.end() :]), fragment)
+        case "s3" | "gs3" | "http" | "https" as word:
+            return _remote(word, source, fragment)
+        case "memory":
+            return _in_memory(source[scheme.end() :], fragment)
+        case other:
+            return _third_party(other, source, fragment)
+
+
+# Local paths
+
+
+def _parse_path(text: str) -> StoreUrl:
+    """A plain path; what stands behind a "#" is a fragment, unless a file has that name."""
+    path, mark, behind = text.rpartition("#")
+    if not mark or os.path.lexists(text):
+        return _local(text, _Fragment())
+    return _local(path, _parse_fragment(behind))
+
+
+def _file_path(text: str) -> str:
+    """The path of a file URL; netcdf-c takes ``%41`` as it is, other programs as ``A``."""
+    return text if os.path.lexists(text) else unquote(text, errors="surrogateescape")
+
+
+def _local(text: str, fragment: _Fragment) -> StoreUrl:
+    if not text:
+        raise BadUrl("the URL names no path: file:///absolute/path or file://relative/path")
+    path = os.path.abspath(text)
+    if "s3" in fragment.modes:
+        raise BadUrl(f"{path}: mode=s3 does not fit a local path; known there: file, zip")
+    return StoreUrl(_local_kind(path, fragment.modes), path, path=path, modes=fragment.modes)
+
+
+def _local_kind(path: str, modes: frozenset[str]) -> str:
+    if "zip" in modes:
+        return "zip"
+    if "file" in modes or os.path.isdir(path):
+        return "file"
+    if path.lower().endswith(".zip") or _has_zip_magic(path):
+        return "zip"
+    if os.path.isfile(path):
+        raise BadUrl(f"{path} is neither a directory nor a zip archive")
+    return "file"
+
+
+def _has_zip_magic(path: str) -> bool:
+    if not os.path.isfile(path):  # opening a fifo would wait for a writer
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) in ZIP_MAGIC
+    except OSError:
+        return False
+
+
+# Stores behind a host name
+
+
+def _remote(scheme: str, source: str, fragment: _Fragment) -> StoreUrl:
+    parts = _split(source)
+    modes = fragment.modes | ({scheme, "s3"} if scheme in {"s3", "gs3"} else frozenset())
+    if "file" in modes:
+        raise BadUrl(f"{_shown(parts)}: mode=file does not fit {scheme}://; known there: s3, zip")
+    host = (parts.hostname or "").rstrip(".")
+    amazon = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+    if not (amazon or host == GOOGLE or "s3" in modes):
+        return StoreUrl("http", _shown(parts), modes=modes, source=source)
+    if "@" in parts.netloc or parts.query:
+        raise BadUrl(
+            f"{_shown(parts)}: user names, passwords and queries have no place in the URL of an "
+            "S3 store; use a profile (#aws.profile=NAME) or the variables of AWS"
+        )
+    url = StoreUrl(
+        "s3",
+        _shown(parts),
+        region=fragment.region,
+        profile=fragment.profile,
+        anonymous=fragment.anonymous,
+        modes=modes | {"s3"},
+        source=source,
+    )
+    if amazon:
+        return _at_amazon(url, parts, host)
+    if scheme in {"s3", "gs3"}:
+        endpoint = f"https://{GOOGLE}" if "gs3" in modes else None
+        return _at_bucket(url, parts, endpoint)
+    return _at_endpoint(url, parts, host)
+
+
+def _at_amazon(url: StoreUrl, parts: SplitResult, host: str) -> StoreUrl:
+    match = _AMAZON.fullmatch(host)
+    if match is None:
+        raise BadUrl(
+            f"{url.text}: not a host of S3; known: s3.amazonaws.com, s3.REGION.amazonaws.com, "
+            "BUCKET.s3.amazonaws.com, BUCKET.s3.REGION.amazonaws.com"
+        )
+    region = match["region"]
+    endpoint = ".".join(filter(None, (match["service"], region, match["domain"])))
+    key = unquote(parts.path)
+    if match["bucket"] is None:
+        bucket, key = _first_segment(url, key)
+    else:
+        bucket = match["bucket"]
+    return _placed(
+        replace(
+            url, bucket=bucket, endpoint_url=f"https://{endpoint}", region=region or url.region
+        ),
+        key,
+    )
+
+
+def _at_bucket(url: StoreUrl, parts: SplitResult, endpoint: str | None) -> StoreUrl:
+    if not parts.netloc:
+        raise BadUrl(f"{url.text}: no bucket; write {parts.scheme}://BUCKET/KEY")
+    if ":" in parts.netloc:
+        raise BadUrl(
+            f"{url.text}: a bucket has no port; an S3 server is named as "
+            f"http://{parts.netloc}/BUCKET/KEY#mode=s3 or https://…, or by --endpoint-url"
+        )
+    # As the AWS command line has it: a key behind s3:// is not percent-encoded.
+    return _placed(replace(url, bucket=parts.netloc, endpoint_url=endpoint), parts.path)
+
+
+def _at_endpoint(url: StoreUrl, parts: SplitResult, host: str) -> StoreUrl:
+    if match := _VIRTUAL_HOST.fullmatch(host):
+        port = f":{parts.port}" if parts.port else ""
+        endpoint = f"{parts.scheme}://{match['host']}{port}"
+        return _placed(
+            replace(url, bucket=match["bucket"], endpoint_url=endpoint, region=match["region"]),
+            unquote(parts.path),
+        )
+    bucket, key = _first_segment(url, unquote(parts.path))
+    endpoint = f"{parts.scheme}://{_host(parts)}"
+    return _placed(replace(url, bucket=bucket, endpoint_url=endpoint), key)
+
+
+def _first_segment(url: StoreUrl, path: str) -> tuple[str, str]:
+    bucket, _, key = path.removeprefix("/").partition("/")
+    if not bucket:
+        raise BadUrl(f"{url.text}: no bucket; the path is /BUCKET/KEY")
+    return bucket, key
+
+
+def _placed(url: StoreUrl, key: str) -> StoreUrl:
+    """The URL with its key; an archive by ``mode=zip`` or by its name."""
+    prefix = _prefix(url, key)
+    named_so = prefix.lower().endswith(".zip") and not key.endswith("/")
+    if "zip" in url.modes and not prefix:
+        raise BadUrl(f"{url.text}: mode=zip needs the key of an archive")
+    return replace(url, kind="zip" if named_so or "zip" in url.modes else "s3", prefix=prefix)
+
+
+def _prefix(url: StoreUrl, key: str) -> Prefix:
+    try:
+        return parse_prefix(key.removeprefix("/").rstrip("/"))
+    except BadKey as error:
+        raise BadUrl(f"{url.text}: {error}") from error
+
+
+def _in_memory(text: str, fragment: _Fragment) -> StoreUrl:
+    name, _, key = text.partition("/")
+    url = StoreUrl("memory", f"memory://{text}".rstrip("/"), bucket=name, modes=fragment.modes)
+    if stores := fragment.modes & _STORES:
+        raise BadUrl(f"{url.text}: mode={min(stores)} does not fit a store in memory")
+    return replace(url, prefix=_prefix(url, key))
+
+
+def _third_party(scheme: str, source: str, fragment: _Fragment) -> StoreUrl:
+    installed = sorted(found.name for found in entry_points(group=ENTRY_POINTS))
+    if scheme not in installed:
+        known = ", ".join(f"{word}://" for word in (*SCHEMES, *installed))
+        raise BadUrl(f"{scheme}:// is no scheme that nczfs knows; known: a plain path, {known}")
+    parts = _split(source)
+    return StoreUrl(
+        scheme,
+        _shown(parts),
+        region=fragment.region,
+        profile=fragment.profile,
+        anonymous=fragment.anonymous,
+        modes=fragment.modes,
+        source=source,
+    )
+
+
+def _split(source: str) -> SplitResult:
+    """Split a URL without its fragment; the faults that urllib finds do not quote the URL."""
+    try:
+        parts = urlsplit(source)
+        _ = parts.port, parts.hostname
+    except ValueError:
+        raise BadUrl("the URL has a malformed host or port") from None
+    return parts
+
+
+def _host(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _shown(parts: SplitResult) -> str:
+    return f"{parts.scheme}://{_host(parts)}{parts.path}".rstrip("/")
+
+
+# Fragments
+
+
+def _parse_fragment(text: str) -> _Fragment:
+    words: list[str] = []
+    values: dict[str, str] = {}
+    for item in filter(None, text.split("&")):
+        name, equals, value = item.partition("=")
+        key = name.strip().lower()
+        if not equals:
+            words += (key, *_MACROS.get(key, ()))
+        elif key not in _KEYS:
+            raise BadUrl(
+                f"{key[:40]!r} is no key of a fragment; known: {', '.join(_KEYS)}, "
+                f"or a bare word of {_WORDS}"
+            )
+        elif _KEYS[key] == "mode":
+            words += (word.strip().lower() for word in value.split(",") if word.strip())
+        else:
+            values[_KEYS[key]] = unquote(value)
+    profile = values.get("profile") or None
+    return _Fragment(
+        modes=_closure(word for word in words if word not in _KEYS),
+        region=values.get("region") or None,
+        profile=None if profile == "no" else profile,
+        anonymous=profile == "no",  # netcdf-c's name of no profile at all
+    )
+
+
+def _closure(words: Iterator[str]) -> frozenset[str]:
+    modes: set[str] = set()
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop()
+        if word in _FOREIGN or re.fullmatch(r"udf\d", word):
+            raise BadUrl(f"mode={word} asks for a format that nczfs does not read; known: {_WORDS}")
+        if word not in _FORMATS | _STORES:
+            raise BadUrl(f"{word[:40]!r} is no word of mode; known: {_WORDS}")
+        if word not in modes:
+            modes.add(word)
+            waiting += _IMPLIED.get(word, ())
+    if len(modes & {"file", "zip"}) == 2:
+        raise BadUrl("mode=file and mode=zip contradict each other: name one of them")
+    return frozenset(modes - {"xarray"} if "noxarray" in modes else modes)

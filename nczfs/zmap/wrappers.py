@@ -1,0 +1,166 @@
+"""Stores round another store: below a prefix, without writes, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from nczfs.errors import ReadOnlyStore
+from nczfs.metrics import STORE_BYTES_READ, STORE_REQUESTS
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix, parse_key
+
+
+class Prefixed(ZMap):
+    """The part of a store below a prefix, as a store of its own. Closing it closes the other.
+
+    A key that together with the prefix has more than 1024 bytes raises `KeyTooLong`.
+    """
+
+    def __init__(self, zmap: ZMap, prefix: Prefix) -> None:
+        self._zmap = zmap
+        self._prefix = prefix
+        self._before = f"{prefix}/" if prefix else ""
+
+    @property
+    def name(self) -> str:
+        return f"{self._zmap.name}/{self._prefix}" if self._prefix else self._zmap.name
+
+    @property
+    def features(self) -> Features:
+        return self._zmap.features
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        return self._zmap.read(self._outer(key), start, stop, version=version)
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        return self._zmap.write(self._outer(key), data, replaces=replaces)
+
+    def delete(self, key: Key) -> None:
+        self._zmap.delete(self._outer(key))
+
+    def stat(self, key: Key) -> Stat:
+        return self._inner(self._zmap.stat(self._outer(key)))
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        for entry in self._zmap.search(self._outer_prefix(prefix)):
+            yield replace(entry, stat=self._inner(entry.stat)) if entry.stat else entry
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        return map(self._inner, self._zmap.list(self._outer_prefix(prefix)))
+
+    def close(self) -> None:
+        """Close the store that this is a part of."""
+        self._zmap.close()
+
+    def _outer(self, key: Key) -> Key:
+        return parse_key(self._before + key)
+
+    def _outer_prefix(self, prefix: Prefix) -> Prefix:
+        return Prefix(self._before + prefix) if prefix else self._prefix
+
+    def _inner(self, stat: Stat) -> Stat:
+        return replace(stat, key=Key(stat.key[len(self._before) :]))
+
+
+class ReadOnly(ZMap):
+    """A store that refuses writes. Closing it closes the other."""
+
+    def __init__(self, zmap: ZMap) -> None:
+        self._zmap = zmap
+
+    @property
+    def name(self) -> str:
+        return self._zmap.name
+
+    @property
+    def features(self) -> Features:
+        return replace(self._zmap.features, writable=False, conditional_writes=False)
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        return self._zmap.read(key, start, stop, version=version)
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        raise ReadOnlyStore(f"{self.name}/{key}: the store was opened read-only")
+
+    def delete(self, key: Key) -> None:
+        raise ReadOnlyStore(f"{self.name}/{key}: the store was opened read-only")
+
+    def stat(self, key: Key) -> Stat:
+        return self._zmap.stat(key)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        return self._zmap.search(prefix)
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        return self._zmap.list(prefix)
+
+    def close(self) -> None:
+        """Close the store that is read."""
+        self._zmap.close()
+
+
+class Metered(ZMap):
+    """A store whose calls and bytes read are counted. Closing it closes the other.
+
+    A call is counted when it is made, whatever comes of it; a search or a listing is one, however
+    many pages it has.
+
+    Parameters
+    ----------
+    label : of this store in the metrics.
+    """
+
+    def __init__(self, zmap: ZMap, label: str) -> None:
+        self._zmap = zmap
+        self._reads = STORE_REQUESTS.labels(label, "read")
+        self._writes = STORE_REQUESTS.labels(label, "write")
+        self._deletes = STORE_REQUESTS.labels(label, "delete")
+        self._stats = STORE_REQUESTS.labels(label, "stat")
+        self._searches = STORE_REQUESTS.labels(label, "search")
+        self._lists = STORE_REQUESTS.labels(label, "list")
+        self._bytes_read = STORE_BYTES_READ.labels(label)
+
+    @property
+    def name(self) -> str:
+        return self._zmap.name
+
+    @property
+    def features(self) -> Features:
+        return self._zmap.features
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        self._reads.inc()
+        blob = self._zmap.read(key, start, stop, version=version)
+        self._bytes_read.inc(len(blob.data))
+        return blob
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        self._writes.inc()
+        return self._zmap.write(key, data, replaces=replaces)
+
+    def delete(self, key: Key) -> None:
+        self._deletes.inc()
+        self._zmap.delete(key)
+
+    def stat(self, key: Key) -> Stat:
+        self._stats.inc()
+        return self._zmap.stat(key)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        self._searches.inc()
+        return self._zmap.search(prefix)
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        self._lists.inc()
+        return self._zmap.list(prefix)
+
+    def close(self) -> None:
+        """Close the store that is counted."""
+        self._zmap.close()

@@ -1,0 +1,149 @@
+"""The S3 store passes the suite on servers of two makers, near and far, plain and wrapped."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from botocore.exceptions import ClientError
+
+from nczfs.testing.zmap import K, Populate, ZMapReadSuite, ZMapSuite
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Key, parse_key
+from nczfs.zmap.registry import StoreOptions, open_store
+from tests.support.servers import S3Server
+
+
+class _Bucket(ZMapSuite):
+    """A bucket of its own for each test."""
+
+    prefix = ""
+    server: S3Server
+    bucket: str
+
+    @pytest.fixture
+    def zmap(self, server: S3Server) -> Iterator[ZMap]:
+        self.server, self.bucket = server, server.new_bucket()
+        zmap = open_store(server.url(self.bucket, self.prefix))
+        yield zmap
+        zmap.close()
+
+    @pytest.fixture
+    def populate(self, zmap: ZMap) -> Populate:
+        return lambda objects: _fill(zmap, objects)
+
+    def peek(self, zmap: ZMap, key: Key) -> bytes | None:
+        whole = f"{self.prefix}/{key}" if self.prefix else key
+        client = self.server.client()
+        try:
+            return client.get_object(Bucket=self.bucket, Key=whole)["Body"].read()
+        except ClientError as error:
+            assert error.response["Error"]["Code"] == "NoSuchKey"
+            return None
+        finally:
+            client.close()
+
+
+class TestSwift(_Bucket):
+    @pytest.fixture
+    def server(self, swift: S3Server) -> S3Server:
+        return swift
+
+
+class TestCeph(_Bucket):
+    @pytest.fixture
+    def server(self, ceph: S3Server) -> S3Server:
+        return ceph
+
+
+class TestCephBelowAPrefix(_Bucket):
+    prefix = "some/prefix"
+
+    @pytest.fixture
+    def server(self, ceph: S3Server) -> S3Server:
+        return ceph
+
+
+class TestSwiftFarAway(ZMapReadSuite):
+    """Filled near by, read over the delay."""
+
+    @pytest.fixture
+    def populate(self, swift: S3Server, delayed_swift: S3Server) -> Populate:
+        bucket = swift.new_bucket()
+
+        def fill(objects: Mapping[str, bytes]) -> ZMap:
+            _fill(open_store(swift.url(bucket)), objects)
+            return open_store(delayed_swift.url(bucket))
+
+        return fill
+
+
+class TestReadOnlySwift(ZMapReadSuite):
+    @pytest.fixture
+    def populate(self, swift: S3Server) -> Populate:
+        bucket = swift.new_bucket()
+
+        def fill(objects: Mapping[str, bytes]) -> ZMap:
+            _fill(open_store(swift.url(bucket)), objects)
+            return open_store(swift.url(bucket), StoreOptions(read_only=True))
+
+        return fill
+
+
+class TestAnonymousCeph(ZMapReadSuite):
+    """A public bucket, read without a signature."""
+
+    @pytest.fixture
+    def populate(self, ceph: S3Server) -> Populate:
+        bucket = ceph.new_bucket()
+        client = ceph.client()
+        client.put_bucket_acl(Bucket=bucket, ACL="public-read")
+
+        def fill(objects: Mapping[str, bytes]) -> ZMap:
+            def put(item: tuple[str, bytes]) -> None:
+                client.put_object(Bucket=bucket, Key=item[0], Body=item[1], ACL="public-read")
+
+            with ThreadPoolExecutor(16) as pool:
+                list(pool.map(put, objects.items()))
+            return open_store(
+                ceph.url(bucket).replace(ceph.profile, "no"), StoreOptions(read_only=True)
+            )
+
+        return fill
+
+
+class TestZipInABucket(ZMapReadSuite):
+    @pytest.fixture
+    def populate(self, ceph: S3Server) -> Populate:
+        bucket = ceph.new_bucket()
+
+        def fill(objects: Mapping[str, bytes]) -> ZMap:
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.mkdir("data/")
+                for key, data in objects.items():
+                    archive.writestr(f"data/{key}", data)
+            open_store(ceph.url(bucket)).write(Key("below/data.zip"), file.getvalue())
+            return open_store(ceph.url(bucket, "below/data.zip"))
+
+        return fill
+
+
+def test_a_request_really_takes_the_delay(swift: S3Server, delayed_swift: S3Server) -> None:
+    from time import perf_counter
+
+    bucket = swift.new_bucket()
+    zmap = open_store(delayed_swift.url(bucket))
+    zmap.write(K, b"data")
+    begin = perf_counter()
+    zmap.read(K)
+    assert perf_counter() - begin >= 0.02
+
+
+def _fill(zmap: ZMap, objects: Mapping[str, bytes]) -> ZMap:
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda item: zmap.write(parse_key(item[0]), item[1]), objects.items()))
+    return zmap

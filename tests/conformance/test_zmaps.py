@@ -1,0 +1,153 @@
+"""The stores, and the wrappers round them, against the conformance suite."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from nczfs.testing.faults import Faulty
+from nczfs.testing.zmap import Populate, ZMapReadSuite, ZMapSuite
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.directory import DirectoryZMap
+from nczfs.zmap.keys import Key, Prefix, parse_key
+from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.wrappers import Metered, Prefixed, ReadOnly
+from nczfs.zmap.zip import ZipZMap
+
+
+class TestMemory(ZMapSuite):
+    @pytest.fixture
+    def zmap(self) -> ZMap:
+        return MemoryZMap()
+
+    def peek(self, zmap: ZMap, key: Key) -> bytes | None:
+        found = vars(zmap)["_objects"].get(key)
+        return None if found is None else bytes(found.data)
+
+
+class _OnDisk(ZMapSuite):
+    root: Path
+    key_beside_prefix = False
+
+    def peek(self, zmap: ZMap, key: Key) -> bytes | None:
+        path = self.root / key
+        return path.read_bytes() if path.is_file() else None
+
+
+class TestDirectory(_OnDisk):
+    @pytest.fixture
+    def zmap(self, tmp_path: Path) -> Iterator[ZMap]:
+        self.root = tmp_path
+        zmap = DirectoryZMap(tmp_path)
+        yield zmap
+        zmap.close()
+
+
+class TestPrefixedDirectory(_OnDisk):
+    @pytest.fixture
+    def zmap(self, tmp_path: Path) -> Iterator[ZMap]:
+        self.root = tmp_path / "some" / "prefix"
+        outer = DirectoryZMap(tmp_path)
+        outer.write(Key("some/prefixed"), b"a neighbour")
+        outer.write(Key("other"), b"another neighbour")
+        yield Prefixed(outer, Prefix("some/prefix"))
+        outer.close()
+
+
+class TestMeteredDirectory(_OnDisk):
+    @pytest.fixture
+    def zmap(self, tmp_path: Path) -> Iterator[ZMap]:
+        self.root = tmp_path
+        zmap = Metered(DirectoryZMap(tmp_path), "test")
+        yield zmap
+        zmap.close()
+
+
+class TestFaultyWithoutFaults(_OnDisk):
+    @pytest.fixture
+    def zmap(self, tmp_path: Path) -> Iterator[ZMap]:
+        self.root = tmp_path
+        zmap = Faulty(DirectoryZMap(tmp_path), page_entries=3)
+        yield zmap
+        zmap.close()
+
+
+class TestReadOnlyWrapper(ZMapReadSuite):
+    @pytest.fixture
+    def populate(self) -> Populate:
+        def fill(objects: Mapping[str, bytes]) -> ZMap:
+            inner = MemoryZMap()
+            for key, data in objects.items():
+                inner.write(parse_key(key), data)
+            return ReadOnly(inner)
+
+        return fill
+
+
+class TestReadOnlyDirectory(ZMapReadSuite):
+    key_beside_prefix = False
+
+    @pytest.fixture
+    def populate(self, tmp_path: Path) -> Populate:
+        def fill(objects: Mapping[str, bytes]) -> ZMap:
+            inner = DirectoryZMap(tmp_path)
+            for key, data in objects.items():
+                inner.write(parse_key(key), data)
+            return DirectoryZMap(tmp_path, read_only=True)
+
+        return fill
+
+
+class _Zip(ZMapReadSuite):
+    """The members of an archive; `under` is the directory that holds them all in it."""
+
+    method = zipfile.ZIP_STORED
+    under = ""
+    top: str | None = ""
+
+    @pytest.fixture
+    def populate(self, source: ZMap) -> Populate:
+        def fill(objects: Mapping[str, bytes]) -> ZMap:
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w", self.method) as archive:
+                if self.under:
+                    archive.mkdir(self.under)
+                for key, data in objects.items():
+                    archive.writestr(f"{self.under}{key}", data)
+            source.write(Key("below/data.zip"), file.getvalue())
+            return ZipZMap(source, Key("below/data.zip"), top=self.top)
+
+        return fill
+
+    @pytest.fixture
+    def source(self) -> ZMap:
+        return MemoryZMap()
+
+
+class TestStoredZip(_Zip):
+    pass
+
+
+class TestDeflatedZip(_Zip):
+    method = zipfile.ZIP_DEFLATED
+
+
+class TestBzip2Zip(_Zip):
+    method = zipfile.ZIP_BZIP2
+
+
+class TestLzmaZip(_Zip):
+    method = zipfile.ZIP_LZMA
+
+
+class TestZipInADirectoryWithATopDirectory(_Zip):
+    under = "data/"
+    top = None
+
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> ZMap:
+        return DirectoryZMap(tmp_path)

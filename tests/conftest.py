@@ -1,0 +1,75 @@
+"""What all tests share: long forms, logs that must stay quiet, reference files of others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+if find_spec("tests.support.servers") is not None:
+    pytest_plugins = ["tests.support.servers"]
+
+REFERENCE_DATA = "NCZFS_REFERENCE_DATA"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the long forms of tests too")
+
+
+def pytest_report_header() -> str:
+    place = os.environ.get(REFERENCE_DATA)
+    if place:
+        return f"reference files of other programs: {place}"
+    return f"{REFERENCE_DATA} is not set: tests that read other programs' files do not run"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        dropped = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.fixture(scope="session")
+def reference_data() -> Path:
+    """The directory of other programs' files; a test that needs it does not run without."""
+    place = os.environ.get(REFERENCE_DATA)
+    if not place:
+        pytest.skip(f"{REFERENCE_DATA} is not set")
+    return Path(place)
+
+
+class ExpectedWarnings:
+    """Patterns of log warnings that a test announces."""
+
+    def __init__(self) -> None:
+        self._patterns: list[re.Pattern[str]] = []
+
+    def add(self, pattern: str) -> None:
+        """Accept warnings and errors that contain a match of `pattern`."""
+        self._patterns.append(re.compile(pattern))
+
+    def accept(self, message: str) -> bool:
+        return any(pattern.search(message) for pattern in self._patterns)
+
+
+@pytest.fixture(autouse=True)
+def expected_warnings(caplog: pytest.LogCaptureFixture) -> Iterator[ExpectedWarnings]:
+    """Fails a test in which something is logged as a warning that it did not announce."""
+    expected = ExpectedWarnings()
+    yield expected
+    stray = [
+        f"{record.name}: {record.getMessage()}"
+        for when in ("setup", "call")
+        for record in caplog.get_records(when)
+        if record.levelno >= logging.WARNING
+        and record.name.partition(".")[0] == "nczfs"
+        and not expected.accept(record.getMessage())
+    ]
+    if stray:
+        pytest.fail("unexpected warnings in the log:\n" + "\n".join(stray))

@@ -1,0 +1,190 @@
+"""The command line on real mounts of the sample dataset."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nczfs.cli.demo import SAMPLE
+from nczfs.fuse import mounting
+from tests.support.mounts import mounted, nczfs, served
+
+CLI = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main"]
+
+
+@pytest.fixture
+def mountpoint(tmp_path: Path) -> Iterator[Path]:
+    """A directory that is unmounted at the end, whatever happened."""
+    path = tmp_path / "mnt"
+    path.mkdir()
+    yield path
+    while mounting.find_mount(str(path)) is not None:
+        mounting.unmount(str(path), lazy=True)
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def test_a_mount_is_usable_when_the_command_returns_and_umount_waits_for_its_end(
+    mountpoint: Path,
+) -> None:
+    done = nczfs("mount", SAMPLE, mountpoint)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    values = np.load(mountpoint / "datasets/eraint.zarr/level/values.npy")
+    assert values.tolist() == [200, 500, 850]
+    status = json.loads(nczfs("status", mountpoint, "--json").stdout)
+    pid = status["pid"]
+    assert nczfs("umount", mountpoint).returncode == 0
+    assert mounting.find_mount(str(mountpoint)) is None
+    assert not Path(f"/proc/{pid}/cmdline").exists() or is_zombie(pid)
+
+
+def is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_foreground_mount_serves_until_it_is_told_to_end() -> None:
+    with mounted(SAMPLE) as path:
+        assert (path / "datasets/eraint.zarr/u/attributes/units").read_text() == "m s**-1\n"
+        assert (path / "objects/u/.zarray").read_bytes() == (SAMPLE / "u/.zarray").read_bytes()
+
+
+def test_an_error_in_the_daemon_is_the_commands_own(mountpoint: Path) -> None:
+    done = nczfs("mount", "/no/such/store", mountpoint)
+    assert done.returncode == 1
+    assert done.stderr.startswith("nczfs: ")
+    assert "/no/such/store" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert mounting.find_mount(str(mountpoint)) is None
+
+
+def test_a_url_of_no_store_is_wrong_usage(mountpoint: Path) -> None:
+    done = nczfs("mount", "gopher://x/y", mountpoint)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_mount_that_takes_too_long_is_given_up(mountpoint: Path) -> None:
+    done = nczfs("mount", SAMPLE, mountpoint, "--mount-timeout", "1ms")
+    assert done.returncode == 1
+    assert "within 0.001 s (--mount-timeout)" in done.stderr
+    assert mounting.find_mount(str(mountpoint)) is None
+
+
+def test_a_dead_mount_is_told_by_status_and_cleared_by_umount(mountpoint: Path) -> None:
+    with served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=mountpoint, exit_codes=None) as dead:
+        dead.process.kill()
+        dead.process.wait()
+        done = nczfs("status", mountpoint)
+        assert done.returncode == 1
+        assert "the daemon of this mount is dead" in done.stderr
+        assert nczfs("umount", mountpoint).returncode == 0
+        assert mounting.find_mount(str(mountpoint)) is None
+
+
+def test_a_dead_mount_is_cleared_by_mounting_again(mountpoint: Path) -> None:
+    with served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=mountpoint, exit_codes=None) as dead:
+        dead.process.kill()
+        dead.process.wait()
+        assert nczfs("mount", SAMPLE, mountpoint).returncode == 0
+        assert (mountpoint / "objects/u/.zarray").exists()
+        assert nczfs("umount", mountpoint).returncode == 0
+
+
+def test_a_mount_in_use_stays_and_the_remedy_is_named(mountpoint: Path) -> None:
+    assert nczfs("mount", SAMPLE, mountpoint).returncode == 0
+    with open(mountpoint / "objects/u/.zarray"):
+        done = nczfs("umount", mountpoint)
+        assert done.returncode == 1
+        assert f"in use; end what works there (`fuser -vm {mountpoint}`" in done.stderr
+        assert nczfs("umount", "--lazy", mountpoint).returncode == 0
+    assert mounting.find_mount(str(mountpoint)) is None
+
+
+def test_the_effective_options_are_shown_in_the_mount() -> None:
+    with mounted(
+        SAMPLE, "-o", "metadata_ttl=5m,uid=1234,nosuid", "--memory-limit", "64MiB"
+    ) as path:
+        config = json.loads((path / ".nczfs/config.json").read_text())
+        assert config["metadata-ttl"] == 300.0
+        assert config["memory-limit"] == 64 << 20
+        assert config["url"] == str(SAMPLE)
+        assert (path / "objects/u/.zarray").stat().st_uid == 1234
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [("--views-only", {"datasets", ".nczfs"}), ("--objects-only", {"objects", ".nczfs"})],
+)
+def test_one_tree_can_be_left_out(option: str, shown: set[str]) -> None:
+    with mounted(SAMPLE, option) as path:
+        assert set(os.listdir(path)) == shown
+
+
+def test_the_log_goes_to_the_file_asked_for(tmp_path: Path, mountpoint: Path) -> None:
+    log = tmp_path / "log"
+    assert nczfs("mount", SAMPLE, mountpoint, "--log-file", log, "-d").returncode == 0
+    assert "read-ahead" in (mountpoint / ".nczfs/log").read_text()
+    assert nczfs("umount", mountpoint).returncode == 0
+    assert "read-ahead" in log.read_text()
+
+
+def test_mount_8_mounts_through_the_helper(mountpoint: Path) -> None:
+    helper = [sys.executable, "-c", "import sys; from nczfs.cli.helper import *; sys.exit(main())"]
+    words = "ro,_netdev,nofail,nosuid,nodev,x-systemd.automount"
+    subprocess.run([*helper, str(SAMPLE), str(mountpoint), "-n", "-o", words], check=True)
+    assert (mountpoint / "objects/u/.zarray").exists()
+    assert os.statvfs(mountpoint).f_flag & os.ST_NOSUID
+    end = [sys.executable, "-c", "import sys; from nczfs.cli.helper import *; umount_main()"]
+    subprocess.run([*end, str(mountpoint)], check=True)
+    assert mounting.find_mount(str(mountpoint)) is None
+
+
+def test_the_demo_shows_itself_and_ends_with_an_interrupt(tmp_path: Path) -> None:
+    mountpoint = tmp_path / "made/by/demo"
+    with (tmp_path / "out").open("wb") as out:
+        demo = subprocess.Popen([*CLI, "demo", str(mountpoint)], stdout=out)
+    deadline = time.monotonic() + 60
+    while "Ctrl-C" not in (tmp_path / "out").read_text():
+        assert demo.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    text = (tmp_path / "out").read_text()
+    assert "└── values.txt" in text or "├── values.txt" in text
+    commands = [line.strip() for line in text.splitlines() if line.startswith("  ")]
+    tried = [c for c in commands if c.split(" ")[0] in ("ls", "cat", "awk", "od", sys.executable)]
+    assert len(tried) == 5
+    for command in tried:
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+        assert done.stdout.strip()
+    demo.send_signal(signal.SIGINT)
+    assert demo.wait(60) == 0
+    assert mounting.find_mount(str(mountpoint)) is None
+    assert not mountpoint.exists()
+
+
+def test_the_demo_ends_when_it_is_unmounted_elsewhere(tmp_path: Path) -> None:
+    mountpoint = tmp_path / "mnt"
+    with (tmp_path / "out").open("wb") as out:
+        demo = subprocess.Popen([*CLI, "demo", str(mountpoint)], stdout=out)
+    deadline = time.monotonic() + 60
+    while "Ctrl-C" not in (tmp_path / "out").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert nczfs("umount", mountpoint).returncode == 0
+    assert demo.wait(60) == 0

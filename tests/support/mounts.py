@@ -1,0 +1,135 @@
+"""Real mounts for tests: a daemon in a process of its own, always unmounted."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nczfs.fuse import mounting
+
+START_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 30.0
+
+_TROUBLE = re.compile(r" (WARNING|ERROR|CRITICAL) |Traceback")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running mount."""
+
+    path: Path
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+def nczfs(*arguments: str | Path, **options: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end; `options` are added to the environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "nczfs.cli.main", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ | options,
+    )
+
+
+@contextmanager
+def mounted(url: str | Path, *options: str, expect: str | None = None) -> Iterator[Path]:
+    """A store mounted by ``nczfs mount --foreground``.
+
+    Parameters
+    ----------
+    options : further words of the command line.
+    expect : a pattern of warnings that the log may hold; any other fails the test.
+    """
+    command = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main", "mount"]
+    with served([*command, "--foreground", *options, str(url)], expect=expect) as mount:
+        yield mount.path
+
+
+@contextmanager
+def served(
+    command: Sequence[str],
+    *,
+    expect: str | None = None,
+    mountpoint: Path | None = None,
+    exit_codes: Sequence[int] | None = (0,),
+) -> Iterator[Served]:
+    """What a command mounts on the path that is added to it as its last word.
+
+    Parameters
+    ----------
+    exit_codes : those that its process may end with; None: any, and it may end at any time.
+    """
+    with tempfile.TemporaryDirectory(prefix="nczfs-test-") as directory:
+        path = mountpoint or Path(directory, "mnt")
+        with suppress(FileExistsError):
+            os.mkdir(path)
+        log = Path(directory, "log")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*command, str(path)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        try:
+            _wait_until_it_answers(path, process, log)
+            yield Served(path, process, log)
+        except BaseException as error:
+            error.add_note(f"log of the mount:\n{_read(log)}")
+            raise
+        finally:
+            _end(path, process)
+        if exit_codes is not None:
+            assert process.returncode in exit_codes, _read(log)
+            stray = [
+                line
+                for line in _read(log).splitlines()
+                if _TROUBLE.search(line) and (expect is None or not re.search(expect, line))
+            ]
+            assert not stray, "unexpected in the log of the mount:\n" + "\n".join(stray)
+
+
+def wait_until_ended(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a daemon that was told to end."""
+    return process.wait(END_TIMEOUT_S)
+
+
+def _wait_until_it_answers(path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise AssertionError(f"the mount ended with exit code {process.returncode}")
+        entry = mounting.find_mount(str(path))
+        if entry is not None and entry.kind == mounting.FILE_SYSTEM_TYPE:
+            with suppress(OSError):  # a dead mount may still be in the way
+                os.listdir(path)
+                return
+        time.sleep(0.02)
+    raise AssertionError(f"not mounted within {START_TIMEOUT_S} s")
+
+
+def _end(path: Path, process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_TIMEOUT_S)
+    if process.poll() is None:
+        process.send_signal(signal.SIGUSR1)  # all stacks into the log
+        time.sleep(0.2)
+        process.kill()
+        process.wait(END_TIMEOUT_S)
+    while mounting.find_mount(str(path)) is not None:
+        mounting.unmount(str(path), lazy=True)
+
+
+def _read(log: Path) -> str:
+    return log.read_text("utf-8", "replace")

@@ -1,0 +1,210 @@
+"""S3 servers on loopback, started once a session: Swift, Ceph, and faults and delays before them.
+
+The tools in ``tests/tools`` install and start them. The environment of AWS is kept out: the
+servers' credentials are profiles in files that only the tests see.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import boto3
+import pytest
+from botocore.config import Config
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
+
+TOOLS = Path(__file__).parent.parent / "tools"
+CEPH_PACKAGES = "radosgw ceph-mon ceph-osd ceph-common curl"
+DELAY_MS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """A running server, or a relay before one.
+
+    Attributes
+    ----------
+    profile : in the credentials file, with the keys that the server knows.
+    """
+
+    endpoint_url: str
+    profile: str
+    access_key: str
+    secret_key: str
+
+    def url(self, bucket: str, key: str = "") -> str:
+        """The URL of a bucket, or of a key in it, as users type it."""
+        path = f"{bucket}/{key}" if key else bucket
+        return f"{self.endpoint_url}/{path}#mode=nczarr,s3&aws.profile={self.profile}"
+
+    def client(self) -> S3Client:
+        """Another client, to look behind the back of the code under test."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            region_name="us-east-1",
+            config=Config(
+                s3={"addressing_style": "path"},
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            ),
+        )
+
+    def new_bucket(self) -> str:
+        """Make an empty bucket; it goes with the server."""
+        bucket = f"test-{uuid4().hex[:16]}"
+        client = self.client()
+        client.create_bucket(Bucket=bucket)
+        client.close()
+        return bucket
+
+    def at(self, endpoint_url: str) -> S3Server:
+        """The same server behind a relay."""
+        return replace(self, endpoint_url=endpoint_url)
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """A proxy that injects faults between a client and `server`."""
+
+    server: S3Server
+    port: str
+
+    def set(self, *rules: str) -> None:
+        """Replace the rules (``s3-faults --help``), and forget what was injected."""
+        _run_tool("s3-faults", "set", *rules, S3_FAULTS_PORT=self.port)
+
+    def log(self) -> list[str]:
+        """What was injected since `set`, a line each."""
+        return _run_tool("s3-faults", "log", S3_FAULTS_PORT=self.port).splitlines()
+
+
+@pytest.fixture(scope="session")
+def aws_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An environment without anything of AWS but files of our own, for the whole session."""
+    folder = tmp_path_factory.mktemp("aws")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def swift(aws_files: Path) -> Iterator[S3Server]:
+    """OpenStack Swift with its S3 front."""
+    settings = _start("s3-server", "pip must be able to install swift", S3_SERVER_PORT="0")
+    yield _served(settings, "swift", aws_files)
+    _run_tool("s3-server", "stop", S3_SERVER_PORT=settings["S3_SERVER_PORT"])
+
+
+@pytest.fixture(scope="session")
+def ceph(aws_files: Path) -> Iterator[S3Server]:
+    """Ceph's radosgw, where its packages are installed."""
+    if shutil.which("radosgw") is None:
+        pytest.skip(f"no Ceph: apt-get install --no-install-recommends {CEPH_PACKAGES}")
+    settings = _start("s3-server-ceph", f"it needs {CEPH_PACKAGES}", S3_CEPH_PORT="0")
+    yield _served(settings, "ceph", aws_files)
+    _run_tool("s3-server-ceph", "stop", S3_CEPH_PORT=settings["S3_CEPH_PORT"])
+
+
+@pytest.fixture(scope="session")
+def swift_with_faults(swift: S3Server) -> Iterator[Faults]:
+    """Swift behind a proxy that injects faults; without rules at first."""
+    settings = _start(
+        "s3-faults",
+        "pip must be able to install mitmproxy",
+        "--to",
+        swift.endpoint_url,
+        S3_FAULTS_PORT="0",
+    )
+    port = settings["S3_FAULTS_PORT"]
+    yield Faults(swift.at(settings["S3_ENDPOINT"]), port)
+    _run_tool("s3-faults", "stop", S3_FAULTS_PORT=port)
+
+
+@pytest.fixture(scope="session")
+def delayed_swift(swift: S3Server) -> Iterator[S3Server]:
+    """Swift, 20 ms further away."""
+    port = _free_port()
+    command = ["delay", str(DELAY_MS), "--to", swift.endpoint_url, "--port", str(port)]
+    with subprocess.Popen(
+        [sys.executable, TOOLS / "s3-faults", *command], stdout=subprocess.DEVNULL
+    ) as relay:
+        _wait_for(port, relay)
+        yield swift.at(f"http://127.0.0.1:{port}")
+        relay.terminate()
+
+
+def _start(tool: str, remedy: str, *arguments: str, **settings: str) -> dict[str, str]:
+    try:
+        printed = _run_tool(tool, "start", *arguments, **settings)
+    except subprocess.CalledProcessError as error:
+        pytest.fail(f"{tool} does not start ({remedy}): {error.stderr}", pytrace=False)
+    words = (word for line in printed.splitlines() for word in shlex.split(line)[1:])
+    return dict(word.split("=", 1) for word in words)
+
+
+def _served(settings: dict[str, str], profile: str, aws_files: Path) -> S3Server:
+    server = S3Server(
+        settings["S3_ENDPOINT"],
+        profile,
+        settings["AWS_ACCESS_KEY_ID"],
+        settings["AWS_SECRET_ACCESS_KEY"],
+    )
+    with (aws_files / "credentials").open("a") as file:
+        file.write(
+            f"[{profile}]\naws_access_key_id = {server.access_key}\n"
+            f"aws_secret_access_key = {server.secret_key}\n"
+        )
+    return server
+
+
+def _run_tool(tool: str, *arguments: str, **settings: str) -> str:
+    done = subprocess.run(
+        [TOOLS / tool, *arguments],
+        env=os.environ | settings,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    return done.stdout
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            break
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    pytest.fail(f"nothing listens on port {port}", pytrace=False)

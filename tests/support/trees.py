@@ -1,0 +1,52 @@
+"""Walking a file system in-process, as the kernel would, by paths."""
+
+from __future__ import annotations
+
+import os
+
+from nczfs.errors import NoSuchPath
+from nczfs.vfs.base import ROOT_INODE, Attributes, FileKind, FileSystem, InodeNo
+
+
+def find(fs: FileSystem, path: str) -> Attributes:
+    """The attributes of a path. Raises NoSuchPath."""
+    ino = ROOT_INODE
+    attributes = fs.getattr(ino)
+    for name in path.strip("/").split("/"):
+        if name:
+            attributes = fs.lookup(ino, os.fsencode(name))
+            ino = attributes.ino
+    return attributes
+
+
+def exists(fs: FileSystem, path: str) -> bool:
+    try:
+        find(fs, path)
+    except NoSuchPath:
+        return False
+    return True
+
+
+def listing(fs: FileSystem, path: str) -> dict[str, Attributes]:
+    """The entries of a directory, by name."""
+    handle = fs.opendir(find(fs, path).ino)
+    try:
+        return {os.fsdecode(e.name): e.attributes for e in fs.readdir(handle, 0)}
+    finally:
+        fs.releasedir(handle)
+
+
+def read(fs: FileSystem, path: str, offset: int = 0, size: int | None = None) -> bytes:
+    """Bytes of a file; the whole of it, to its end, when no size is given."""
+    attributes = find(fs, path)
+    assert attributes.kind is FileKind.FILE
+    return read_inode(fs, attributes.ino, offset, 1 << 40 if size is None else size)
+
+
+def read_inode(fs: FileSystem, ino: InodeNo, offset: int, size: int) -> bytes:
+    handle = fs.open(ino, os.O_RDONLY).handle
+    try:
+        return bytes(fs.read(handle, offset, size))
+    finally:
+        fs.flush(handle)
+        fs.release(handle)

@@ -1,0 +1,84 @@
+"""Where the log goes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nczfs.cli import logs
+from nczfs.cli.sources import Settings
+from nczfs.errors import UsageError
+
+log = logging.getLogger("nczfs.test")
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("nczfs")
+    before = root.handlers[:], root.level, ours.level, logging.raiseExceptions
+    yield
+    for handler in set(root.handlers) - set(before[0]):
+        handler.close()
+    root.handlers[:], level, our_level, logging.raiseExceptions = before
+    root.setLevel(level)
+    ours.setLevel(our_level)
+
+
+def test_a_daemon_logs_to_the_file_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    target = logs.configure_background(Settings({"log-file": str(path)}), "/mnt")
+    log.info("hello %s", "world")
+    os.write(target.descriptor, b"a stack\n")
+    os.close(target.descriptor)
+    text = path.read_text()
+    assert "INFO hello world" in text
+    assert "a stack" in text
+
+
+def test_a_daemon_without_syslog_logs_to_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(logs, "_SYSLOG_SOCKET", str(tmp_path / "absent"))
+    target = logs.configure_background(Settings({}), "/mnt/era5")
+    os.close(target.descriptor)
+    log.info("hello")
+    assert target.path == tmp_path / "nczfs/mnt-era5.log"
+    assert "hello" in target.path.read_text()
+
+
+def test_lines_can_be_json(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    logs.configure_foreground(Settings({"log-file": str(path), "log-format": "json"}))
+    try:
+        raise ZeroDivisionError("oh")
+    except ZeroDivisionError:
+        log.exception("bad")
+    record = json.loads(path.read_text())
+    assert record["level"] == "error"
+    assert record["message"] == "bad"
+    assert "ZeroDivisionError: oh" in record["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "level"),
+    [
+        ({}, logging.INFO),
+        ({"debug": True}, logging.DEBUG),
+        ({"log-level": "error"}, logging.ERROR),
+        ({"log-level": "error", "verbose": True}, logging.INFO),
+    ],
+)
+def test_levels(settings: dict[str, object], level: int) -> None:
+    logs.configure_foreground(Settings(settings))
+    assert logging.getLogger("nczfs").level == level
+
+
+def test_a_log_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--log-file .*No such file or directory"):
+        logs.configure_foreground(Settings({"log-file": str(tmp_path / "a/b")}))

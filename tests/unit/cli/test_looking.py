@@ -1,0 +1,117 @@
+"""Commands that look into a store without a mount, on the sample dataset."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+from nczfs.cli.demo import SAMPLE
+from tests.support.mounts import nczfs
+
+
+def out(*arguments: str | Path) -> str:
+    done = nczfs(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, np.ndarray]:
+    """The values as netcdf-c reads them."""
+    with netCDF4.Dataset(f"file://{SAMPLE}#mode=nczarr,file") as dataset:
+        dataset.set_auto_maskandscale(False)
+        return {name: variable[...] for name, variable in dataset.variables.items()}
+
+
+def test_ls_names_the_members() -> None:
+    assert out("ls", SAMPLE).split() == ["latitude", "level", "longitude", "month", "u", "v", "z"]
+
+
+def test_ls_long_tells_types_and_dimensions() -> None:
+    assert "int16    u          (month: 2, level: 3, latitude: 121, longitude: 240)" in out(
+        "ls", "-l", SAMPLE
+    )
+
+
+def test_ls_json_is_for_programs() -> None:
+    rows = {row["name"]: row for row in json.loads(out("ls", "--json", SAMPLE))}
+    assert rows["u"]["shape"] == [2, 3, 121, 240]
+    assert rows["level"]["dtype"] == "int32"
+
+
+def test_ls_of_what_is_no_dataset_names_what_is_there(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "store/eraint.zarr")
+    (tmp_path / "store/README").write_text("hello")
+    assert out("ls", tmp_path / "store") == "README\neraint.zarr/\n"
+    assert "5     README\n" in out("ls", "-l", tmp_path / "store").replace("prefix", "")
+
+
+def test_ls_of_nothing_is_an_error_of_one_line(tmp_path: Path) -> None:
+    done = nczfs("ls", tmp_path / "absent")
+    assert done.returncode == 1
+    assert done.stderr.startswith("nczfs: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_info_is_the_documents_of_the_mount() -> None:
+    info = json.loads(out("info", SAMPLE / "u"))
+    assert info["shape"] == [2, 3, 121, 240]
+    assert info["attributes"]["units"] == "m s**-1"
+    assert json.loads(out("info", SAMPLE))["attributes"]["Conventions"] == "CF-1.0"
+
+
+def test_cat_into_a_pipe_is_raw(reference: dict[str, np.ndarray], tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    data = subprocess.run(
+        [sys.executable, "-m", "nczfs.cli.main", "cat", str(SAMPLE / "u")],
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert data == reference["u"].tobytes()
+
+
+def test_cat_text_is_a_line_a_value(reference: dict[str, np.ndarray]) -> None:
+    lines = out("cat", "--text", SAMPLE / "level").splitlines()
+    assert [int(line) for line in lines] == reference["level"].tolist()
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_cat_takes_a_box(reference: dict[str, np.ndarray]) -> None:
+    text = out("cat", "--json", "--box", "1, 0, 10:20:3, ...", SAMPLE / "z")
+    assert json.loads(text) == reference["z"][1, 0, 10:20:3].tolist()
+    assert out("cat", "--text", "-b", "0", SAMPLE / "level").strip() == "200"
+
+
+def test_cat_of_a_group_names_the_variables() -> None:
+    done = nczfs("cat", SAMPLE)
+    assert done.returncode == 2
+    assert "name a variable of it (longitude" in done.stderr
+
+
+def test_a_box_outside_is_an_error_of_one_line() -> None:
+    done = nczfs("cat", "-b", "7", SAMPLE / "level")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+
+
+def test_dump_h_is_what_ncdump_prints() -> None:
+    import subprocess
+
+    theirs = subprocess.run(
+        ["ncdump", "-h", f"file://{SAMPLE}#mode=nczarr,file"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ours = out("dump", "-h", SAMPLE)
+    assert "short u(month, level, latitude, longitude) ;" in ours
+    assert 'u:units = "m s**-1" ;' in ours
+    if theirs.returncode == 0:
+        assert sorted(theirs.stdout.splitlines()[1:]) == sorted(ours.splitlines()[1:])

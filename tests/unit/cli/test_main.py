@@ -1,0 +1,215 @@
+"""What a command line ends with: a status, and at most one line on stderr."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nczfs.cli import cat, helper, main, mount, status
+from nczfs.cli.command import Request
+from nczfs.cli.main import COMMANDS
+from nczfs.errors import NoSuchObject, UsageError
+
+
+def run(*argv: str | Path) -> int:
+    return main.main([str(word) for word in argv])
+
+
+def line(capsys: pytest.CaptureFixture[str]) -> str:
+    error = capsys.readouterr().err
+    assert error.startswith("nczfs: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def test_help_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(name, "--help")
+    assert caught.value.code == 0
+    assert f"usage: nczfs {name}" in capsys.readouterr().out
+
+
+def test_no_command_at_all_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 2
+    assert "usage:" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_refused_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("mont", "x") == 2
+    assert "did you mean `nczfs mount`?" in line(capsys)
+
+
+def test_a_wrong_option_is_one_line_and_status_two(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("mount", "a", "b", "--no-such") == 2
+    assert "--no-such (`nczfs mount --help` shows the usage)" in line(capsys)
+
+
+def test_a_wrong_value_names_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("mount", "a", "b", "--memory-limit", "much") == 2
+    assert "--memory-limit: 'much' is no size" in line(capsys)
+
+
+def test_options_are_not_guessed_from_their_beginning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("mount", "a", "b", "--read") == 2
+    line(capsys)
+
+
+def test_a_missing_mount_point_is_wrong_usage_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("mount", tmp_path, tmp_path / "absent") == 2
+    assert f"`mkdir -p {tmp_path}/absent` first" in line(capsys)
+
+
+def test_without_a_verb_two_places_mean_mount(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(f"{tmp_path}", tmp_path / "absent", "-o", "ro") == 2
+    assert "no such directory to mount on" in line(capsys)
+
+
+@pytest.mark.parametrize("verb", ["status", "umount"])
+def test_what_is_no_mount_is_told_so(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(verb, tmp_path) == 2
+    assert "nczfs is not mounted there" in line(capsys)
+
+
+def test_an_error_of_ours_is_one_line_and_status_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> int:
+        raise NoSuchObject("s3://b/x:\nno such key")
+
+    replace_run(monkeypatch, fail)
+    assert run("status", "x") == 1
+    assert line(capsys) == "nczfs: s3://b/x: no such key\n"
+
+
+def test_a_bug_is_one_line_without_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> int:
+        raise ZeroDivisionError("oh")
+
+    replace_run(monkeypatch, fail)
+    assert run("status", "x") == 1
+    assert "internal error: ZeroDivisionError: oh" in line(capsys)
+
+
+def test_an_interrupt_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> int:
+        raise KeyboardInterrupt
+
+    replace_run(monkeypatch, fail)
+    assert run("status", "x") == 130
+    assert capsys.readouterr().err == ""
+
+
+def replace_run(monkeypatch: pytest.MonkeyPatch, run: Callable[[Request], int]) -> None:
+    changed = dataclasses.replace(status.COMMAND, run=run)
+    monkeypatch.setattr(main, "COMMANDS", {**COMMANDS, "status": changed})
+
+
+def test_both_trees_cannot_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mnt").mkdir()
+    assert run("mount", tmp_path, tmp_path / "mnt", "--views-only", "-o", "objects_only") == 2
+    assert "leave nothing to show" in line(capsys)
+
+
+def test_mount_8_is_answered_with_its_own_exit_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert helper.main([str(tmp_path), str(tmp_path / "absent"), "-o", "ro"]) == 1
+    assert capsys.readouterr().err.startswith("mount.nczfs: ")
+
+    def fail(error: BaseException) -> int:
+        def run(_: object) -> int:
+            raise error
+
+        monkeypatch.setattr(mount, "run", run)
+        return helper.main(["a", "b", "-o", "ro"])
+
+    assert fail(NoSuchObject("x")) == 32
+    assert fail(OSError("x")) == 32
+    assert fail(KeyboardInterrupt()) == 8
+    assert fail(ZeroDivisionError()) == 4
+    assert fail(UsageError("x")) == 1
+
+
+def test_the_helper_takes_what_mount_8_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Request] = []
+    monkeypatch.setattr(mount, "run", seen.append)
+    argv = ["s3://b/p", "/mnt", "-n", "-s", "-v", "-t", "nczfs", "-o", "ro,_netdev,unknown=1"]
+    assert helper.main(argv) == 0
+    (request,) = seen
+    assert request.settings.flag("read-only")
+    assert request.settings.flag("verbose")
+    assert request.arguments.url == "s3://b/p"
+
+
+def test_a_fake_mount_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mount, "run", lambda _: pytest.fail("mounted"))
+    assert helper.main(["s3://b/p", "/mnt", "-f", "-o", "ro"]) == 0
+
+
+def test_nothing_starts_a_thread_before_a_mount_forks() -> None:
+    script = (
+        "import os, sys, nczfs.cli.main; print(len(os.listdir('/proc/self/task')),"
+        " 'numpy' in sys.modules, 'boto3' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1", "False", "False"]
+
+
+def test_a_reader_that_had_enough_is_no_error() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m nczfs.cli.main --help | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", (0,)),
+        ("-1, 2:5", (-1, slice(2, 5))),
+        ("::2,...", (slice(None, None, 2), ...)),
+        (":", (slice(None, None),)),
+    ],
+)
+def test_a_box_is_written_as_numpy_writes_it(text: str, expected: tuple[object, ...]) -> None:
+    assert cat.selection(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "a", "1:2:3:4", "1.5", "[0]"])
+def test_what_is_no_box_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="write integers and slices"):
+        cat.selection(text)

@@ -1,0 +1,129 @@
+"""The thread that tells the kernel what to forget."""
+
+from __future__ import annotations
+
+import threading
+from errno import EPERM
+
+import pyfuse3
+import pytest
+
+from nczfs.fuse.invalidator import Invalidator
+from nczfs.vfs.base import InodeNo
+from tests.conftest import ExpectedWarnings
+
+
+class Kernel:
+    """Stands for pyfuse3; takes notes only while it is let."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.entered = threading.Event()
+        self.error: OSError | None = None
+
+    def invalidate_inode(self, ino: int) -> None:
+        self._take(ino)
+
+    def invalidate_entry(self, parent: int, name: bytes) -> None:
+        self._take((parent, name))
+
+    def _take(self, what: object) -> None:
+        self.entered.set()
+        assert self.open.wait(10)
+        self.told.append(what)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    kernel = Kernel()
+    monkeypatch.setattr(pyfuse3, "invalidate_inode", kernel.invalidate_inode)
+    monkeypatch.setattr(pyfuse3, "invalidate_entry", kernel.invalidate_entry)
+    return kernel
+
+
+def finish(invalidator: Invalidator, kernel: Kernel, count: int) -> None:
+    deadline = threading.Event()
+    for _ in range(500):
+        if len(kernel.told) >= count:
+            break
+        deadline.wait(0.01)
+    invalidator.stop()
+
+
+def test_notes_reach_the_kernel_in_order(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    invalidator.start()
+    invalidator.invalidate_inode(InodeNo(7))
+    invalidator.invalidate_entry(InodeNo(1), b"name")
+    finish(invalidator, kernel, 2)
+    assert kernel.told == [7, (1, b"name")]
+
+
+def test_nobody_waits_for_the_kernel_and_equal_notes_are_told_once(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    kernel.open.clear()
+    invalidator.start()
+    invalidator.invalidate_inode(InodeNo(1))
+    assert kernel.entered.wait(10)
+    for _ in range(1000):
+        invalidator.invalidate_inode(InodeNo(2))
+    kernel.open.set()
+    finish(invalidator, kernel, 2)
+    assert kernel.told == [1, 2]
+
+
+def test_what_is_noted_before_the_start_is_told_after_it(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    invalidator.invalidate_inode(InodeNo(3))
+    assert kernel.told == []
+    invalidator.start()
+    finish(invalidator, kernel, 1)
+    assert kernel.told == [3]
+
+
+def test_the_queue_is_bounded_and_says_so_once(
+    kernel: Kernel, expected_warnings: ExpectedWarnings, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected_warnings.add("too many invalidations")
+    invalidator = Invalidator(capacity=10)
+    for number in range(100):
+        invalidator.invalidate_inode(InodeNo(number))
+    invalidator.start()
+    finish(invalidator, kernel, 10)
+    assert kernel.told == list(range(90, 100))
+    assert len(caplog.records) == 1
+
+
+def test_what_the_kernel_does_not_know_is_no_error(kernel: Kernel) -> None:
+    kernel.error = FileNotFoundError()
+    invalidator = Invalidator()
+    invalidator.start()
+    invalidator.invalidate_inode(InodeNo(1))
+    invalidator.invalidate_inode(InodeNo(2))
+    finish(invalidator, kernel, 2)
+    assert kernel.told == [1, 2]
+
+
+def test_a_refusal_is_logged_and_the_thread_goes_on(
+    kernel: Kernel, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add("refused an invalidation")
+    kernel.error = OSError(EPERM, "no")
+    invalidator = Invalidator()
+    invalidator.start()
+    invalidator.invalidate_inode(InodeNo(1))
+    invalidator.invalidate_inode(InodeNo(2))
+    finish(invalidator, kernel, 2)
+    assert kernel.told == [1, 2]
+
+
+def test_nothing_is_told_after_the_stop(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    invalidator.start()
+    invalidator.stop()
+    invalidator.invalidate_inode(InodeNo(1))
+    assert kernel.told == []

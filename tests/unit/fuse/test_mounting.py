@@ -1,0 +1,71 @@
+"""Mount points without mounting."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nczfs.errors import UsageError
+from nczfs.fuse import mounting
+from nczfs.fuse.mounting import MountEntry, MountError
+
+TABLE = (
+    "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
+    "40 22 0:39 / /mnt/with\\040blank\\011tab rw - fuse.nczfs s3://b/a\\040b rw,user_id=0\n"
+    "41 22 0:40 / /mnt/twice rw master:5 propagate_from:2 - ext4 /dev/vdb rw\n"
+    "42 22 0:41 / /mnt/twice rw - fuse.nczfs toy rw\n"
+)
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_: TABLE)
+
+
+@pytest.mark.usefixtures("table")
+def test_the_mount_table_is_read_with_its_escapes() -> None:
+    assert mounting.mount_table()[1] == MountEntry(
+        "/mnt/with blank\ttab", "0:39", "fuse.nczfs", "s3://b/a b"
+    )
+
+
+@pytest.mark.usefixtures("table")
+def test_the_topmost_of_several_mounts_counts() -> None:
+    entry = mounting.find_mount("/mnt/twice")
+    assert entry is not None
+    assert entry.kind == "fuse.nczfs"
+
+
+@pytest.mark.usefixtures("table")
+def test_a_path_without_mount_has_none() -> None:
+    assert mounting.find_mount("/somewhere") is None
+
+
+def test_a_missing_directory_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such directory to mount on; `mkdir -p"):
+        mounting.prepare(str(tmp_path / "missing"), allow_other=False)
+
+
+def test_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UsageError, match="not a directory"):
+        mounting.prepare(str(file), allow_other=False)
+
+
+def test_a_link_to_a_directory_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    expected = os.path.realpath(tmp_path / "real")
+    assert mounting.prepare(str(tmp_path / "link"), allow_other=False) == expected
+
+
+def test_a_descriptor_is_taken_as_it_is() -> None:
+    assert mounting.prepare("/dev/fd/7", allow_other=False) == "/dev/fd/7"
+
+
+def test_unmounting_what_is_no_mount_says_so(tmp_path: Path) -> None:
+    with pytest.raises(MountError, match="cannot be unmounted"):
+        mounting.unmount(str(tmp_path))

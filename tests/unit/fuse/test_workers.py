@@ -1,0 +1,116 @@
+"""Threads, limits and deadlines."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import trio
+
+from nczfs.errors import DeadlinePassed
+from nczfs.fuse.workers import Pool
+
+
+def test_a_call_gives_its_result() -> None:
+    async def main() -> int:
+        return await Pool(1, 5.0).run("read", lambda: 42)
+
+    assert trio.run(main) == 42
+
+
+def test_a_caller_does_not_wait_beyond_the_deadline() -> None:
+    release = threading.Event()
+
+    async def main() -> None:
+        with pytest.raises(DeadlinePassed):
+            await Pool(1, 0.05).run("read", release.wait)
+        release.set()
+
+    trio.run(main)
+
+
+def test_a_call_that_was_given_up_counts_against_the_limit_until_it_ends() -> None:
+    release = threading.Event()
+
+    async def main() -> None:
+        pool = Pool(1, 0.05)
+        with pytest.raises(DeadlinePassed):
+            await pool.run("read", release.wait)
+        assert pool.busy == 1
+        with pytest.raises(DeadlinePassed):
+            await pool.run("read", lambda: 1)
+        release.set()
+        while pool.busy:  # noqa: ASYNC110 (there is no event: nobody waits for that thread)
+            await trio.sleep(0.001)
+        assert await pool.run("read", lambda: 1) == 1
+
+    trio.run(main)
+
+
+def test_a_result_that_comes_too_late_is_undone() -> None:
+    release = threading.Event()
+    undone = threading.Event()
+    results = []
+
+    def undo(result: str) -> None:
+        results.append(result)
+        undone.set()
+
+    def slow() -> str:
+        release.wait()
+        return "handle"
+
+    async def main() -> None:
+        with pytest.raises(DeadlinePassed):
+            await Pool(1, 0.05).run_or_undo("open", slow, undo)
+        release.set()
+
+    trio.run(main)
+    assert undone.wait(5)
+    assert results == ["handle"]
+
+
+def test_a_result_that_was_delivered_is_not_undone() -> None:
+    results: list[int] = []
+
+    async def main() -> int:
+        return await Pool(1, 5.0).run_or_undo("open", lambda: 7, results.append)
+
+    assert trio.run(main) == 7
+    assert results == []
+
+
+def test_a_result_that_a_cancelled_caller_never_saw_is_undone_once() -> None:
+    undone = threading.Event()
+    results: list[int] = []
+
+    def undo(result: int) -> None:
+        results.append(result)
+        undone.set()
+
+    async def main() -> None:
+        pool = Pool(4, 5.0)
+        with trio.CancelScope() as scope:
+            done = threading.Event()
+
+            def quick() -> int:
+                trio.from_thread.run_sync(scope.cancel)
+                done.set()
+                return 7
+
+            await pool.run_or_undo("open", quick, undo)
+
+    trio.run(main)
+    assert undone.wait(5)
+    assert results == [7]
+
+
+def test_an_error_of_the_call_reaches_the_caller() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        await Pool(1, 5.0).run("read", fail)
+
+    with pytest.raises(ZeroDivisionError):
+        trio.run(main)

@@ -1,0 +1,165 @@
+"""Symbolic links in a directory store: they work inside the root and never lead out of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nczfs.errors import AccessDenied, NoSuchObject
+from nczfs.zmap.directory import DirectoryZMap
+from nczfs.zmap.keys import ROOT, Key, Prefix
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "root"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def zmap(root: Path) -> Iterator[DirectoryZMap]:
+    zmap = DirectoryZMap(root)
+    yield zmap
+    zmap.close()
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A directory beside the root, with a file that must not be reached."""
+    path = tmp_path / "root-beside"
+    path.mkdir()
+    (path / "secret").write_bytes(b"secret")
+    return path
+
+
+def _files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def _names(zmap: DirectoryZMap, prefix: str = "") -> list[str]:
+    return sorted(entry.name for entry in zmap.search(Prefix(prefix)))
+
+
+def _keys(zmap: DirectoryZMap) -> list[str]:
+    return sorted(stat.key for stat in zmap.list(ROOT))
+
+
+def test_a_link_out_of_the_root_is_hidden_and_denied(
+    zmap: DirectoryZMap, root: Path, outside: Path
+) -> None:
+    (root / "absolute").symlink_to(outside / "secret")
+    (root / "relative").symlink_to("../root-beside/secret")
+    assert _names(zmap) == []
+    assert _keys(zmap) == []
+    for name in ("absolute", "relative"):
+        for ask in (
+            lambda key: zmap.read(key),
+            lambda key: zmap.stat(key),
+            lambda key: zmap.write(key, b"overwritten"),
+            lambda key: zmap.delete(key),
+        ):
+            with pytest.raises(AccessDenied, match=f"{name}: a symbolic link leads out"):
+                ask(Key(name))
+        assert (root / name).is_symlink()
+    assert (outside / "secret").read_bytes() == b"secret"
+
+
+def test_a_directory_link_out_of_the_root_is_hidden_and_denied(
+    zmap: DirectoryZMap, root: Path, outside: Path
+) -> None:
+    (root / "link").symlink_to(outside)
+    (root / "up").symlink_to("..")
+    assert _names(zmap) == []
+    assert _names(zmap, "link") == []
+    assert _names(zmap, "up/root-beside") == []
+    for key in (Key("link/secret"), Key("up/root-beside/secret"), Key("link/new/deep")):
+        for ask in (
+            lambda key: zmap.read(key),
+            lambda key: zmap.write(key, b"overwritten"),
+            lambda key: zmap.delete(key),
+        ):
+            with pytest.raises((AccessDenied, NoSuchObject)):
+                ask(key)
+    with pytest.raises(AccessDenied):
+        zmap.read(Key("link/secret"))
+    assert _files(outside) == ["secret"]
+    assert (outside / "secret").read_bytes() == b"secret"
+
+
+def test_links_that_stay_inside_work(zmap: DirectoryZMap, root: Path) -> None:
+    zmap.write(Key("2024.zarr/x/0"), b"data")
+    (root / "latest.zarr").symlink_to("2024.zarr")
+    (root / "absolute.zarr").symlink_to(root / "2024.zarr")
+    (root / "file").symlink_to("2024.zarr/x/0")
+    assert _names(zmap) == ["2024.zarr", "absolute.zarr", "file", "latest.zarr"]
+    for key in ("latest.zarr/x/0", "absolute.zarr/x/0", "file"):
+        assert bytes(zmap.read(Key(key)).data) == b"data"
+        assert zmap.stat(Key(key)).version == zmap.read(Key("2024.zarr/x/0")).version
+        assert key in _keys(zmap)
+    zmap.write(Key("latest.zarr/x/1"), b"more")
+    assert (root / "2024.zarr/x/1").read_bytes() == b"more"
+    zmap.delete(Key("latest.zarr/x/1"))
+    assert not (root / "2024.zarr/x/1").exists()
+
+
+def test_a_link_is_replaced_and_removed_itself_and_not_its_target(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    zmap.write(Key("target"), b"target")
+    (root / "replaced").symlink_to("target")
+    (root / "removed").symlink_to("target")
+    zmap.write(Key("replaced"), b"new", replaces=zmap.stat(Key("replaced")).version)
+    zmap.delete(Key("removed"))
+    assert (root / "target").read_bytes() == b"target"
+    assert _keys(zmap) == ["replaced", "target"]
+
+
+def test_links_to_nowhere_and_in_circles_are_absent(zmap: DirectoryZMap, root: Path) -> None:
+    (root / "dangling").symlink_to("nothing")
+    (root / "circle").symlink_to("circle")
+    (root / "d").mkdir()
+    (root / "d/up").symlink_to("../d")
+    (root / "d/x").write_bytes(b"1")
+    for key in ("dangling", "circle"):
+        with pytest.raises(NoSuchObject):
+            zmap.read(Key(key))
+    assert _names(zmap) == ["d"]
+    assert len(_keys(zmap)) <= 2
+
+
+def test_a_directory_swapped_for_a_link_never_leads_out(
+    zmap: DirectoryZMap, root: Path, outside: Path
+) -> None:
+    (root / "kept").mkdir()
+    (root / "kept/secret").write_bytes(b"inside")
+    (root / "link").symlink_to(outside)
+    (root / "link").rename(root / "swapped")
+    stop = threading.Event()
+
+    def swap() -> None:
+        turn = 0
+        while not stop.is_set():
+            target = (outside, root / "kept")[turn % 2]
+            (root / "next").symlink_to(target)
+            (root / "next").rename(root / "swapped")
+            turn += 1
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        seen = set()
+        for turn in range(2000):
+            try:
+                seen.add(bytes(zmap.read(Key("swapped/secret")).data))
+                zmap.write(Key(f"swapped/new{turn % 3}"), b"")
+            except AccessDenied:
+                seen.add(b"denied")
+    finally:
+        stop.set()
+        swapper.join()
+    assert seen <= {b"inside", b"denied"}
+    assert _files(outside) == ["secret"]
