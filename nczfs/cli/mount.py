@@ -17,6 +17,7 @@ from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.background import BackgroundOptions, run_in_background
 from nczfs.fuse.daemon import MountOptions, serve
+from nczfs.fuse.invalidator import Invalidator
 from nczfs.zmap.url import parse_url
 
 
@@ -96,7 +97,8 @@ def mount(
         log=log,
         config=config,
     )
-    fs = mount_tree(url, store_options(settings), options)
+    invalidator = Invalidator()
+    fs = mount_tree(url, store_options(settings), options, invalidator)
     # Never the kernel's own `ro`: nothing could be written to .nczfs/refresh then. The file
     # system refuses by itself whatever a read-only mount must refuse.
     serve(
@@ -111,6 +113,7 @@ def mount(
             negative_ttl_s=settings.seconds("negative-metadata-ttl"),
             extra=frozenset(request.words.kernel),
         ),
+        invalidator=invalidator,
         on_ready=on_ready,
     )
 

@@ -27,7 +27,7 @@ class Invalidator:
     before `start` waits for it; after `stop` nothing is taken any more.
     """
 
-    def __init__(self, capacity: int = 10_000) -> None:
+    def __init__(self, capacity: int = 200_000) -> None:
         self._capacity = capacity
         self._changed = threading.Condition()  # guards all below; never held across the kernel
         self._notes: dict[_Note, None] = {}

@@ -1,14 +1,20 @@
-"""Documents without a store."""
+"""Documents without a store, and whole hierarchies read from them."""
 
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from nczfs.errors import MetadataError
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
+from nczfs.formats.detect import detect
+from nczfs.model.hierarchy import Group, GroupHeader, Variable
+
 
 class DictDocuments:
-    """The documents of a dataset in a dict; counts what is asked of it.
+    """The documents of a dataset in a dict; remembers what is asked of it.
 
     Parameters
     ----------
@@ -30,16 +36,70 @@ class DictDocuments:
     def fetch(self, keys: Iterable[str]) -> None:
         """Nothing to do: all answers are here."""
 
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self._documents)
 
-def documents_in(root: Path) -> DictDocuments:
-    """The small files below a directory, by their relative paths."""
-    return DictDocuments(
-        {
-            path.relative_to(root).as_posix(): path.read_bytes()
-            for path in root.rglob(".*")
-            if path.is_file()
-        }
-    )
+
+def documents_in(place: Path) -> DictDocuments:
+    """The metadata documents below a directory, or below the top directory of a zip archive."""
+    if place.is_dir():
+        files = [path for path in place.rglob("*") if path.is_file() and _is_document(path.name)]
+        return DictDocuments({f.relative_to(place).as_posix(): f.read_bytes() for f in files})
+    with zipfile.ZipFile(place) as archive:
+        names = [name for name in archive.namelist() if _is_document(name.rpartition("/")[2])]
+        top = names[0].partition("/")[0]
+        prefix = f"{top}/" if not _is_document(top) else ""
+        return DictDocuments(
+            {
+                name.removeprefix(prefix): archive.read(name)
+                for name in names
+                if name.startswith(prefix)
+            }
+        )
+
+
+def read_group(
+    documents: DictDocuments,
+    options: FormatOptions = FormatOptions(),  # noqa: B008 - frozen
+    path: str = "",
+) -> Group:
+    """The whole hierarchy of a dataset whose root is a group.
+
+    The members of a group that lists none are found among the keys.
+    """
+    found = detect(documents, options)
+    assert found is not None
+    header = found.read_node(path, documents)
+    assert isinstance(header, GroupHeader)
+    return _group(header, found, documents, documents.keys())
+
+
+def _group(
+    header: GroupHeader, found: MetadataFormat, documents: Documents, keys: tuple[str, ...]
+) -> Group:
+    prefix = f"{header.path}/" if header.path else ""
+    names: Iterable[str] = (*(header.arrays or ()), *(header.groups or ()))
+    if header.arrays is None:
+        below = [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]
+        names = sorted({key.partition("/")[0] for key in below if "/" in key})
+    variables: list[Variable] = []
+    groups: list[Group] = []
+    broken: list[tuple[str, str]] = []
+    for name in names:
+        try:
+            node = found.read_node(prefix + name, documents)
+        except MetadataError as error:
+            broken.append((name, str(error)))
+            continue
+        if isinstance(node, Variable):
+            variables.append(node)
+        elif node is not None:
+            groups.append(_group(node, found, documents, keys))
+    return Group(header, header.dimensions, tuple(variables), tuple(groups), tuple(broken))
+
+
+def _is_document(name: str) -> bool:
+    return name.startswith((".z", ".ncz")) or name == "zarr.json"
 
 
 def _as_bytes(value: object) -> bytes:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NewType, TypeAlias
+from typing import NewType, Protocol, TypeAlias
 
 InodeNo = NewType("InodeNo", int)
 HandleNo = NewType("HandleNo", int)
@@ -80,6 +80,16 @@ class StatFs:
     total_bytes: int
     free_bytes: int
     files: int
+
+
+class Notifier(Protocol):
+    """Tells the kernel what it must forget; never blocks."""
+
+    def invalidate_inode(self, ino: InodeNo) -> None:
+        """The attributes and pages of a file."""
+
+    def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
+        """What a name in a directory stands for, or that it is absent."""
 
 
 class FileSystem(ABC):

@@ -27,6 +27,7 @@ from nczfs.vfs.base import (
     FileSystem,
     HandleNo,
     InodeNo,
+    Notifier,
     Opened,
     StatFs,
 )
@@ -84,8 +85,10 @@ class TreeFileSystem(FileSystem):
 
     Parameters
     ----------
-    refresh : forgets what is cached of a path in the tree.
+    forget : forgets what is cached of a path in the tree, and tells which other paths of the tree
+        show the same keys.
     close : ends what the nodes lean on.
+    notifier : of the kernel; None when nothing is mounted.
     """
 
     def __init__(
@@ -93,12 +96,14 @@ class TreeFileSystem(FileSystem):
         root: Directory,
         options: TreeOptions,
         *,
-        refresh: Callable[[str], None],
+        forget: Callable[[str], Callable[[str], bool]],
         close: Callable[[], None],
+        notifier: Notifier | None = None,
     ) -> None:
         self.inodes = InodeTable(root)
         self._options = options
-        self._refresh = refresh
+        self._forget = forget
+        self._notifier = notifier
         self._close = close
         self._lock = threading.Lock()
         self._handles = itertools.count(1)
@@ -261,7 +266,13 @@ class TreeFileSystem(FileSystem):
         return StatFs(STATFS_BYTES, STATFS_BYTES, len(self.inodes))
 
     def refresh(self, path: str) -> None:
-        self._refresh(path)
+        concerns = self._forget(path)
+        for inode in self.inodes.all():
+            if concerns(self.inodes.path(inode)):
+                inode.pages_token = None
+                if self._notifier is not None:
+                    self._notifier.invalidate_inode(inode.ino)
+                    self._notifier.invalidate_entry(inode.parent, os.fsencode(inode.name))
 
     def close(self) -> None:
         with self._lock:

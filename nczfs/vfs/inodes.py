@@ -104,6 +104,11 @@ class InodeTable:
             self._by_place[parent.ino, name] = inode
             return inode
 
+    def all(self) -> list[Inode]:
+        """Every inode that has a record of its own, but the root."""
+        with self._lock:
+            return [inode for inode in self._by_number.values() if inode.ino != ROOT_INODE]
+
     def first_of_block(self, parent: Inode) -> int | None:
         """The number of entry 0 of a numbered directory; None when they are numbered singly."""
         assert isinstance(parent.node, NumberedDirectory)

@@ -14,6 +14,7 @@ from nczfs.engine.options import MIB, EngineOptions, MissingChunks
 from nczfs.errors import BadKey
 from nczfs.formats.detect import options_of
 from nczfs.vfs.access import AccessLog
+from nczfs.vfs.base import Notifier
 from nczfs.vfs.control import ControlDirectory
 from nczfs.vfs.datasets import DatasetsTree
 from nczfs.vfs.filesystem import FixedDirectory, TreeFileSystem, TreeOptions
@@ -55,7 +56,10 @@ class VfsOptions:
 
 
 def mount_tree(
-    url: str, store_options: StoreOptions | None = None, options: VfsOptions | None = None
+    url: str,
+    store_options: StoreOptions | None = None,
+    options: VfsOptions | None = None,
+    notifier: Notifier | None = None,
 ) -> TreeFileSystem:
     """The file system that shows the store at a URL.
 
@@ -90,8 +94,13 @@ def mount_tree(
     )
     objects = ObjectsTree(metadata, engine, mtime_ns)
 
-    def refresh(path: str) -> None:
-        datasets.forget(keys.parse_prefix(_store_path(path, parsed.last_word, is_dataset)))
+    def store_path(path: str) -> str:
+        return _store_path(path, parsed.last_word, is_dataset)
+
+    def forget(path: str) -> Callable[[str], bool]:
+        prefix = keys.parse_prefix(store_path(path))
+        datasets.forget(prefix)
+        return lambda other: _is_below(store_path(other), prefix)
 
     entries: dict[str, Node] = {}
     resolved = datasets.resolve_root(keys.ROOT)
@@ -129,7 +138,7 @@ def mount_tree(
         config=options.config,
         log=options.log,
         access=access_log.content,
-        refresh=refresh,
+        refresh=lambda path: filesystem.refresh(path),
     )
     filesystem = TreeFileSystem(
         FixedDirectory(entries, mtime_ns),
@@ -141,8 +150,9 @@ def mount_tree(
             attr_ttl_s=metadata.ttl_s,
             pages_ttl_s=metadata.ttl_s,
         ),
-        refresh=refresh,
+        forget=forget,
         close=_closer(engine.close, zmap.close),
+        notifier=notifier,
     )
     return filesystem
 
@@ -160,6 +170,10 @@ def _store_path(path: str, last_word: str, is_dataset: bool) -> str:
     elif words and words[0] == DATASETS:
         words = words[2:] if is_dataset and words[1:2] == [last_word] else words[1:]
     return "/".join(words)
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return not prefix or path == prefix or path.startswith(f"{prefix}/")
 
 
 def _closer(*steps: Callable[[], None]) -> Callable[[], None]:

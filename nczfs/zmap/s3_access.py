@@ -7,6 +7,7 @@ instance), GDAL's variables stand behind it, and its signer signs. What it does 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -27,6 +28,9 @@ from botocore.utils import get_environ_proxies
 from nczfs.errors import AccessDenied, UsageError
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.registry import StoreOptions
+
+# Its debug messages quote the headers it signs, the session token among them.
+logging.getLogger("botocore.auth").setLevel(logging.INFO)
 
 _DNS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")  # no dots: TLS names cover one label
 _TRUE = frozenset({"1", "yes", "true", "on"})

@@ -39,6 +39,7 @@ from nczfs.zmap.s3_access import Access
 ATTEMPTS = 10
 FIRST_WAIT_S = 0.1  # doubled with each attempt; a random part of it is waited
 LONGEST_WAIT_S = 2.0
+SHORTEST_ATTEMPT_S = 0.1  # less time than this left is none: its timeout would hide the cause
 PIECE_BYTES = 262_144  # of a body between two looks at the clock; 1 MiB measured slower
 ERROR_BYTES_MAX = 1 << 20  # of an error page; S3's have some hundred
 
@@ -166,7 +167,7 @@ class Transport:
         wait_s = random.random() * min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (attempt - 1))
         if attempt >= ATTEMPTS:
             raise Unavailable(f"{what}: given up after {attempt} attempts: {failure}") from failure
-        if self._clock() + wait_s >= deadline:
+        if self._clock() + wait_s + SHORTEST_ATTEMPT_S >= deadline:
             raise DeadlinePassed(
                 f"{what}: no answer within {self._options.request_timeout_s:g} s "
                 f"({attempt} attempts): {failure}"
@@ -180,9 +181,8 @@ class Transport:
         headers, signed_by = self._access.sign(
             request.method, url, self._common | dict(request.headers), request.body
         )
-        patience_s = min(self._options.attempt_timeout_s, deadline - self._clock())
-        if patience_s <= 0:
-            raise _AttemptFailed("the time is over")
+        left_s = max(SHORTEST_ATTEMPT_S, deadline - self._clock())
+        patience_s = min(self._options.attempt_timeout_s, left_s)
         try:
             response = self._connections().urlopen(
                 request.method,
@@ -190,7 +190,7 @@ class Transport:
                 body=request.body or None,
                 headers=headers,
                 timeout=urllib3.Timeout(connect=patience_s, read=patience_s),
-                pool_timeout=max(patience_s, deadline - self._clock()),
+                pool_timeout=left_s,
                 retries=False,
                 redirect=False,
                 preload_content=False,

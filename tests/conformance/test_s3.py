@@ -6,6 +6,7 @@ import io
 import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 
 import pytest
 from botocore.exceptions import ClientError
@@ -81,18 +82,6 @@ class TestSwiftFarAway(ZMapReadSuite):
         return fill
 
 
-class TestReadOnlySwift(ZMapReadSuite):
-    @pytest.fixture
-    def populate(self, swift: S3Server) -> Populate:
-        bucket = swift.new_bucket()
-
-        def fill(objects: Mapping[str, bytes]) -> ZMap:
-            _fill(open_store(swift.url(bucket)), objects)
-            return open_store(swift.url(bucket), StoreOptions(read_only=True))
-
-        return fill
-
-
 class TestAnonymousCeph(ZMapReadSuite):
     """A public bucket, read without a signature."""
 
@@ -133,8 +122,6 @@ class TestZipInABucket(ZMapReadSuite):
 
 
 def test_a_request_really_takes_the_delay(swift: S3Server, delayed_swift: S3Server) -> None:
-    from time import perf_counter
-
     bucket = swift.new_bucket()
     zmap = open_store(delayed_swift.url(bucket))
     zmap.write(K, b"data")

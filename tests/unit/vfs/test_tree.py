@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -266,7 +266,7 @@ def test_everything_that_would_write_is_refused(fs: TreeFileSystem) -> None:
     """SEMANTICS L1."""
     ino = find(fs, "objects/plain/notes.txt").ino
     directory = find(fs, "objects/plain").ino
-    attempts = [
+    attempts: list[Callable[[], object]] = [
         lambda: fs.open(ino, os.O_WRONLY),
         lambda: fs.open(ino, os.O_RDONLY | os.O_TRUNC),
         lambda: fs.create(directory, b"new", os.O_WRONLY),

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from nczfs.errors import BadMetadata
+from nczfs.formats import consolidated
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.consolidated import ConsolidatedDocuments, read_consolidated
+from nczfs.testing.documents import DictDocuments, read_group
+
+ARRAY = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "<f4", "fill_value": 1.5}
+METADATA: dict[str, Any] = {
+    ".zgroup": {"zarr_format": 2, "consolidated_metadata": {"metadata": {}}},
+    ".zattrs": {"title": "t", "x": 1.50},
+    "g/.zgroup": {"zarr_format": 2},
+    "g/v/.zarray": ARRAY,
+    "g/v/.zattrs": {"units": "K"},
+}
+
+
+def document(metadata: object, version: object = 1) -> bytes:
+    return json.dumps({"metadata": metadata, "zarr_consolidated_format": version}).encode()
+
+
+def overlay(inner: DictDocuments) -> ConsolidatedDocuments:
+    return ConsolidatedDocuments(inner, read_consolidated(document(METADATA), FormatOptions()))
+
+
+def test_a_hierarchy_is_read_from_one_document() -> None:
+    inner = DictDocuments({})
+    group = read_group(overlay_with_keys(inner))
+    assert [g.name for g in group.groups] == ["g"]
+    assert group.groups[0].variables[0].attributes[0].value == "K"
+    assert group.header.problems == ()
+    assert {key for key in inner.asked if key.endswith((".zarray", ".zgroup", ".zattrs"))} == set()
+
+
+def overlay_with_keys(inner: DictDocuments) -> DictDocuments:
+    view = overlay(inner)
+
+    class WithKeys(DictDocuments):
+        def get(self, key: str) -> bytes | None:
+            return view.get(key)
+
+        def keys(self) -> tuple[str, ...]:
+            return tuple(METADATA)
+
+    return WithKeys({})
+
+
+def test_what_a_known_node_lacks_is_absent_without_a_question() -> None:
+    inner = DictDocuments({"g/.zattrs": {"late": 1}})
+    assert overlay(inner).get("g/.zattrs") is None
+    assert inner.asked == []
+
+
+def test_nodes_that_it_does_not_know_are_asked_of_the_store() -> None:
+    inner = DictDocuments({"new/.zarray": ARRAY, ".nczarr": {}})
+    view = overlay(inner)
+    assert view.get("new/.zarray") is not None
+    assert view.get(".nczarr") is not None
+    assert not view.has_answer("new/.zarray")
+
+
+def test_only_what_is_not_known_is_fetched() -> None:
+    fetched: list[str] = []
+
+    class Fetching(DictDocuments):
+        def fetch(self, keys: Iterable[str]) -> None:
+            fetched.extend(keys)
+
+    overlay(Fetching({})).fetch([".zattrs", "g/v/.zarray", "new/.zarray", "zarr.json"])
+    assert fetched == ["new/.zarray", "zarr.json"]
+
+
+def test_numbers_keep_their_spelling() -> None:
+    data = document(METADATA).replace(b'"x": 1.5', b'"x": 1.50, "w": 007')
+    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data, FormatOptions()))
+    assert view.get(".zattrs") == b'{"title": "t", "x": 1.50, "w": 007}'
+
+
+def test_a_stale_document_is_noticed() -> None:
+    view = overlay(DictDocuments({}))
+    assert not view.is_stale("g/v/.zarray", json.dumps(ARRAY, indent=4).encode())
+    assert view.is_stale("g/v/.zarray", json.dumps(ARRAY | {"shape": [3]}).encode())
+    assert view.is_stale("g/v/.zarray", None)
+    assert view.is_stale("g/v/.zarray", b"broken")
+    assert view.is_stale("new/.zarray", b"{}")
+    assert not view.is_stale("new/.zarray", None)
+
+
+def test_members_are_those_right_below() -> None:
+    view = overlay(DictDocuments({}))
+    assert view.members("") == ("g",)
+    assert view.members("g") == ("v",)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[]",
+        b"{",
+        document({}),
+        document([]),
+        document(METADATA, 2),
+        document(METADATA, "1"),
+        document(METADATA, True),
+        b'{"metadata": {".zgroup": {}}}',
+    ],
+)
+def test_other_documents_are_refused(data: bytes) -> None:
+    with pytest.raises(BadMetadata, match=rf"^\{consolidated.KEY}: "):
+        read_consolidated(data, FormatOptions())
