@@ -93,6 +93,7 @@ def introduction(mountpoint: Path, store: Path) -> str:
     wind = dataset / "u"
     scale = (wind / "attributes/scale_factor").read_text().strip()
     offset = (wind / "attributes/add_offset").read_text().strip()
+    program = "nczfs" if shutil.which("nczfs") else sys.argv[0]
     lines = [
         f"{store} (a directory of Zarr chunks) is mounted on {mountpoint}:",
         "",
@@ -107,7 +108,7 @@ def introduction(mountpoint: Path, store: Path) -> str:
         " mmap_mode='r')[1, 0, 60])\"",
         f"  od -A d -t d2 -N 32 {wind}/chunks/0.0.0.0",
         "",
-        f"Ctrl-C, or `nczfs umount {mountpoint}`, ends it.",
+        f"Ctrl-C, or `{program} umount {mountpoint}`, ends it.",
     ]
     return "\n".join(lines)
 

@@ -7,6 +7,7 @@ import argparse
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
 from nczfs.errors import UsageError
+from nczfs.zmap.url import parse_url
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,12 +26,13 @@ def run(request: Request) -> int:
     from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
     from nczfs.engine.api import Variable
     from nczfs.formats.cdl import header
-    from nczfs.zmap.url import parse_url
+    from nczfs.vfs.datasets import stem
 
     with opened(arguments.url, request.settings) as node:
         if isinstance(node, Variable):
             raise UsageError(f"{arguments.url} is a variable; give the URL of its group")
-        print(header(node.tree(), parse_url(arguments.url).last_word), end="")
+        name = stem(parse_url(arguments.url).last_word)
+        print(header(node.tree(), name=name), end="")
     return 0
 
 

@@ -25,7 +25,7 @@ def run(request: Request) -> int:
         if isinstance(node, Group):
             document = group_info(node.tree())
         else:
-            document = variable_info(node.description)
+            document = variable_info(node.description, node.problems)
     sys.stdout.write(document.decode())
     return 0
 

@@ -115,8 +115,8 @@ class Variable:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was wrong with the metadata without preventing reading."""
-        return self._variable.problems
+        """What is wrong with its metadata, or a codec that is not there."""
+        return self._dataset.problems(self._variable)
 
     @property
     def description(self) -> model.Variable:

@@ -39,20 +39,20 @@ class ChunkIO:
     Parameters
     ----------
     prefix : where the array lies in `zmap`.
-    path : of the variable, for messages.
+    place : of the variable, for messages.
     """
 
     def __init__(
         self,
         zmap: ZMap,
         prefix: Prefix,
-        path: str,
+        place: str,
         array: ArrayDescription,
         missing_chunks: MissingChunks,
     ) -> None:
         self._zmap = zmap
         self._prefix = prefix
-        self._path = path
+        self._place = place
         self._array = array
         self._missing_chunks = missing_chunks
 
@@ -62,7 +62,7 @@ class ChunkIO:
         try:
             return pipeline_of(self._array)
         except NczfsError as error:
-            raise type(error)(f"{self._zmap.name}, variable /{self._path}: {error}") from error
+            raise type(error)(f"{self._place}: {error}") from error
 
     def key(self, chunk: ChunkIndex) -> Key:
         return join(self._prefix, self._array.chunk_keys.name(chunk))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nczfs.engine.array import Array
 from nczfs.engine.cache import ChunkCache
@@ -12,13 +13,15 @@ from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
-from nczfs.errors import MetadataError, NczfsError, NoSuchNode, NotADataset
+from nczfs.errors import CodecError, MetadataError, NczfsError, NoSuchNode, NotADataset
 from nczfs.formats import consolidated
-from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
+from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.detect import ROOT_KEYS, detect
 from nczfs.model.hierarchy import Dimension, Group, GroupHeader, Variable
 from nczfs.zmap.base import Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, parse_prefix
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -134,7 +137,7 @@ class Dataset:
             chunkio = ChunkIO(
                 self.zmap,
                 _below(self.root, variable.key),
-                self.url(variable.path),
+                self.url(variable.key),
                 variable.array,
                 options.missing_chunks,
             )
@@ -151,6 +154,14 @@ class Dataset:
         if known is not None:
             known[1].forget()
         return array
+
+    def problems(self, variable: Variable) -> tuple[str, ...]:
+        """What is wrong with a variable: its metadata, or a codec that is not there."""
+        try:
+            self.array(variable).require_codecs()
+        except CodecError as error:
+            return (*variable.problems, str(error))
+        return variable.problems
 
     def names(self, path: str) -> list[str]:
         """Names below a group that can be members: as listed by it, or else found in the store."""
@@ -214,6 +225,8 @@ class Dataset:
                 except NczfsError as error:
                     broken.append((node.name, str(error)))
         dimensions = dimensions_of(header, variables, tuple(groups))
+        if not path:
+            header = replace(header, problems=(*header.problems, *self._stale()))
         return Group(header, dimensions, variables, tuple(groups), tuple(broken))
 
     def forget(self, path: str) -> None:
@@ -229,6 +242,21 @@ class Dataset:
             ]
         for array in arrays:
             array.forget()
+
+    def _stale(self) -> tuple[str, ...]:
+        """A consolidated copy that says something else than the documents, where these are read."""
+        store = self._documents()
+        copies = None if self._metadata.far else _consolidated(store, self._options)
+        if copies is None:
+            return ()
+        keys = copies.consolidated_keys()
+        stale = [key for key in keys if copies.is_stale(key, store.get(key))]
+        if not stale:
+            return ()
+        return (
+            f"{consolidated.KEY}: stale: {len(stale)} of its documents differ from the single "
+            f"ones, {stale[0]} among them; the single ones are shown",
+        )
 
     def _documents(self) -> StoreDocuments:
         return StoreDocuments(self._metadata, self.root, self._options.document_bytes_max)
@@ -297,12 +325,31 @@ def open_dataset(
     ------
     MetadataError : there is one, and its root cannot be read.
     """
-    documents: Documents = StoreDocuments(metadata, root, options.document_bytes_max)
-    if not metadata.far or documents.get(consolidated.KEY) is None:
-        documents.fetch(ROOT_KEYS)
+    store = StoreDocuments(metadata, root, options.document_bytes_max)
+    copies = _consolidated(store, options) if metadata.far else None
+    if copies is None:
+        store.fetch(ROOT_KEYS)
     try:
-        found = detect(documents, options)
+        found = detect(copies or store, options)
     except MetadataError as error:
-        place = "/".join(part for part in (metadata.zmap.name, root) if part)
-        raise type(error)(f"{place}/{error}") from error
-    return Dataset(engine, metadata, root, found, options) if found is not None else None
+        raise type(error)(f"{store.place}/{error}") from error
+    if found is None:
+        return None
+    if copies is not None:
+        found = consolidated.ConsolidatedFormat(found, options)
+    return Dataset(engine, metadata, root, found, options)
+
+
+def _consolidated(
+    store: StoreDocuments, options: FormatOptions
+) -> consolidated.ConsolidatedDocuments | None:
+    """The consolidated documents, None where there are none or they cannot be read."""
+    data = store.get(consolidated.KEY)
+    if data is None:
+        return None
+    try:
+        found = consolidated.read_consolidated(data, options)
+    except MetadataError as error:
+        log.warning("%s/%s: the single documents are read instead", store.place, error)
+        return None
+    return consolidated.ConsolidatedDocuments(store, found)

@@ -206,6 +206,7 @@ class StoreDocuments:
         self._bytes_max = bytes_max
         self.used: dict[Key, Version] = {}
         self.mtime_ns = 0
+        self.place = "/".join(part for part in (cache.zmap.name, root) if part)
 
     def get(self, key: str) -> bytes | None:
         full = join(self._root, key)

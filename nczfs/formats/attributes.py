@@ -31,6 +31,7 @@ def read_attributes(
     problems: Problems,
     *,
     lists_of_one: bool = False,
+    text_type: NcType = NcType.CHAR,
 ) -> tuple[Attribute, ...]:
     """The attributes of a node, in stored order, those of the format left out.
 
@@ -40,6 +41,8 @@ def read_attributes(
     types : the type strings that NCZarr keeps beside them, by name; empty in pure Zarr.
     where : the key of the document, for messages.
     lists_of_one : netcdf-c 4.8.0 stores every value as a list, a text too.
+    text_type : what the type strings of text mean. Where netcdf-c reads a dataset as pure Zarr,
+        ``>S1`` is a STRING.
 
     Notes
     -----
@@ -47,20 +50,22 @@ def read_attributes(
     that an attribute may hold is an error.
     """
     found: list[Attribute] = []
-    for name, value in values.items():
+    for name, stored in values.items():
+        value = stored
         if is_hidden(name):
             continue
-        if not name or len(found) == NAMES_MAX:
-            what = "without a name" if not name else f"beyond {NAMES_MAX}"
-            problems.add(f"{where}: attributes {what} are left out")
-            if name:
-                break
+        if not name:
+            problems.add(f"{where}: an attribute without a name is left out")
             continue
+        if len(found) == NAMES_MAX:
+            problems.add(f"{where}: attributes beyond {NAMES_MAX} are left out")
+            break
         typestr = types.get(name)
         attribute = None
         if isinstance(typestr, str):
-            single = lists_of_one and isinstance(value, list) and len(value) == 1
-            attribute = typed(name, value[0] if single else value, typestr)  # type: ignore[index]
+            if lists_of_one and isinstance(value, list) and len(value) == 1:
+                value = value[0]
+            attribute = typed(name, value, typestr, text_type)
             if attribute is None and _code(typestr) in NC_TYPE_OF_CODE:
                 problems.add(
                     f"{where}: attribute {shown(name)}: {shown(plain(value))} is not of its type "
@@ -70,7 +75,9 @@ def read_attributes(
     return tuple(found)
 
 
-def typed(name: str, value: Json, typestr: str) -> Attribute | None:
+def typed(
+    name: str, value: Json, typestr: str, text_type: NcType = NcType.CHAR
+) -> Attribute | None:
     """An attribute of the type that NCZarr states; None when the value does not fit it.
 
     Notes
@@ -80,7 +87,8 @@ def typed(name: str, value: Json, typestr: str) -> Attribute | None:
     """
     code = _code(typestr)
     if code in _TEXT_TYPES:
-        return Attribute(name, NcType.CHAR, _text(value))
+        text = _text(value)
+        return Attribute(name, text_type, text if text_type is NcType.CHAR else (text,))
     if code[:1] in ("S", "U", "O"):
         items = value if isinstance(value, list) else [value]
         return Attribute(name, NcType.STRING, tuple(_text(item) for item in items))

@@ -1,11 +1,15 @@
-"""``.zmetadata``: all documents of a hierarchy in one."""
+"""``.zmetadata``: all documents of a hierarchy in one, and a format that reads nodes from it.
+
+It is a cache, and nothing tells that it is stale: the single documents are the truth. Where they
+cost little they are asked instead; what this module offers is for where a request is a round trip.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from nczfs.errors import BadMetadata
-from nczfs.formats.base import Documents, FormatOptions
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
 from nczfs.formats.jsontext import compact, parse, plain
 from nczfs.formats.names import parent_of
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
@@ -16,6 +20,7 @@ KEY = ".zmetadata"
 MEMBERS_MAX = 1 << 23  # of all documents together; a hundred thousand arrays have half of that
 
 _DOCUMENTS = frozenset({ZARRAY, ZGROUP, ZATTRS})
+_NEVER_BESIDE = (".ncz", "zarr.json")
 
 
 def read_consolidated(data: bytes, options: FormatOptions) -> dict[str, Json]:
@@ -45,8 +50,9 @@ def read_consolidated(data: bytes, options: FormatOptions) -> dict[str, Json]:
 class ConsolidatedDocuments:
     """The documents of a dataset as its ``.zmetadata`` has them; a `Documents`.
 
-    A node that it knows is answered from it alone: what it lacks of the node is absent. For all
-    else (nodes added later, documents that are never consolidated) the store is asked.
+    A node that it knows is answered from it alone: what it lacks of the node is absent, and so are
+    the documents that are never consolidated (Zarr v3, the first layout of NCZarr: netcdf-c reads
+    that as pure Zarr too). For nodes that it does not know, added later, the store is asked.
 
     Parameters
     ----------
@@ -68,10 +74,14 @@ class ConsolidatedDocuments:
     def fetch(self, keys: Iterable[str]) -> None:
         self._inner.fetch([key for key in keys if not self.has_answer(key)])
 
+    def consolidated_keys(self) -> tuple[str, ...]:
+        """The keys of the documents that were consolidated."""
+        return tuple(self._metadata)
+
     def has_answer(self, key: str) -> bool:
         """Whether `get` answers without asking the store."""
         path, name = _split(key)
-        return name in _DOCUMENTS and path in self._nodes
+        return path in self._nodes and (name in _DOCUMENTS or name.startswith(_NEVER_BESIDE))
 
     def is_stale(self, key: str, data: bytes | None) -> bool:
         """Whether a document of the store says something else than the consolidated one."""
@@ -91,6 +101,45 @@ class ConsolidatedDocuments:
                 if node and parent_of(node) == path
             )
         )
+
+
+class ConsolidatedFormat(MetadataFormat):
+    """Reads the nodes of a dataset from its ``.zmetadata``, by the rules of another format.
+
+    When the document changes, it is read again; when it goes away or breaks, the single documents
+    are asked.
+
+    Parameters
+    ----------
+    inner : the format of the documents, as `detect` found it.
+    options : how to read.
+    """
+
+    def __init__(self, inner: MetadataFormat, options: FormatOptions) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._options = options
+        self._known: tuple[bytes, dict[str, Json] | None] | None = None
+
+    def keys(self, path: str) -> tuple[str, ...]:
+        return (KEY,)
+
+    def read_node(self, path: str, documents: Documents) -> Node | None:
+        return self._inner.read_node(path, self.view(documents))
+
+    def view(self, documents: Documents) -> Documents:
+        """The documents with the consolidated ones over them, where those can be read."""
+        data = documents.get(KEY)
+        if data is None:
+            return documents
+        known = self._known
+        if known is None or known[0] != data:
+            try:
+                known = (data, read_consolidated(data, self._options))
+            except BadMetadata:
+                known = (data, None)
+            self._known = known
+        return documents if known[1] is None else ConsolidatedDocuments(documents, known[1])
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -51,7 +51,7 @@ def by_reference(
     references : a list of names like ``/g1/lon``, one a dimension; any group of the dataset.
     is_whole : the root is that of the dataset. When it is a group below, the names count from a
         root that we do not see: what is not found keeps its last component, with the length that
-        the shape has.
+        the shape has, unless a dimension of that name and another length is found.
     """
     if not isinstance(references, list) or len(references) != len(place.shape):
         problems.add(
@@ -91,8 +91,8 @@ def _referred(
             return found
         if found is not None:
             sizes.append(found.size)
-    if not sizes and not is_whole:
-        return Dimension(name, size)
+    if not is_whole:
+        return anonymous(size) if sizes else Dimension(name, size)
     if sizes:
         problems.add(
             f"{place.where}: dimension {shown(str(reference))} has length {sizes[0]}, "

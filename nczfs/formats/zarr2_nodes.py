@@ -19,7 +19,15 @@ from nczfs.formats.nodes import (
     read_documents,
 )
 from nczfs.formats.zarr2 import Dialect, read_array
-from nczfs.model.hierarchy import ArrayDescription, Dimension, GroupHeader, Json, Variable
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import (
+    ArrayDescription,
+    Attribute,
+    Dimension,
+    GroupHeader,
+    Json,
+    Variable,
+)
 
 
 class Zarr2Format(MetadataFormat):
@@ -47,19 +55,27 @@ class Zarr2Format(MetadataFormat):
         node = read_documents(path, documents, self._options, is_known=path == "")
         if node is None:
             return None
-        # netcdf-c lets the types of NCZarr attributes count, also where it reads as pure Zarr.
-        types = types_member(L3, node, documents, self._options)
         if node.array is None:
-            attributes = read_attributes(node.attributes, types, node.key(ZATTRS), node.problems)
+            attributes = self._attributes(node, documents)
             problems = node.problems.as_tuple()
             return GroupHeader(path, self.name, attributes=attributes, problems=problems)
         array = self._array(node, node.array)
         if array.shape == (1,) and node.attributes.get(ARRAY_DIMENSIONS) == [SCALAR_NAME]:
             array = as_scalar(array, node.key(ZARRAY), node.problems)
         dimensions = named_dimensions(node, array, _none_declared, self._options)
-        attributes = read_attributes(node.attributes, types, node.key(ZATTRS), node.problems)
+        attributes = self._attributes(node, documents)
         problems = node.problems.as_tuple()
         return Variable(path, path, self.name, array, dimensions, attributes, problems)
+
+    def _attributes(self, node: NodeDocuments, documents: Documents) -> tuple[Attribute, ...]:
+        # netcdf-c lets the types of NCZarr attributes count, also where it reads as pure Zarr.
+        return read_attributes(
+            node.attributes,
+            types_member(L3, node, documents, self._options),
+            node.key(ZATTRS),
+            node.problems,
+            text_type=NcType.STRING,
+        )
 
     def _array(self, node: NodeDocuments, document: dict[str, Json]) -> ArrayDescription:
         dialect = Dialect(

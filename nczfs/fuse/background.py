@@ -68,18 +68,26 @@ def run_in_background(
     if not mounting.is_descriptor(options.mountpoint):
         device = os.stat(options.mountpoint).st_dev
     reader, writer = os.pipe()
+    pid_reader, pid_writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
         os.close(reader)
         os.setsid()
-        if os.fork() != 0:
+        daemon = os.fork()
+        if daemon != 0:
+            os.write(pid_writer, b"%d" % daemon)
             os._exit(0)
+        os.close(pid_reader)
+        os.close(pid_writer)
         _daemon(work, writer, options)
     os.close(writer)
+    os.close(pid_writer)
     os.waitpid(child, 0)
-    return _Waiter(reader, options).wait(device)
+    pid = int(os.read(pid_reader, 32))
+    os.close(pid_reader)
+    return _Waiter(reader, options, pid).wait(device)
 
 
 def _daemon(
@@ -103,7 +111,6 @@ def _daemon(
 
     code = 1
     try:
-        tell(pid=os.getpid())
         os.chdir("/")
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
@@ -129,12 +136,12 @@ def _daemon(
 class _Waiter:
     """The caller's end of the pipe."""
 
-    def __init__(self, reader: int, options: BackgroundOptions) -> None:
+    def __init__(self, reader: int, options: BackgroundOptions, pid: int) -> None:
         self._reader = reader
         self._options = options
         self._deadline = time.monotonic() + options.timeout_s
         self._pending = b""
-        self._pid: int | None = None
+        self._pid = pid
 
     def wait(self, device_before: int | None) -> int:
         try:
@@ -146,20 +153,14 @@ class _Waiter:
             raise
         finally:
             os.close(self._reader)
-        assert self._pid is not None
         return self._pid
 
     def _wait_until_ready(self) -> None:
-        while True:
-            message = self._receive()
-            if "pid" in message:
-                self._pid = int(str(message["pid"]))
-            elif "ready" in message:
-                return
-            elif "usage" in message:
-                raise UsageError(str(message["usage"]))
-            else:
-                raise MountError(str(message["error"]))
+        message = self._receive()
+        if "usage" in message:
+            raise UsageError(str(message["usage"]))
+        if "error" in message:
+            raise MountError(str(message["error"]))
 
     def _receive(self) -> dict[str, object]:
         while b"\n" not in self._pending:
@@ -168,7 +169,6 @@ class _Waiter:
                 raise self._too_slow("did not start")
             data = os.read(self._reader, 65536)
             if not data:
-                self._pid = None
                 raise MountError(
                     f"{self._options.mountpoint}: the daemon ended before it was ready;"
                     f" see {self._options.log_name}"
@@ -212,8 +212,6 @@ class _Waiter:
 
     def _stop_daemon(self) -> None:
         """End a daemon that nobody uses yet, so its mount need not be left dead."""
-        if self._pid is None:
-            return
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.kill(self._pid, number)

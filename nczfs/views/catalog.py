@@ -80,7 +80,7 @@ def variable_views(dataset: Dataset, variable: Variable) -> Mapping[str, View]:
         views["values.txt"] = View(rendered, is_arithmetic=False, holds_values=True)
     else:
         problems.append(f"values.txt: {count} elements of variable length are too many to render")
-    views["info.json"] = View(lambda: Layout([Literal(info.variable_info(variable, problems))]))
+    views["info.json"] = View(lambda: _info(dataset, variable, problems))
     return views
 
 
@@ -147,6 +147,11 @@ def attribute_view(attribute: Attribute) -> View:
 def broken_view(path: str, problem: str) -> View:
     """The info.json of a node whose metadata cannot be read."""
     return View(lambda: Layout([Literal(info.broken_info(path, problem))]))
+
+
+def _info(dataset: Dataset, variable: Variable, problems: list[str]) -> Layout:
+    problems = [*dataset.problems(variable), *problems]
+    return Layout([Literal(info.variable_info(variable, problems))])
 
 
 def _all_values(dataset: Dataset, variable: Variable) -> Values:

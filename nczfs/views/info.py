@@ -17,8 +17,8 @@ from nczfs.model.hierarchy import (
 )
 
 
-def variable_info(variable: Variable, extra_problems: Sequence[str] = ()) -> bytes:
-    """The info.json of a variable."""
+def variable_info(variable: Variable, problems: Sequence[str]) -> bytes:
+    """The info.json of a variable; `problems` are its own and those of its codecs and views."""
     array = variable.array
     return _document(
         {
@@ -35,7 +35,7 @@ def variable_info(variable: Variable, extra_problems: Sequence[str] = ()) -> byt
             "fill_value": _plain(array.fill_value),
             "decoded_bytes": array.decoded_bytes,
             "attributes": _attributes(variable.attributes),
-            "problems": [*variable.problems, *extra_problems],
+            "problems": list(problems),
         }
     )
 

@@ -25,6 +25,7 @@ from urllib3.exceptions import (
     ConnectTimeoutError,
     EmptyPoolError,
     HTTPError,
+    NewConnectionError,
     ProtocolError,
     ReadTimeoutError,
     SSLError,
@@ -288,6 +289,8 @@ def _is_elsewhere(answer: Answer) -> bool:
 def _failed(error: Exception, patience_s: float) -> _AttemptFailed:
     if isinstance(error, EmptyPoolError):
         return _AttemptFailed("all connections were busy")
+    if isinstance(error, NewConnectionError):  # which urllib3 makes a ConnectTimeoutError
+        return _AttemptFailed(_reason(error))
     if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError):
         return _AttemptFailed(f"nothing came for {patience_s:.2g} s")
     if isinstance(error, ClosedPoolError):

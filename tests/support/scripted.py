@@ -64,15 +64,18 @@ def serving(script: Script) -> Iterator[Scripted]:
             asked.append(request)
             reply = script(request)
             self.send_response(reply.status)
-            for name, value in ({"Content-Length": str(len(reply.body))} | reply.headers).items():
+            for name, value in {
+                "Content-Length": str(len(reply.body)),
+                **reply.headers,
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(reply.body)
 
-        do_GET = do_HEAD = do_PUT = do_DELETE = answer  # noqa: N815
+        do_GET = do_HEAD = do_PUT = do_DELETE = answer
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        def log_message(self, format: str, *args: object) -> None:
             """Say nothing on stderr."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -16,15 +16,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 from uuid import uuid4
 
 import boto3
 import pytest
 from botocore.config import Config
 
-if TYPE_CHECKING:
-    from types_boto3_s3 import S3Client
+pytest_plugins = ["tests.support.s3_script"]
 
 TOOLS = Path(__file__).parent.parent / "tools"
 CEPH_PACKAGES = "radosgw ceph-mon ceph-osd ceph-common curl"
@@ -50,7 +49,7 @@ class S3Server:
         path = f"{bucket}/{key}" if key else bucket
         return f"{self.endpoint_url}/{path}#mode=nczarr,s3&aws.profile={self.profile}"
 
-    def client(self) -> S3Client:
+    def client(self) -> Any:  # botocore makes the class of a client when it runs
         """Another client, to look behind the back of the code under test."""
         return boto3.client(
             "s3",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nczfs.formats.attributes import attribute_text, read_attributes
+from nczfs.formats.attributes import NAMES_MAX, attribute_text, read_attributes
 from nczfs.formats.jsontext import parse_object
 from nczfs.formats.problems import Problems
 from nczfs.model.dtypes import NcType
@@ -127,6 +127,18 @@ def test_4_8_0_stores_lists_of_one() -> None:
     assert read('["latitude"]', ">S1") == (NcType.CHAR, '["latitude"]')
 
 
+def test_where_netcdf_c_reads_as_pure_zarr_text_is_a_string() -> None:
+    assert read('"x"', ">S1", text_type=NcType.STRING) == (NcType.STRING, ("x",))
+    assert read('"x"', text_type=NcType.STRING) == (NcType.CHAR, "x")
+
+
+def test_more_attributes_than_a_node_can_have_are_left_out() -> None:
+    problems = Problems()
+    values: dict[str, Any] = {f"a{i}": i for i in range(NAMES_MAX + 5)}
+    assert len(read_attributes(values, {}, "k", problems)) == NAMES_MAX
+    assert problems.as_tuple() == (f"k: attributes beyond {NAMES_MAX} are left out",)
+
+
 def test_the_attributes_of_the_format_are_hidden_and_the_order_is_kept() -> None:
     values = dict.fromkeys(
         ["z", "_ARRAY_DIMENSIONS", "_NCProperties", "_nczarr_attr", "_NCZARR_ATTR",
@@ -139,7 +151,7 @@ def test_the_attributes_of_the_format_are_hidden_and_the_order_is_kept() -> None
 def test_an_attribute_without_a_name_is_left_out() -> None:
     problems = Problems()
     assert read_attributes({"": 1, "b": 2}, {}, "k", problems)[0].name == "b"
-    assert problems.as_tuple() == ("k: attributes without a name are left out",)
+    assert problems.as_tuple() == ("k: an attribute without a name is left out",)
 
 
 @pytest.mark.parametrize(

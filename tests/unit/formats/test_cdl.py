@@ -60,39 +60,39 @@ NESTED: dict[str, object] = {
 NESTED_TEXT = """\
 netcdf a\\ b {
 dimensions:
-	t = UNLIMITED ; // (4 currently)
-	x = 3 ;
+\tt = UNLIMITED ; // (4 currently)
+\tx = 3 ;
 variables:
-	float v(t, x) ;
-		v:units = "K" ;
-		v:one = 1. ;
-		v:j = "{\\"a\\": [1.5]}" ;
-	string s ;
+\tfloat v(t, x) ;
+\t\tv:units = "K" ;
+\t\tv:one = 1. ;
+\t\tv:j = "{\\"a\\": [1.5]}" ;
+\tstring s ;
 
 // global attributes:
-		:title = "T" ;
-		:n = 1, 2 ;
+\t\t:title = "T" ;
+\t\t:n = 1, 2 ;
 
 group: g1 {
   dimensions:
-  	x = 4 ;
+  \tx = 4 ;
   variables:
-  	int q(/x, x, t) ;
+  \tint q(/x, x, t) ;
 
   // group attributes:
-  		:ga = "att" ;
+  \t\t:ga = "att" ;
 
   group: sub {
     dimensions:
-    	z = 2 ;
+    \tz = 2 ;
     variables:
-    	ushort w(x, /x, z) ;
+    \tushort w(x, /x, z) ;
     } // group sub
   } // group g1
 
 group: g\\ 2 {
   variables:
-  	ubyte y(/g1/sub/z) ; // |b1
+  \tubyte y(/g1/sub/z) ; // |b1
   } // group g\\ 2
 
 group: empty {
@@ -116,8 +116,8 @@ def test_a_group_below_is_the_root_of_its_own_text() -> None:
     assert text.splitlines()[1:7] == [
         "dimensions:",
         "\tx = 4 ;",
-        "\tt = UNLIMITED ; // (4 currently)",
         "\t_Anonymous_Dim_3 = 3 ;",
+        "\tt = UNLIMITED ; // (4 currently)",
         "variables:",
         "\tint q(_Anonymous_Dim_3, x, t) ;",
     ]
@@ -142,23 +142,23 @@ def test_dimensions_of_pure_zarr_are_declared_where_their_variables_lie() -> Non
         == """\
 netcdf p {
 dimensions:
-	x = 3 ;
-	y = 5 ;
-	_Anonymous_Dim_4 = 4 ;
-	_Anonymous_Dim_9 = 9 ;
-	_Anonymous_Dim_2 = 2 ;
+\tx = 3 ;
+\ty = 5 ;
+\t_Anonymous_Dim_4 = 4 ;
+\t_Anonymous_Dim_9 = 9 ;
+\t_Anonymous_Dim_2 = 2 ;
 variables:
-	int a(x, y) ;
-	int b(_Anonymous_Dim_4, _Anonymous_Dim_4) ;
+\tint a(x, y) ;
+\tint b(_Anonymous_Dim_4, _Anonymous_Dim_4) ;
 
 group: g {
   dimensions:
-  	x = 3 ;
-  	k = 7 ;
+  \tx = 3 ;
+  \tk = 7 ;
   variables:
-  	int c(x, k) ;
-  	int d(_Anonymous_Dim_9) ;
-  	int e(_Anonymous_Dim_2) ;
+  \tint c(x, k) ;
+  \tint d(_Anonymous_Dim_9) ;
+  \tint e(_Anonymous_Dim_2) ;
   } // group g
 }
 """

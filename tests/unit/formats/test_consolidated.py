@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from nczfs.errors import BadMetadata
-from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.consolidated import ConsolidatedDocuments, read_consolidated
+from nczfs.formats.consolidated import (
+    KEY,
+    ConsolidatedDocuments,
+    ConsolidatedFormat,
+    read_consolidated,
+)
+from nczfs.formats.detect import detect
+from nczfs.model.hierarchy import Variable
 from nczfs.testing.documents import DictDocuments, read_group
 
 ARRAY = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "<f4", "fill_value": 1.5}
@@ -59,11 +65,46 @@ def test_what_a_known_node_lacks_is_absent_without_a_question() -> None:
 
 
 def test_nodes_that_it_does_not_know_are_asked_of_the_store() -> None:
-    inner = DictDocuments({"new/.zarray": ARRAY, ".nczarr": {}})
+    inner = DictDocuments({"new/.zarray": ARRAY, ".other": {}})
     view = overlay(inner)
     assert view.get("new/.zarray") is not None
-    assert view.get(".nczarr") is not None
+    assert view.get(".other") is not None
     assert not view.has_answer("new/.zarray")
+
+
+def test_the_whole_dataset_is_one_question() -> None:
+    inner = DictDocuments({KEY: document(METADATA)})
+    options = FormatOptions()
+    view = overlay(inner)
+    detected = detect(view, options)
+    assert detected is not None
+    found = ConsolidatedFormat(detected, options)
+    assert found.name == "zarr2"
+    assert found.keys("g/v") == (KEY,)
+    node = found.read_node("g/v", inner)
+    assert isinstance(node, Variable)
+    assert node.attributes[0].value == "K"
+    assert found.read_node("g/v/w", inner) is None
+    assert set(inner.asked) == {KEY, "g/v/w/.zarray", "g/v/w/.zgroup"}
+
+
+def test_when_it_changes_or_goes_away_its_nodes_do_too() -> None:
+    single = {"g/v/.zarray": ARRAY | {"shape": [4]}}
+    options = FormatOptions()
+    detected = detect(overlay(DictDocuments({})), options)
+    assert detected is not None
+    found = ConsolidatedFormat(detected, options)
+
+    def length(documents: dict[str, object]) -> int:
+        node = found.read_node("g/v", DictDocuments({**single, **documents}))
+        assert isinstance(node, Variable)
+        return node.array.shape[0]
+
+    newer = METADATA | {"g/v/.zarray": ARRAY | {"shape": [3]}}
+    assert length({KEY: document(METADATA)}) == 2
+    assert length({KEY: document(newer)}) == 3
+    assert length({}) == 4
+    assert length({KEY: b"broken"}) == 4
 
 
 def test_only_what_is_not_known_is_fetched() -> None:
@@ -73,8 +114,8 @@ def test_only_what_is_not_known_is_fetched() -> None:
         def fetch(self, keys: Iterable[str]) -> None:
             fetched.extend(keys)
 
-    overlay(Fetching({})).fetch([".zattrs", "g/v/.zarray", "new/.zarray", "zarr.json"])
-    assert fetched == ["new/.zarray", "zarr.json"]
+    overlay(Fetching({})).fetch([".zattrs", "g/v/.zarray", "new/.zarray", "zarr.json", ".other"])
+    assert fetched == ["new/.zarray", ".other"]
 
 
 def test_numbers_keep_their_spelling() -> None:
@@ -113,5 +154,5 @@ def test_members_are_those_right_below() -> None:
     ],
 )
 def test_other_documents_are_refused(data: bytes) -> None:
-    with pytest.raises(BadMetadata, match=rf"^\{consolidated.KEY}: "):
+    with pytest.raises(BadMetadata, match=rf"^\{KEY}: "):
         read_consolidated(data, FormatOptions())

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -22,260 +20,18 @@ from nczfs.errors import (
     ObjectTooLarge,
     StoreError,
     Unavailable,
-    UsageError,
 )
 from nczfs.zmap.base import Version
-from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.keys import ROOT, Prefix
 from nczfs.zmap.registry import StoreOptions
-from nczfs.zmap.s3 import S3ZMap
 from nczfs.zmap.s3_access import Access
 from nczfs.zmap.s3_transport import ATTEMPTS, Request, Transport
-from tests.support.scripted import Asked, Reply, Script, Scripted, serving
-
-SECRET = "hush-hush"
-TOKEN = "token-token"
-OBJECT = Reply(
-    206, b"data", {"ETag": '"e"', "Content-Range": "bytes 0-3/4", "x-amz-request-id": "1"}
-)
-KEY = Key("dir/key")
-
-
-@pytest.fixture
-def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment with nothing of AWS but one file of credentials."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    write_credentials(tmp_path / "credentials", "AKOLD")
-    return tmp_path / "credentials"
-
-
-Serve = Callable[[Script], tuple[Scripted, Callable[..., S3ZMap]]]
-
-
-@pytest.fixture
-def serve(credentials: Path) -> Iterator[Serve]:
-    """Start a server, and give what opens a bucket on it with the options named."""
-    ends: list[Callable[[], object]] = []
-
-    def start(script: Script) -> tuple[Scripted, Callable[..., S3ZMap]]:
-        context = serving(script)
-        server = context.__enter__()
-        ends.append(lambda: context.__exit__(None, None, None))
-
-        def open_bucket(**options: object) -> S3ZMap:
-            given = StoreOptions(endpoint_url=server.endpoint_url, **options)  # type: ignore[arg-type]  # by name
-            zmap = S3ZMap("bucket", given)
-            ends.insert(0, zmap.close)
-            return zmap
-
-        return server, open_bucket
-
-    yield start
-    for end in ends:
-        end()
-
-
-def write_credentials(path: Path, access_key: str) -> None:
-    path.write_text(
-        f"[default]\naws_access_key_id = {access_key}\naws_secret_access_key = {SECRET}\n"
-        f"aws_session_token = {TOKEN}\n"
-    )
-
-
-def fault(status: int, code: str, more: str = "") -> Reply:
-    return Reply(status, f"<Error><Code>{code}</Code><Message>why</Message>{more}</Error>".encode())
+from tests.support.s3_script import KEY, OBJECT, Serve, fault
+from tests.support.scripted import Asked, Reply, Scripted
 
 
 def is_listing(asked: Asked) -> bool:
     return "list-type=2" in asked.path
-
-
-# Who asks
-
-
-def test_a_request_is_signed_with_the_credentials_found(serve: Serve) -> None:
-    server, open_bucket = serve(lambda asked: OBJECT)
-    assert bytes(open_bucket(region="eu-west-3").read(KEY).data) == b"data"
-    [asked] = server.asked
-    assert asked.path == "/bucket/dir/key"
-    assert "Credential=AKOLD/" in asked.headers["authorization"]
-    assert "/eu-west-3/s3/aws4_request" in asked.headers["authorization"]
-    assert asked.headers["x-amz-security-token"] == TOKEN
-
-
-def test_an_anonymous_request_has_no_signature(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server, open_bucket = serve(lambda asked: OBJECT)
-    open_bucket(no_sign_request=True).read(KEY)
-    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "YES")
-    open_bucket().read(KEY)
-    assert all("authorization" not in asked.headers for asked in server.asked)
-
-
-def test_missing_credentials_are_denied_access_with_the_remedy(
-    serve: Serve, credentials: Path
-) -> None:
-    server, open_bucket = serve(lambda asked: OBJECT)
-    credentials.unlink()
-    with pytest.raises(AccessDenied, match="--no-sign-request for public buckets"):
-        open_bucket().read(KEY)
-    assert server.asked == []
-
-
-def test_an_unknown_profile_is_an_error_that_lists_the_known(serve: Serve) -> None:
-    _, open_bucket = serve(lambda asked: OBJECT)
-    with pytest.raises(UsageError, match=r"nobody.*known profiles: default"):
-        open_bucket(profile="nobody")
-
-
-def test_expired_credentials_are_fetched_anew_once(serve: Serve, credentials: Path) -> None:
-    def script(asked: Asked) -> Reply:
-        write_credentials(credentials, "AKNEW")
-        new = "AKNEW" in asked.headers["authorization"] and "gone" not in asked.path
-        return OBJECT if new else fault(400, "ExpiredToken")
-
-    server, open_bucket = serve(script)
-    zmap = open_bucket()
-    assert bytes(zmap.read(KEY).data) == b"data"
-    assert len(server.asked) == 2
-    with pytest.raises(AccessDenied, match="expired"):
-        zmap.read(Key("gone"))
-    assert len(server.asked) == 4
-
-
-def test_payer_and_owner_stand_in_every_request(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server, open_bucket = serve(lambda asked: OBJECT)
-    open_bucket(requester_pays=True, expected_bucket_owner="123456789012").read(KEY)
-    monkeypatch.setenv("AWS_REQUEST_PAYER", "requester")
-    open_bucket().read(KEY)
-    assert [asked.headers["x-amz-request-payer"] for asked in server.asked] == ["requester"] * 2
-    assert server.asked[0].headers["x-amz-expected-bucket-owner"] == "123456789012"
-
-
-def test_no_secret_is_in_repr_errors_or_logs(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    _, open_bucket = serve(
-        lambda asked: fault(403, "SignatureDoesNotMatch", f"<StringToSign>{TOKEN}</StringToSign>")
-    )
-    zmap = open_bucket()
-    with pytest.raises(AccessDenied) as caught:
-        zmap.read(KEY)
-    for text in (repr(zmap), str(caught.value), caplog.text, repr(vars(zmap))):
-        assert SECRET not in text
-        assert TOKEN not in text
-
-
-# Where it asks
-
-
-def test_another_region_is_followed_and_remembered(serve: Serve) -> None:
-    def script(asked: Asked) -> Reply:
-        if "/eu-north-1/" in asked.headers["authorization"]:
-            return OBJECT
-        return fault(400, "AuthorizationHeaderMalformed", "<Region>eu-north-1</Region>")
-
-    server, open_bucket = serve(script)
-    zmap = open_bucket(region="us-east-1")
-    zmap.read(KEY)
-    zmap.read(KEY)
-    assert len(server.asked) == 3
-
-
-def test_a_redirection_names_the_region_in_a_header(serve: Serve) -> None:
-    def script(asked: Asked) -> Reply:
-        if "/eu-north-1/" in asked.headers["authorization"]:
-            return Reply(200, b"data", {"ETag": '"e"'})
-        return Reply(301, b"", {"x-amz-bucket-region": "eu-north-1"})
-
-    server, open_bucket = serve(script)
-    assert open_bucket().stat(KEY).size == 4
-    assert len(server.asked) == 2
-
-
-def test_a_redirection_to_nowhere_is_an_error(serve: Serve) -> None:
-    server, open_bucket = serve(lambda asked: Reply(301, b"", {"x-amz-bucket-region": "x-1"}))
-    with pytest.raises(StoreError, match="301"):
-        open_bucket().read(KEY)
-    assert len(server.asked) == 2
-
-
-@pytest.mark.parametrize(
-    ("bucket", "options", "variables", "root"),
-    [
-        ("buck", {"region": "eu-west-1"}, {}, "https://buck.s3.eu-west-1.amazonaws.com"),
-        ("a.b", {"region": "eu-west-1"}, {}, "https://s3.eu-west-1.amazonaws.com/a.b"),
-        ("buck", {"region": "cn-north-1"}, {}, "https://buck.s3.cn-north-1.amazonaws.com.cn"),
-        ("buck", {"endpoint_url": "http://h:1"}, {}, "http://h:1/buck"),
-        (
-            "buck",
-            {"endpoint_url": "http://h:1", "force_path_style": False},
-            {},
-            "http://buck.h:1",
-        ),
-        ("buck", {"endpoint_url": "http://h"}, {"AWS_VIRTUAL_HOSTING": "TRUE"}, "http://buck.h"),
-        ("buck", {}, {"AWS_ENDPOINT_URL_S3": "http://h:2"}, "http://h:2/buck"),
-        ("buck", {}, {"AWS_S3_ENDPOINT": "h:3"}, "https://h:3/buck"),
-        ("buck", {}, {"AWS_S3_ENDPOINT": "h:3", "AWS_HTTPS": "NO"}, "http://h:3/buck"),
-        (
-            "buck",
-            {"force_path_style": True},
-            {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-2"},
-            "https://s3.eu-west-1.amazonaws.com/buck",
-        ),
-    ],
-)
-@pytest.mark.usefixtures("credentials")
-def test_options_and_variables_say_where_the_bucket_is(
-    bucket: str,
-    options: dict[str, object],
-    variables: dict[str, str],
-    root: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    access = Access(bucket, StoreOptions(**options))  # type: ignore[arg-type]  # by name
-    assert access.site.root_url == root
-
-
-@pytest.mark.usefixtures("credentials")
-def test_amazons_endpoint_moves_with_the_region() -> None:
-    for endpoint in (None, "https://s3.us-east-1.amazonaws.com"):
-        access = Access("buck", StoreOptions(endpoint_url=endpoint, region="us-east-1"))
-        assert access.move("eu-west-1")
-        assert access.site.root_url == "https://buck.s3.eu-west-1.amazonaws.com"
-        assert not access.move("eu-west-1")
-
-
-@pytest.mark.usefixtures("credentials")
-def test_an_endpoint_that_is_no_url_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="HOST"):
-        S3ZMap("bucket", StoreOptions(endpoint_url="host:9000"))
-    with pytest.raises(UsageError, match="--ca-bundle"):
-        S3ZMap("bucket", StoreOptions(endpoint_url="https://h", ca_bundle="/no/such/file"))
-
-
-def test_the_proxy_of_the_environment_is_asked(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server, _ = serve(lambda asked: OBJECT)
-    address = server.endpoint_url.removeprefix("http://")
-    monkeypatch.setenv("HTTP_PROXY", f"http://user:{SECRET}@{address}")
-    zmap = S3ZMap("bucket", StoreOptions(endpoint_url="http://s3.invalid"))
-    assert bytes(zmap.read(KEY).data) == b"data"
-    zmap.close()
-    assert server.asked[0].path == "http://s3.invalid/bucket/dir/key"
-    assert server.asked[0].headers["proxy-authorization"].startswith("Basic ")
 
 
 # What the answers mean

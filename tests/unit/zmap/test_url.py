@@ -220,8 +220,7 @@ def test_secrets_are_never_shown(text: str) -> None:
     try:
         shown = repr(parse_url(text)) + parse_url(text).text
     except BadUrl as error:
-        shown = str(error)
-        assert error.__cause__ is None
+        shown = f"{error} {error.__cause__}"
     assert "hush" not in shown
 
 
