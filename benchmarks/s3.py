@@ -254,11 +254,10 @@ def foreign_mount(name: str, endpoint: str, directory: Path) -> Iterator[Path]:
         environment = {k: v for k, v in os.environ.items() if k != "AWS_CA_BUNDLE"} | settings
         subprocess.run(command, check=True, env=environment)
     else:
-        passwords = directory.with_suffix(".passwd")
-        passwords.write_text(f"{key}:{secret}")
-        passwords.chmod(0o600)
-        options = f"url={endpoint},use_path_request_style,passwd_file={passwords},ro"
-        subprocess.run(["s3fs", BUCKET, str(directory), "-o", options], check=True)
+        options = f"url={endpoint},use_path_request_style,ro"
+        keys = {"AWSACCESSKEYID": key, "AWSSECRETACCESSKEY": secret}
+        command = ["s3fs", BUCKET, str(directory), "-o", options]
+        subprocess.run(command, check=True, env=os.environ | keys)
     try:
         deadline = time.monotonic() + 20
         while not os.path.ismount(directory) and time.monotonic() < deadline:

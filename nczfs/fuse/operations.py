@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import stat
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from errno import EINVAL, ENOSYS, EPERM
-from errno import errorcode as ERRNO_NAMES
-from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, StatvfsData
 
 from nczfs import metrics
 from nczfs.errors import NoSuchPath
-from nczfs.fuse.errno import ORDINARY, is_expected, to_errno
+from nczfs.fuse.answers import answers
 from nczfs.fuse.listing import Listing
 from nczfs.fuse.workers import Workers
 from nczfs.vfs.base import (
@@ -31,58 +28,9 @@ from nczfs.vfs.base import (
 
 log = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 # What stdio and cp take for the size of their buffers: the largest request that buffered
 # reading makes under the kernel's default read-ahead.
 _BLOCK_SIZE = 128 * 1024
-
-
-def answers(
-    handler: Callable[Concatenate[Operations, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Operations, P], Coroutine[Any, Any, T]]:
-    """Make sure that a request gets an answer: whatever is raised becomes a `FUSEError`.
-
-    pyfuse3 answers nothing else; any other exception would end the mount. Cancellation passes.
-    """
-    operation = handler.__name__
-    count = metrics.FUSE_REQUESTS.labels(operation).inc
-
-    async def wrapped(self: Operations, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        count()
-        try:
-            return await handler(self, *args, **kwargs)
-        except FUSEError as error:
-            metrics.FUSE_ERRORS.labels(_errno_name(error.errno)).inc()
-            raise
-        except Exception as error:  # noqa: BLE001 (the one place where all of them end)
-            code = to_errno(error)
-            metrics.FUSE_ERRORS.labels(_errno_name(code)).inc()
-            _report(operation, args, error, code)
-            raise FUSEError(code) from None
-
-    functools.update_wrapper(wrapped, handler)
-    return wrapped
-
-
-def _errno_name(code: int) -> str:
-    return ERRNO_NAMES.get(code, str(code))
-
-
-def _report(operation: str, args: tuple[object, ...], error: Exception, code: int) -> None:
-    what = ", ".join(repr(arg) for arg in args if isinstance(arg, int | bytes) and _short(arg))
-    name = _errno_name(code)
-    if not is_expected(error):
-        log.error("%s(%s): %s", operation, what, name, exc_info=error)
-        return
-    level = logging.DEBUG if code in ORDINARY else logging.WARNING
-    message = str(error) or type(error).__name__
-    log.log(level, "%s(%s): %s: %s", operation, what, name, message)
-
-
-def _short(arg: int | bytes) -> bool:
-    return isinstance(arg, int) or len(arg) <= 255  # names, not what is to be written
 
 
 class Operations(pyfuse3.Operations):

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nczfs import metrics
-from nczfs.errors import NoSuchPath
 from nczfs.vfs.base import Buffer
-from nczfs.vfs.nodes import Directory, FixedContent, MadeFile, Node, NodeStat, OpenFile
+from nczfs.vfs.nodes import FixedContent, FixedDirectory, MadeFile, Node, OpenFile
 
 LOG_BYTES_SHOWN = 4 << 20
 REQUEST_BYTES_MAX = 64 << 10
 
 
-class ControlDirectory(Directory):
+class ControlDirectory(FixedDirectory):
     """Files that tell of the mount, and one that asks something of it.
 
     Parameters
@@ -38,8 +37,7 @@ class ControlDirectory(Directory):
         access: Callable[[], bytes],
         refresh: Callable[[str], None],
     ) -> None:
-        self._mtime_ns = mtime_ns
-        self._files: dict[str, Node] = {
+        files: dict[str, Node] = {
             "status.json": _Made(mtime_ns, lambda: _json(status())),
             "config.json": _Made(mtime_ns, lambda: _json(config)),
             "metrics": _Made(mtime_ns, metrics.exposition),
@@ -47,24 +45,7 @@ class ControlDirectory(Directory):
             "access.log": _Made(mtime_ns, access),
             "refresh": _Refresh(mtime_ns, refresh),
         }
-
-    def stat(self) -> NodeStat:
-        return self.listing_stat()
-
-    def listing_stat(self) -> NodeStat:
-        return NodeStat(0, self._mtime_ns)
-
-    def lookup(self, name: str) -> Node:
-        try:
-            return self._files[name]
-        except KeyError:
-            raise NoSuchPath(f".nczfs/{name}: no such file") from None
-
-    def lookup_if_cached(self, name: str) -> Node | None:
-        return self._files.get(name)
-
-    def listing(self) -> Iterator[tuple[str, Node]]:
-        return iter(self._files.items())
+        super().__init__(files, mtime_ns)
 
 
 class _Made(MadeFile):

@@ -13,7 +13,6 @@ from nczfs.errors import (
     BadHandle,
     IsADirectory,
     NameTooLong,
-    NoSuchPath,
     NotADirectory,
     NotPermitted,
     ReadOnlyMount,
@@ -373,32 +372,6 @@ class TreeFileSystem(FileSystem):
     def _read_only(self, parent: InodeNo, name: bytes) -> ReadOnlyMount | NotPermitted:
         path = self.inodes.path(self._directory(parent)).rstrip("/")
         return ReadOnlyMount(f"{path}/{os.fsdecode(name)}: the mount is read-only")
-
-
-class FixedDirectory(Directory):
-    """A directory whose entries are known beforehand."""
-
-    def __init__(self, entries: dict[str, Node], mtime_ns: int) -> None:
-        self._entries = entries
-        self._mtime_ns = mtime_ns
-
-    def stat(self) -> NodeStat:
-        return self.listing_stat()
-
-    def listing_stat(self) -> NodeStat:
-        return NodeStat(0, self._mtime_ns)
-
-    def lookup(self, name: str) -> Node:
-        try:
-            return self._entries[name]
-        except KeyError:
-            raise NoSuchPath(f"{name}: no such file") from None
-
-    def lookup_if_cached(self, name: str) -> Node | None:
-        return self._entries.get(name)
-
-    def listing(self) -> Iterator[tuple[str, Node]]:
-        return iter(self._entries.items())
 
 
 def _entry_at(directory: _DirectoryHandle, position: int) -> tuple[str, Node] | None:

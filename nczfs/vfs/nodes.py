@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nczfs.errors import NotPermitted, ReadOnlyMount
+from nczfs.errors import NoSuchPath, NotPermitted, ReadOnlyMount
 from nczfs.vfs.base import Buffer
 
 
@@ -64,6 +64,32 @@ class Directory(Node):
     @abstractmethod
     def listing(self) -> Iterator[tuple[str, Node]]:
         """Every entry once; may block between entries."""
+
+
+class FixedDirectory(Directory):
+    """A directory whose entries are known beforehand."""
+
+    def __init__(self, entries: Mapping[str, Node], mtime_ns: int) -> None:
+        self._entries = entries
+        self._mtime_ns = mtime_ns
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        return NodeStat(0, self._mtime_ns)
+
+    def lookup(self, name: str) -> Node:
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise NoSuchPath(f"{name}: no such file") from None
+
+    def lookup_if_cached(self, name: str) -> Node | None:
+        return self._entries.get(name)
+
+    def listing(self) -> Iterator[tuple[str, Node]]:
+        return iter(self._entries.items())
 
 
 class NumberedDirectory(Directory):

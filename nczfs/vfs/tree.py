@@ -17,9 +17,9 @@ from nczfs.vfs.access import AccessLog
 from nczfs.vfs.base import Notifier
 from nczfs.vfs.control import ControlDirectory
 from nczfs.vfs.datasets import DatasetsTree
-from nczfs.vfs.filesystem import FixedDirectory, TreeFileSystem, TreeOptions
+from nczfs.vfs.filesystem import TreeFileSystem, TreeOptions
 from nczfs.vfs.leaves import Plain
-from nczfs.vfs.nodes import Directory, Node
+from nczfs.vfs.nodes import Directory, FixedDirectory, Node
 from nczfs.vfs.objects import ObjectsTree
 from nczfs.zmap import keys
 from nczfs.zmap.registry import StoreOptions, open_store

@@ -33,7 +33,7 @@ class StoreOptions:
         endpoints that are not Amazon's.
     requester_pays : say in each request that we pay for it.
     expected_bucket_owner : refuse a bucket of another account; None: whoever owns it.
-    ca_bundle : a file of certificate authorities; None: of the environment, else the system's.
+    ca_bundle : a file of certificate authorities; None: of the environment, else botocore's.
     request_timeout_s : a request has its answer, or its error, within this time.
     attempt_timeout_s : an attempt that gets no byte for this long is given up and repeated.
     connections : kept open, and so the most requests at once that need no new one.

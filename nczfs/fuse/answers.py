@@ -1,0 +1,66 @@
+"""Every request gets an answer: what handlers are wrapped in, once."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Coroutine
+from errno import errorcode
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from pyfuse3 import FUSEError
+
+from nczfs import metrics
+from nczfs.fuse.errno import ORDINARY, is_expected, to_errno
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def answers(
+    handler: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make sure that a request gets an answer: whatever is raised becomes a `FUSEError`.
+
+    pyfuse3 answers nothing else; any other exception would end the mount. Cancellation passes.
+    """
+    operation = handler.__name__
+    count = metrics.FUSE_REQUESTS.labels(operation).inc
+
+    async def wrapped(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        count()
+        try:
+            return await handler(self, *args, **kwargs)
+        except FUSEError as error:
+            metrics.FUSE_ERRORS.labels(_errno_name(error.errno)).inc()
+            raise
+        except Exception as error:  # noqa: BLE001 (the one place where all of them end)
+            code = to_errno(error)
+            metrics.FUSE_ERRORS.labels(_errno_name(code)).inc()
+            _report(operation, args, error, code)
+            raise FUSEError(code) from None
+
+    functools.update_wrapper(wrapped, handler)
+    return wrapped
+
+
+def _errno_name(code: int) -> str:
+    return errorcode.get(code, str(code))
+
+
+def _report(operation: str, args: tuple[object, ...], error: Exception, code: int) -> None:
+    what = ", ".join(repr(arg) for arg in args if isinstance(arg, int | bytes) and _short(arg))
+    name = _errno_name(code)
+    if not is_expected(error):
+        log.error("%s(%s): %s", operation, what, name, exc_info=error)
+        return
+    level = logging.DEBUG if code in ORDINARY else logging.WARNING
+    message = str(error) or type(error).__name__
+    log.log(level, "%s(%s): %s: %s", operation, what, name, message)
+
+
+def _short(arg: int | bytes) -> bool:
+    return isinstance(arg, int) or len(arg) <= 255  # names, not what is to be written
