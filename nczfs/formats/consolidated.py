@@ -7,11 +7,11 @@ cost little they are asked instead; what this module offers is for where a reque
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
 from nczfs.formats.jsontext import compact, parse, plain
-from nczfs.formats.names import parent_of
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
 from nczfs.formats.problems import shown
 from nczfs.model.hierarchy import Json
@@ -23,8 +23,22 @@ _DOCUMENTS = frozenset({ZARRAY, ZGROUP, ZATTRS})
 _NEVER_BESIDE = (".ncz", "zarr.json")
 
 
-def read_consolidated(data: bytes, options: FormatOptions) -> dict[str, Json]:
-    """The documents in a ``.zmetadata``, parsed, by their keys.
+@dataclass(frozen=True, slots=True)
+class Consolidated:
+    """What a ``.zmetadata`` holds.
+
+    Attributes
+    ----------
+    documents : parsed, by their keys.
+    nodes : the paths of the groups and arrays that have a document among them.
+    """
+
+    documents: dict[str, Json]
+    nodes: frozenset[str]
+
+
+def read_consolidated(data: bytes, options: FormatOptions) -> Consolidated:
+    """Read a ``.zmetadata``.
 
     Raises
     ------
@@ -44,7 +58,9 @@ def read_consolidated(data: bytes, options: FormatOptions) -> dict[str, Json]:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata:
         raise BadMetadata(f"{KEY}: metadata is no object with documents")
-    return {str(key): value for key, value in metadata.items()}
+    documents = {str(key): value for key, value in metadata.items()}
+    places = (_split(key) for key in documents)
+    return Consolidated(documents, frozenset(path for path, name in places if name in _DOCUMENTS))
 
 
 class ConsolidatedDocuments:
@@ -57,26 +73,26 @@ class ConsolidatedDocuments:
     Parameters
     ----------
     inner : the documents of the store.
-    metadata : what `read_consolidated` gave.
+    found : what `read_consolidated` gave.
     """
 
-    def __init__(self, inner: Documents, metadata: dict[str, Json]) -> None:
+    def __init__(self, inner: Documents, found: Consolidated) -> None:
         self._inner = inner
-        self._metadata = metadata
-        self._nodes = {_split(key)[0] for key in metadata if _split(key)[1] in _DOCUMENTS}
+        self._documents = found.documents
+        self._nodes = found.nodes
 
     def get(self, key: str) -> bytes | None:
         if not self.has_answer(key):
             return self._inner.get(key)
         # As text again: a document is read in one way, wherever it comes from.
-        return compact(self._metadata[key]).encode() if key in self._metadata else None
+        return compact(self._documents[key]).encode() if key in self._documents else None
 
     def fetch(self, keys: Iterable[str]) -> None:
         self._inner.fetch([key for key in keys if not self.has_answer(key)])
 
     def consolidated_keys(self) -> tuple[str, ...]:
         """The keys of the documents that were consolidated."""
-        return tuple(self._metadata)
+        return tuple(self._documents)
 
     def has_answer(self, key: str) -> bool:
         """Whether `get` answers without asking the store."""
@@ -86,21 +102,11 @@ class ConsolidatedDocuments:
     def is_stale(self, key: str, data: bytes | None) -> bool:
         """Whether a document of the store says something else than the consolidated one."""
         if data is None:
-            return key in self._metadata
+            return key in self._documents
         try:
-            return key not in self._metadata or parse(data, key).value != self._metadata[key]
+            return key not in self._documents or parse(data, key).value != self._documents[key]
         except BadMetadata:
             return True
-
-    def members(self, path: str) -> tuple[str, ...]:
-        """The names of the nodes right below a group, in stored order."""
-        return tuple(
-            dict.fromkeys(
-                node.rpartition("/")[2]
-                for node in (_split(key)[0] for key in self._metadata)
-                if node and parent_of(node) == path
-            )
-        )
 
 
 class ConsolidatedFormat(MetadataFormat):
@@ -119,7 +125,7 @@ class ConsolidatedFormat(MetadataFormat):
         self.name = inner.name
         self._inner = inner
         self._options = options
-        self._known: tuple[bytes, dict[str, Json] | None] | None = None
+        self._known: tuple[bytes, Consolidated | None] | None = None
 
     def keys(self, path: str) -> tuple[str, ...]:
         return (KEY,)

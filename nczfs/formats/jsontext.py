@@ -95,7 +95,6 @@ def parse(
         try:
             value: Json = json.loads(
                 text,
-                strict=False,  # control characters inside of strings
                 object_pairs_hook=members,
                 parse_float=Real,
                 parse_int=_integer,

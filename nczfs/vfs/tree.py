@@ -125,7 +125,6 @@ def mount_tree(
             "features": {
                 name: getattr(zmap.features, name) for name in zmap.features.__dataclass_fields__
             },
-            "forbidden_is_absent": getattr(zmap, "forbidden_is_absent", None),
             "memory_limit_bytes": engine.cache.limit_bytes,
             "memory_used_bytes": engine.cache.used_bytes,
             "open_files": filesystem.open_files,

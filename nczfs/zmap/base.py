@@ -74,6 +74,8 @@ class Features:
     write_once : an object once written can not be replaced.
     near : a request takes microseconds (memory, local disk), not a network round trip.
     case_sensitive : two keys that differ only in case are two objects.
+    forbidden_is_absent : "forbidden" for a key is taken for "no such object", since the store says
+        so to those who may not list. Known once such an answer came.
     """
 
     writable: bool = True
@@ -83,6 +85,7 @@ class Features:
     write_once: bool = False
     near: bool = True
     case_sensitive: bool = True
+    forbidden_is_absent: bool = False
 
 
 class ZMap(ABC):

@@ -71,12 +71,7 @@ class S3ZMap(ZMap):
 
     @property
     def features(self) -> Features:
-        return _FEATURES
-
-    @property
-    def forbidden_is_absent(self) -> bool:
-        """Whether 403 for a key is taken as "no such object"; found out at the first 403."""
-        return bool(self._forbidden_is_absent)
+        return replace(_FEATURES, forbidden_is_absent=bool(self._forbidden_is_absent))
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None

@@ -134,10 +134,9 @@ def test_a_stale_document_is_noticed() -> None:
     assert not view.is_stale("new/.zarray", None)
 
 
-def test_members_are_those_right_below() -> None:
-    view = overlay(DictDocuments({}))
-    assert view.members("") == ("g",)
-    assert view.members("g") == ("v",)
+def test_its_nodes_are_those_with_a_document() -> None:
+    found = read_consolidated(document({**METADATA, "x/other": {}}), FormatOptions())
+    assert found.nodes == {"", "g", "g/v"}
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,19 @@ def test_a_scalar_is_stored_with_one_element_and_has_no_dimension(
     assert node.array.chunk_keys.name(()) == "0"
 
 
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"_nczarr_array": {"dimension_references": [], "scalar": 1, "storage": "chunked"}},
+        {"_nczarr_array": {"dimension_references": [], "scalar": 0}},
+        {"_nczarr_array": {"storage": "scalar"}},
+        {"_ARRAY_DIMENSIONS": ["_scalar_"]},
+    ],
+)
+def test_a_scalar_is_marked_in_one_of_three_ways(attributes: dict[str, object]) -> None:
+    assert variable({**L3, "s/.zattrs": attributes}, "s").array.shape == ()
+
+
 def test_a_scalar_flag_on_an_array_is_a_problem() -> None:
     documents = {**L3, "s/.zarray": zarray([2], "<f8")}
     store = DictDocuments(documents)

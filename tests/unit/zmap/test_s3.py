@@ -93,7 +93,7 @@ def test_403_is_absent_only_where_nothing_can_tell(
     for ask in (zmap.read, zmap.stat):
         with pytest.raises(NoSuchObject if absent else AccessDenied):
             ask(KEY)
-    assert zmap.forbidden_is_absent is absent
+    assert zmap.features.forbidden_is_absent is absent
 
 
 def test_a_server_without_ranges_gives_the_range_all_the_same(serve: Serve) -> None:
