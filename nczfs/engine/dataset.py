@@ -113,13 +113,6 @@ class Dataset:
             self._nodes[path] = loaded
         return loaded
 
-    def load_if_cached(self, path: str) -> Loaded | None:
-        """As `load`, from memory alone: None says nothing."""
-        known = self._nodes.get(path)
-        if known is not None and all(self._metadata.is_fresh(key) for key in known.used):
-            return known
-        return None
-
     def node(self, path: str) -> Node:
         """The group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
         loaded = self.load(path)

@@ -7,7 +7,7 @@ cost little they are asked instead; what this module offers is for where a reque
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
@@ -30,11 +30,21 @@ class Consolidated:
     Attributes
     ----------
     documents : parsed, by their keys.
-    nodes : the paths of the groups and arrays that have a document among them.
+    nodes : the paths of the groups and arrays among them.
     """
 
     documents: dict[str, Json]
     nodes: frozenset[str]
+    _texts: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    def text(self, key: str) -> bytes | None:
+        """A document as text again: it is read in one way, wherever it comes from."""
+        if key not in self.documents:
+            return None
+        # A thousand variables look at what their group says.
+        if (known := self._texts.get(key)) is None:
+            known = self._texts[key] = compact(self.documents[key]).encode()
+        return known
 
 
 def read_consolidated(data: bytes, options: FormatOptions) -> Consolidated:
@@ -47,8 +57,7 @@ def read_consolidated(data: bytes, options: FormatOptions) -> Consolidated:
     Notes
     -----
     ``zarr_consolidated_format`` must be 1 and ``metadata`` a non-empty object, as netcdf-c demands.
-    What zarr-python 3 adds to the entries (``consolidated_metadata``) is ignored by whoever reads
-    them.
+    What zarr-python 3 adds to the groups (``consolidated_metadata``) is left out.
     """
     bytes_max = options.document_bytes_max
     document = parse(data, KEY, bytes_max=bytes_max, members_max=MEMBERS_MAX).value
@@ -58,9 +67,9 @@ def read_consolidated(data: bytes, options: FormatOptions) -> Consolidated:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata:
         raise BadMetadata(f"{KEY}: metadata is no object with documents")
-    documents = {str(key): value for key, value in metadata.items()}
+    documents = {str(key): _own(key, value) for key, value in metadata.items()}
     places = (_split(key) for key in documents)
-    return Consolidated(documents, frozenset(path for path, name in places if name in _DOCUMENTS))
+    return Consolidated(documents, frozenset(p for p, name in places if name in (ZARRAY, ZGROUP)))
 
 
 class ConsolidatedDocuments:
@@ -78,35 +87,37 @@ class ConsolidatedDocuments:
 
     def __init__(self, inner: Documents, found: Consolidated) -> None:
         self._inner = inner
-        self._documents = found.documents
-        self._nodes = found.nodes
+        self._found = found
 
     def get(self, key: str) -> bytes | None:
         if not self.has_answer(key):
             return self._inner.get(key)
-        # As text again: a document is read in one way, wherever it comes from.
-        return compact(self._documents[key]).encode() if key in self._documents else None
+        return self._found.text(key)
 
     def fetch(self, keys: Iterable[str]) -> None:
         self._inner.fetch([key for key in keys if not self.has_answer(key)])
 
     def consolidated_keys(self) -> tuple[str, ...]:
         """The keys of the documents that were consolidated."""
-        return tuple(self._documents)
+        return tuple(self._found.documents)
 
     def has_answer(self, key: str) -> bool:
         """Whether `get` answers without asking the store."""
         path, name = _split(key)
-        return path in self._nodes and (name in _DOCUMENTS or name.startswith(_NEVER_BESIDE))
+        return path in self._found.nodes and (name in _DOCUMENTS or name.startswith(_NEVER_BESIDE))
 
     def is_stale(self, key: str, data: bytes | None) -> bool:
         """Whether a document of the store says something else than the consolidated one."""
-        if data is None:
-            return key in self._documents
+        consolidated = self._found.text(key)
+        if consolidated is None or data is None:
+            # No attributes are spelled in two ways.
+            return (consolidated or b"{}", data or b"{}") != (b"{}", b"{}")
         try:
-            return key not in self._documents or parse(data, key).value != self._documents[key]
+            single = parse(data, key).value
         except BadMetadata:
             return True
+        # By value, and else by text, because NaN does not equal itself.
+        return self._found.documents[key] != single and consolidated != compact(single).encode()
 
 
 class ConsolidatedFormat(MetadataFormat):
@@ -146,6 +157,13 @@ class ConsolidatedFormat(MetadataFormat):
                 known = (data, None)
             self._known = known
         return documents if known[1] is None else ConsolidatedDocuments(documents, known[1])
+
+
+def _own(key: str, document: Json) -> Json:
+    """A document without the consolidated metadata that zarr-python 3 puts into each group."""
+    if not isinstance(document, dict) or _split(key)[1] != ZGROUP:
+        return document
+    return {name: value for name, value in document.items() if name != "consolidated_metadata"}
 
 
 def _split(key: str) -> tuple[str, str]:

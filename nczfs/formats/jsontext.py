@@ -156,7 +156,7 @@ def compact(value: Json) -> str:
         case str():
             return _quoted(value)
         case _:
-            return json.dumps(value)
+            return _quoted(value)
 
 
 def one_line(value: Json) -> str:
@@ -178,8 +178,7 @@ def _finite(value: Json) -> Json:
             return value
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 # Half of a pair of escapes. Python's reader lets a lonely one through as a character that cannot

@@ -222,8 +222,9 @@ class PrefixDirectory(Directory):
         return self.listing_stat()
 
     def listing_stat(self) -> NodeStat:
-        loaded = self._dataset.load_if_cached(self._path) if self._dataset is not None else None
-        return NodeStat(0, (loaded.mtime_ns if loaded else 0) or self._tree.mtime_ns)
+        # The same whether its metadata are known yet or not: tar reports a directory whose time
+        # changes while it is read.
+        return NodeStat(0, self._tree.mtime_ns)
 
     def lookup(self, name: str) -> Node:
         resolved = self.resolve()

@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -188,22 +187,6 @@ def test_nested_groups_are_found(directory: Path) -> None:
         assert list(bar.variables) == ["baz"]
 
 
-@pytest.mark.parametrize("directory", datasets("nczarr_v2.zarr"), ids=["nczarr_v2"])
-def test_a_dimension_is_that_of_the_group_which_its_reference_names(directory: Path) -> None:
-    with nczfs.open(str(directory)) as dataset:
-        assert dataset.tree().header.format == "nczarr-L2U"
-        inner = dataset["MyGroup/Group_A"]
-        assert isinstance(inner, nczfs.Group)
-        found = {
-            name: [(d.group, d.name, d.size) for d in variable.description.dimensions]
-            for name, variable in inner.variables.items()
-        }
-    assert found == {
-        "dset2": [("MyGroup", "lat", 3), ("MyGroup", "lon", 3)],
-        "dset3": [("MyGroup/Group_A", "lat", 2), ("MyGroup/Group_A", "lon", 2)],
-    }
-
-
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -232,10 +215,8 @@ def test_an_unknown_codec_fails_the_values_and_nothing_else(
     directory: Path, expected_warnings: ExpectedWarnings
 ) -> None:
     expected_warnings.add("imagecodecs_tiff")
-    name = "uint16_imagecodecs_tiff" + ("_invalid_tiff" if "invalid" in directory.name else "")
     with nczfs.open(str(directory)) as dataset:
-        found = [path for path in variables(directory) if path.startswith("uint16")]
-        (name,) = found
+        (name,) = (path for path in variables(directory) if path.startswith("uint16"))
         variable = opened(dataset, directory, name)
         assert variable.dtype == np.uint16
         with pytest.raises(UnknownCodec, match="imagecodecs_tiff"):
@@ -250,14 +231,12 @@ def test_an_unknown_codec_fails_the_values_and_nothing_else(
     assert to_errno(caught.value) == errno.EIO
     info = json.loads(read(fs, f"{place}/info.json"))
     assert [codec["id"] for codec in info["codecs"]] == ["imagecodecs_tiff"]
+    (problem,) = info["problems"]
+    assert "imagecodecs_tiff" in problem
     fs.close()
 
 
-def v3_nodes() -> Iterator[Path]:
-    yield from datasets("v3/*")
-
-
-@pytest.mark.parametrize("directory", list(v3_nodes()), ids=lambda path: path.name)
+@pytest.mark.parametrize("directory", datasets("v3/*"), ids=lambda path: path.name)
 def test_zarr_v3_shows_a_directory_that_says_so(
     directory: Path, expected_warnings: ExpectedWarnings
 ) -> None:

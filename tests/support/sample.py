@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numcodecs
 import numpy as np
 import zarr
 
 if TYPE_CHECKING:
-    from types_boto3_s3 import S3Client
+    from mypy_boto3_s3 import S3Client
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -40,10 +40,10 @@ class Field:
     values: Values
     chunks: tuple[int, ...]
     dimensions: tuple[str, ...]
-    compressor: object = None
+    compressor: Any = None
     shuffled: bool = False
     fill_value: object = 0
-    order: str = "C"
+    order: Literal["C", "F"] = "C"
     separator: str = "."
     absent: tuple[slice, ...] | None = None
 
@@ -84,7 +84,7 @@ def _fields() -> dict[str, Field]:
 
 
 FIELDS: Mapping[str, Field] = _fields()
-ATTRIBUTES = {"title": "a sample", "version": 3}
+ATTRIBUTES: dict[str, Any] = {"title": "a sample", "version": 3}
 
 
 def write_sample(directory: Path) -> None:

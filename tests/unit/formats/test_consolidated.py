@@ -130,12 +130,32 @@ def test_a_stale_document_is_noticed() -> None:
     assert view.is_stale("g/v/.zarray", json.dumps(ARRAY | {"shape": [3]}).encode())
     assert view.is_stale("g/v/.zarray", None)
     assert view.is_stale("g/v/.zarray", b"broken")
-    assert view.is_stale("new/.zarray", b"{}")
+    assert view.is_stale("new/.zarray", b'{"a": 1}')
     assert not view.is_stale("new/.zarray", None)
+    assert not view.is_stale("g/.zattrs", b"{}")
 
 
-def test_its_nodes_are_those_with_a_document() -> None:
-    found = read_consolidated(document({**METADATA, "x/other": {}}), FormatOptions())
+def test_nan_and_additions_of_zarr_python_are_not_stale() -> None:
+    data = document(METADATA).replace(b'"x": 1.5', b'"x": NaN')
+    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data, FormatOptions()))
+    assert not view.is_stale(".zattrs", b'{"title": "t",   "x": NaN}')
+    assert view.is_stale(".zattrs", b'{"title": "t",   "x": 1.5}')
+    assert not view.is_stale(".zgroup", b'{"zarr_format": 2}')
+
+
+def test_an_attribute_may_be_called_like_that_addition() -> None:
+    metadata = METADATA | {".zattrs": {"consolidated_metadata": 1}}
+    found = read_consolidated(document(metadata), FormatOptions())
+    assert found.text(".zattrs") == b'{"consolidated_metadata": 1}'
+
+
+def test_a_thousand_variables_do_not_spell_their_group_a_thousand_times() -> None:
+    found = read_consolidated(document(METADATA), FormatOptions())
+    assert found.text(".zattrs") is found.text(".zattrs")
+
+
+def test_its_nodes_are_those_with_more_than_attributes() -> None:
+    found = read_consolidated(document({**METADATA, "x/.zattrs": {}}), FormatOptions())
     assert found.nodes == {"", "g", "g/v"}
 
 

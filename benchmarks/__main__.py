@@ -1,0 +1,36 @@
+"""Speed beside that of others: ``scripts/bench [PART ...] [options of the part]``.
+
+scripts/bench                    every part, as in docs/benchmarks.md (about 15 minutes)
+scripts/bench reading --pairs 3  reading a directory store through a mount
+scripts/bench s3                 the same and more from an S3 server with 20 ms
+scripts/bench codecs             chunk codecs alone
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import codecs, reading, s3
+
+PARTS = {"reading": reading.main, "s3": s3.main, "codecs": codecs.main}
+
+
+def main() -> int:
+    """Run the parts that are asked for."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in {"-h", "--help"}:
+        print(__doc__)
+        return 0
+    part = arguments.pop(0) if arguments and arguments[0] in PARTS else None
+    if part is None and arguments:
+        print(f"bench: no part {arguments[0]!r}; there are: {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    for name in [part] if part else list(PARTS):
+        print(f"\n## {name}\n", flush=True)
+        sys.argv = [name, *arguments]
+        PARTS[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
