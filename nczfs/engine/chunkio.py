@@ -13,12 +13,14 @@ from nczfs.codecs.base import Pipeline
 from nczfs.codecs.registry import pipeline_of
 from nczfs.engine.cache import Loaded, Values
 from nczfs.engine.options import MissingChunks
-from nczfs.errors import CorruptChunk, MissingChunk, NczfsError, NoSuchObject
+from nczfs.errors import CodecError, CorruptChunk, MissingChunk, NczfsError, NoSuchObject
 from nczfs.model.dtypes import VlenKind
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import Blob, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
+
+NDIM_MAX = 64  # of numpy
 
 # A stored chunk is not expected to be larger than this many times its decoded size: incompressible
 # data grow by a few bytes, and netcdf-fortran writes over-long chunks of small variables.
@@ -58,7 +60,12 @@ class ChunkIO:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The codecs, looked up when values are first wanted. Raises UnknownCodec."""
+        """The codecs, looked up when values are first wanted. Raises CodecError."""
+        if len(self._array.shape) > NDIM_MAX:
+            raise CodecError(
+                f"{self._place}: {len(self._array.shape)} dimensions: the values of arrays of more "
+                f"than {NDIM_MAX} are not read"
+            )
         try:
             return pipeline_of(self._array)
         except NczfsError as error:

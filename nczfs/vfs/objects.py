@@ -38,6 +38,7 @@ class ObjectsTree:
         self.metadata = metadata
         self.engine = engine
         self.mtime_ns = mtime_ns
+        self._reported: set[Key] = set()
 
     def root(self) -> Directory:
         return ObjectsDirectory(self, keys.ROOT)
@@ -46,9 +47,10 @@ class ObjectsTree:
         """The node of an entry. A prefix hides an object of the same name."""
         key = keys.join(prefix, entry.name)
         if entry.is_prefix:
-            if entry.stat is not None:
-                log.info(
-                    "%s/%s: an object of this name is hidden by the keys below it",
+            if entry.stat is not None and key not in self._reported:
+                self._reported.add(key)
+                log.warning(
+                    "%s/%s: the keys below it hide the object of this name",
                     self.metadata.zmap.name,
                     key,
                 )

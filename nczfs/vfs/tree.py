@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nczfs import metrics
 from nczfs.engine.dataset import Engine
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import MIB, EngineOptions, MissingChunks
@@ -129,6 +130,7 @@ def mount_tree(
             "memory_used_bytes": engine.cache.used_bytes,
             "open_files": filesystem.open_files,
             "inodes": len(filesystem.inodes),
+            "hidden_keys": metrics.value("nczfs_hidden_keys_total"),
         }
 
     entries[CONTROL] = ControlDirectory(

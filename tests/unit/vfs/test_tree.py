@@ -331,14 +331,19 @@ def test_names_that_cannot_be_files_are_refused_or_left_out(store: ZMap, url: st
     long = "y" * 300
     store.write(parse_key(f"long/{long}"), b"")
     store.write(parse_key("long/ok"), b"")
+    hidden = json.loads(read(fs, ".nczfs/status.json"))["hidden_keys"]
     assert set(listing(fs, "objects/long")) == {"ok"}
+    assert json.loads(read(fs, ".nczfs/status.json"))["hidden_keys"] == hidden + 1
     with pytest.raises(NoSuchPath):
         find(fs, "objects/.nczfs-tmp-1")
     fs.close()
 
 
-def test_a_directory_hides_an_object_of_the_same_name(store: ZMap, url: str) -> None:
+def test_a_directory_hides_an_object_of_the_same_name(
+    store: ZMap, url: str, expected_warnings: ExpectedWarnings
+) -> None:
     """SEMANTICS L4."""
+    expected_warnings.add("plain: the keys below it hide the object")
     store.write(parse_key("plain"), b"an object")
     fs = mount_tree(url)
     assert listing(fs, "objects")["plain"].kind is FileKind.DIRECTORY
