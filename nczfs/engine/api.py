@@ -158,6 +158,10 @@ class Variable:
             raise TypeError(f"{self.path} is a scalar and has no length")
         return self.shape[0]
 
+    def __bool__(self) -> bool:
+        """True: a variable is there, also where its length is 0 or, as a scalar, it has none."""
+        return True
+
     def __repr__(self) -> str:
         dimensions = ", ".join(
             f"{name}: {size}" for name, size in zip(self.dimensions, self.shape, strict=True)

@@ -111,10 +111,7 @@ class Array:
         if not self._cache.start_load(chunk_id, reserved, fresh_since):
             return False
         try:
-            if self.far:
-                self._pools.fetch.submit(self._fetch_ahead, chunk_id, reserved, tally)
-            else:
-                self._pools.decode.submit(self._load_ahead, chunk_id, reserved, tally)
+            self._pools.fetch.submit(self._fetch_ahead, chunk_id, reserved, tally)
         except RuntimeError as error:  # the pools are closed, or the interpreter is ending
             self._cache.fail_load(chunk_id, reserved, Unavailable(str(error)))
             return False
@@ -192,10 +189,6 @@ class Array:
 
     def _load(self, index: ChunkIndex, tally: Tally, known: Loaded | None) -> Loaded:
         return _tallied(self._io.load(index, known), known, tally)
-
-    def _load_ahead(self, chunk_id: ChunkId, reserved: int, tally: Tally) -> None:
-        known = self._cache.known(chunk_id)
-        self._settle(chunk_id, reserved, lambda: self._load(chunk_id[1], tally, known))
 
     def _fetch_ahead(self, chunk_id: ChunkId, reserved: int, tally: Tally) -> None:
         known = self._cache.known(chunk_id)

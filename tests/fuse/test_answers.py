@@ -50,6 +50,7 @@ def errno_of(call: Callable[[], object]) -> int | None:
 def test_an_exception_in_a_handler_is_an_errno_and_the_mount_lives_on(
     failing: Served, name: str, code: int
 ) -> None:
+    """SEMANTICS A6."""
     assert errno_of((failing.path / name).read_bytes) == code
     assert (failing.path / "sound").read_bytes() == b"sound\n"
 
@@ -95,6 +96,7 @@ def test_a_slow_lookup_and_a_slow_open_end_at_the_deadline(slow: Served) -> None
 
 
 def test_a_slow_read_ends_at_the_deadline(slow: Served) -> None:
+    """SEMANTICS A1."""
     start = time.monotonic()
     assert errno_of((slow.path / "content").read_bytes) == errno.ETIMEDOUT
     # After a failed read-ahead the kernel asks again for the page.

@@ -67,6 +67,7 @@ def test_usr1_writes_all_stacks_to_the_log_and_nothing_else_happens() -> None:
 
 
 def test_a_killed_daemon_leaves_a_dead_mount_and_the_next_clears_it(tmp_path: Path) -> None:
+    """SEMANTICS A6."""
     path = tmp_path / "mnt"
     with served([*TOY, "plain"], mountpoint=path, exit_codes=None) as mount:
         mount.process.kill()

@@ -22,6 +22,7 @@ import zarr
 import nczfs
 from nczfs.vfs.tree import mount_tree
 from tests.support.cdl import header_lines
+from tests.support.mounts import nczfs as run_nczfs
 from tests.support.trees import exists, listing, read
 
 Values = np.ndarray[Any, np.dtype[Any]]
@@ -222,6 +223,22 @@ def test_every_shape_is_read_with_both_separators(
         )
         array[...] = values
     check(store, {"": values})
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2,)], ids=str)
+def test_the_commands_show_a_root_array_of_every_length(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    store = tmp_path / "d.zarr"
+    with without_warnings():
+        zarr.create_array(str(store), shape=shape, dtype="i4", zarr_format=2, fill_value=3)
+    done = run_nczfs("info", store)
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["shape"] == list(shape)
+    values = run_nczfs("cat", "--json", store)
+    assert json.loads(values.stdout) == np.full(shape, 3).tolist()
+    with nczfs.open(str(store)) as dataset:
+        assert bool(dataset["d.zarr"]) is True
 
 
 def test_texts_of_variable_length_are_read(tmp_path: Path) -> None:
