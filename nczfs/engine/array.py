@@ -110,12 +110,11 @@ class Array:
         reserved = self.description.chunk_bytes
         if not self._cache.start_load(chunk_id, reserved, fresh_since):
             return False
-        try:
-            self._pools.fetch.submit(self._fetch_ahead, chunk_id, reserved, tally)
-        except RuntimeError as error:  # the pools are closed, or the interpreter is ending
-            self._cache.fail_load(chunk_id, reserved, Unavailable(str(error)))
-            return False
-        return True
+        return self._start(
+            lambda: self._pools.fetch.submit(self._fetch_ahead, chunk_id, reserved, tally),
+            chunk_id,
+            reserved,
+        )
 
     def request_run(self, first: int, stop: int, tally: Tally, fresh_since: float) -> None:
         """Have the chunks of the elements [first, stop) loaded ahead, in order."""
@@ -190,17 +189,33 @@ class Array:
     def _load(self, index: ChunkIndex, tally: Tally, known: Loaded | None) -> Loaded:
         return _tallied(self._io.load(index, known), known, tally)
 
+    def _start(self, submit: Callable[[], object], chunk_id: ChunkId, reserved: int) -> bool:
+        try:
+            submit()
+        except RuntimeError as error:  # the engine is closing, or the interpreter is ending
+            self._cache.fail_load(chunk_id, reserved, Unavailable(str(error)))
+            return False
+        return True
+
     def _fetch_ahead(self, chunk_id: ChunkId, reserved: int, tally: Tally) -> None:
         known = self._cache.known(chunk_id)
         try:
             decode = self._io.fetch(chunk_id[1], known)
-            self._pools.decode.submit(
-                self._settle, chunk_id, reserved, lambda: _tallied(decode(), known, tally)
-            )
         except NczfsError as error:
             self._cache.fail_load(chunk_id, reserved, error)
+            return
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             self._cache.fail_load(chunk_id, reserved, _unexpected(error))
+            return
+
+        def load() -> Loaded:
+            return _tallied(decode(), known, tally)
+
+        self._start(
+            lambda: self._pools.decode.submit(self._settle, chunk_id, reserved, load),
+            chunk_id,
+            reserved,
+        )
 
     def _settle(self, chunk_id: ChunkId, reserved: int, load: Callable[[], Loaded]) -> None:
         try:

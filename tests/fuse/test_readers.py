@@ -83,9 +83,7 @@ def test_a_hundred_thousand_reads_at_random_places_get_the_right_bytes(
     read_at_random(store, field, name, memory_limit, reads=100_000 // READERS)
 
 
-def read_at_random(
-    store: Path, field: Values, name: str, memory_limit: int, *, reads: int
-) -> None:
+def read_at_random(store: Path, field: Values, name: str, memory_limit: int, *, reads: int) -> None:
     files = expected_files(field, name)
     with bounded(store, memory_limit) as dataset, ThreadPoolExecutor(READERS) as threads:
         readers = [
@@ -236,7 +234,7 @@ def bounded(store: Path, memory_limit: int, expect: str | None = None) -> Iterat
     with mounted(store, "--memory-limit", str(memory_limit), expect=expect) as mount:
         yield mount / "datasets" / store.name
         peak = peak_bytes(mount)
-        print(f"PEAK {os.environ.get('PYTEST_CURRENT_TEST')} {peak/MIB:.0f}")
+        print(f"PEAK {os.environ.get('PYTEST_CURRENT_TEST')} {peak / MIB:.0f}")
         assert peak <= memory_limit + SLACK_BYTES, f"{peak / MIB:.0f} MiB resident"
 
 
