@@ -96,7 +96,9 @@ class Array:
     ) -> AbstractContextManager[Values]:
         """The values of a whole chunk, filler beyond the edge included, kept while it is open."""
         load = partial(self._load, index, tally)
-        return self._cache.pinned((self.number, index), load, fresh_since)
+        return self._cache.pinned(
+            (self.number, index), load, self.description.chunk_bytes, fresh_since
+        )
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float = 0.0) -> bool:
         """Have a chunk loaded ahead by other threads; False when it is there, or there is no room.

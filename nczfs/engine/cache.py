@@ -60,7 +60,7 @@ Loader: TypeAlias = "Callable[[Loaded | None], Loaded]"
 class ChunkCache:
     """Decoded chunks, and the budget that they share with what is read ahead.
 
-    `_lock` guards the entries, the loads and the sum of bytes; it is never held while a chunk is
+    `_lock` guards the entries, the loads and the sums of bytes; it is never held while a chunk is
     loaded. Eviction is the clock algorithm: a hit sets a bit without the lock, so that the event
     loop never waits for a thread; an entry whose bit is set gets a second round.
     """
@@ -69,6 +69,8 @@ class ChunkCache:
         self.limit_bytes = limit_bytes
         self._clock = clock
         self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
+        self._loading = 0  # bytes of the loads that `pinned` has under way
         self._entries: dict[ChunkId, _Entry] = {}
         self._loads: dict[ChunkId, _Load] = {}
         self._used = 0
@@ -88,13 +90,16 @@ class ChunkCache:
         return entry.loaded.values
 
     @contextmanager
-    def pinned(self, chunk_id: ChunkId, load: Loader, fresh_since: float) -> Iterator[Values]:
+    def pinned(
+        self, chunk_id: ChunkId, load: Loader, nbytes: int, fresh_since: float
+    ) -> Iterator[Values]:
         """The values of a chunk, kept in memory while the context is open.
 
         A chunk that is not there, or was confirmed before `fresh_since`, is loaded by this thread,
-        or waited for when another one is loading it; then its error is raised here as well.
+        or waited for when another one is loading it; then its error is raised here as well. Loads
+        whose `nbytes` together pass the budget take turns.
         """
-        entry = self._acquire(chunk_id, load, fresh_since)
+        entry = self._acquire(chunk_id, load, nbytes, fresh_since)
         try:
             yield entry.loaded.values
         finally:
@@ -164,7 +169,7 @@ class ChunkCache:
             for chunk_id in list(self._entries):
                 self._remove(chunk_id)
 
-    def _acquire(self, chunk_id: ChunkId, load: Loader, fresh_since: float) -> _Entry:
+    def _acquire(self, chunk_id: ChunkId, load: Loader, nbytes: int, fresh_since: float) -> _Entry:
         while True:
             with self._lock:
                 entry = self._entries.get(chunk_id)
@@ -185,24 +190,37 @@ class ChunkCache:
                     entry.pins += 1
                 return entry
         metrics.CACHE_MISSES.inc()
-        return self._load(chunk_id, load, entry, mine)
+        with self._turn:
+            self._turn.wait_for(lambda: not self._loading or self._fits(nbytes))
+            self._loading += nbytes
+            self._used += nbytes
+        return self._load(chunk_id, load, nbytes, entry, mine)
 
-    def _load(self, chunk_id: ChunkId, load: Loader, known: _Entry | None, mine: _Load) -> _Entry:
+    def _fits(self, nbytes: int) -> bool:
+        return self._make_room(nbytes) or self._loading + nbytes <= self.limit_bytes
+
+    def _load(
+        self, chunk_id: ChunkId, load: Loader, nbytes: int, known: _Entry | None, mine: _Load
+    ) -> _Entry:
         try:
             loaded = load(known.loaded if known is not None else None)
-        except NczfsError as error:
-            with self._lock:
-                self._give_up(chunk_id, error)
-            raise
         except BaseException as error:
-            with self._lock:
-                self._give_up(chunk_id, Unavailable(f"loading a chunk ended with {error!r}"))
+            reason = error if isinstance(error, NczfsError) else None
+            with self._turn:
+                self._end_turn(nbytes)
+                self._give_up(chunk_id, reason or Unavailable(f"loading a chunk ended: {error!r}"))
             raise
-        with self._lock:
+        with self._turn:
+            self._end_turn(nbytes)
             self._settle(chunk_id, loaded)
             assert mine.entry is not None
             mine.entry.pins += 1
             return mine.entry
+
+    def _end_turn(self, nbytes: int) -> None:
+        self._loading -= nbytes
+        self._used -= nbytes
+        self._turn.notify_all()
 
     def _settle(self, chunk_id: ChunkId, loaded: Loaded) -> None:
         entry = _Entry(loaded, self._clock())

@@ -20,6 +20,7 @@ LINES_KEPT = 10_000
 AMPLIFIED_BYTES_MIN = 64 << 20
 AMPLIFICATION_MIN = 8.0
 STEP_SAMPLES_MAX = 4096
+STEP_SHARE = 4  # one step in so many must be the same to be called a direction
 
 
 class AccessLog:
@@ -108,7 +109,10 @@ class Access:
         if not self._steps or not shape:
             return None
         width = self._variable.array.dtype.item_size
-        step = max(self._steps.items(), key=lambda item: item[1])[0] // max(1, width)
+        step, times = max(self._steps.items(), key=lambda item: item[1])
+        if times * STEP_SHARE < sum(self._steps.values()):
+            return None  # here and there, and not along anything
+        step //= max(1, width)
         stride = 1
         for d in range(len(shape) - 1, -1, -1):
             if stride <= abs(step) < stride * max(1, shape[d]):

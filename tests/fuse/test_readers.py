@@ -85,7 +85,10 @@ def test_a_hundred_thousand_reads_at_random_places_get_the_right_bytes(
 
 def read_at_random(store: Path, field: Values, name: str, memory_limit: int, *, reads: int) -> None:
     files = expected_files(field, name)
-    with bounded(store, memory_limit) as dataset, ThreadPoolExecutor(READERS) as threads:
+    with (
+        bounded(store, memory_limit, expect="read amplification") as dataset,
+        ThreadPoolExecutor(READERS) as threads,
+    ):
         readers = [
             threads.submit(one_reader, dataset / name, files, seed, reads)
             for seed in range(READERS)

@@ -33,7 +33,7 @@ def test_a_chunk_that_many_want_is_loaded_once() -> None:
 
     def read() -> int:
         together.wait(10)
-        with cache.pinned((1, (0,)), load, 0.0) as values:
+        with cache.pinned((1, (0,)), load, 1000, 0.0) as values:
             return int(values[0])
 
     with ThreadPoolExecutor(readers) as pool:
@@ -53,7 +53,7 @@ def test_the_error_of_a_load_reaches_everybody_who_waits_and_is_not_kept() -> No
         raise CorruptChunk("v/0: torn")
 
     def read() -> None:
-        with cache.pinned((1, (0,)), fail, 0.0):
+        with cache.pinned((1, (0,)), fail, 1000, 0.0):
             pass
 
     with ThreadPoolExecutor(2) as pool:
@@ -64,15 +64,15 @@ def test_the_error_of_a_load_reaches_everybody_who_waits_and_is_not_kept() -> No
         for future in (first, second):
             with pytest.raises(CorruptChunk, match="torn"):
                 future.result(10)
-    with cache.pinned((1, (0,)), lambda known: loaded(3), 0.0) as values:
+    with cache.pinned((1, (0,)), lambda known: loaded(3), 1000, 0.0) as values:
         assert values[0] == 3
 
 
 def test_a_pinned_chunk_is_not_evicted() -> None:
     cache = ChunkCache(3 * (1000 + ENTRY_BYTES))
-    with cache.pinned((1, (0,)), lambda known: loaded(0), 0.0):
+    with cache.pinned((1, (0,)), lambda known: loaded(0), 1000, 0.0):
         for number in range(1, 20):
-            with cache.pinned((1, (number,)), lambda known: loaded(1), 0.0):
+            with cache.pinned((1, (number,)), lambda known: loaded(1), 1000, 0.0):
                 pass
         assert cache.peek((1, (0,)), 0.0) is not None
     assert cache.used_bytes <= cache.limit_bytes
@@ -80,7 +80,7 @@ def test_a_pinned_chunk_is_not_evicted() -> None:
 
 def test_a_chunk_larger_than_the_budget_is_read_and_not_kept() -> None:
     cache = ChunkCache(500)
-    with cache.pinned((1, (0,)), lambda known: loaded(9, 1000), 0.0) as values:
+    with cache.pinned((1, (0,)), lambda known: loaded(9, 1000), 1000, 0.0) as values:
         assert values[0] == 9
     assert cache.peek((1, (0,)), 0.0) is None
     assert cache.used_bytes == 0
@@ -89,7 +89,7 @@ def test_a_chunk_larger_than_the_budget_is_read_and_not_kept() -> None:
 def test_a_chunk_confirmed_too_long_ago_is_shown_to_the_loader_again() -> None:
     clock = iter(float(second) for second in range(100))
     cache = ChunkCache(1 << 20, clock=lambda: next(clock))
-    with cache.pinned((1, (0,)), lambda known: loaded(1, version="old"), 0.0):
+    with cache.pinned((1, (0,)), lambda known: loaded(1, version="old"), 1000, 0.0):
         pass
     seen: list[object] = []
 
@@ -99,7 +99,7 @@ def test_a_chunk_confirmed_too_long_ago_is_shown_to_the_loader_again() -> None:
         return known
 
     assert cache.peek((1, (0,)), 50.0) is None
-    with cache.pinned((1, (0,)), confirm, 0.5) as values:
+    with cache.pinned((1, (0,)), confirm, 1000, 0.5) as values:
         assert values[0] == 1
     assert seen == ["old"]
 
@@ -107,8 +107,8 @@ def test_a_chunk_confirmed_too_long_ago_is_shown_to_the_loader_again() -> None:
 def test_reading_ahead_is_dropped_when_everything_is_pinned() -> None:
     cache = ChunkCache(2 * (1000 + ENTRY_BYTES))
     with (
-        cache.pinned((1, (0,)), lambda known: loaded(0), 0.0),
-        cache.pinned((1, (1,)), lambda known: loaded(0), 0.0),
+        cache.pinned((1, (0,)), lambda known: loaded(0), 1000, 0.0),
+        cache.pinned((1, (1,)), lambda known: loaded(0), 1000, 0.0),
     ):
         assert not cache.start_load((1, (2,)), 1000, 0.0)
         assert not cache.try_reserve(1000)
@@ -124,7 +124,7 @@ def test_whoever_waits_when_the_cache_is_closed_gets_an_error() -> None:
 
     def read() -> None:
         entered.set()
-        with cache.pinned((1, (0,)), lambda known: loaded(0), 0.0):
+        with cache.pinned((1, (0,)), lambda known: loaded(0), 1000, 0.0):
             pass
 
     with ThreadPoolExecutor(1) as pool:
@@ -151,7 +151,9 @@ class CacheMachine(RuleBasedStateMachine):
     def read(self, number: int) -> None:
         if number in self.ahead:
             return
-        with self.cache.pinned((1, (number,)), lambda known: loaded(number, 100), 0.0) as values:
+        with self.cache.pinned(
+            (1, (number,)), lambda known: loaded(number, 100), 100, 0.0
+        ) as values:
             assert values[0] == number
 
     @rule(number=st.integers(0, 9))
