@@ -77,7 +77,10 @@ def mount(
 ) -> None:
     """Open the store and serve it until it is unmounted."""
     # Not before the fork: NumPy starts threads when it is imported.
+    from nczfs.engine.memory import share_one_heap
     from nczfs.vfs.tree import VfsOptions, mount_tree
+
+    share_one_heap()
 
     settings = request.settings
     source = parse_url(url).text

@@ -28,15 +28,24 @@ class AccessLog:
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self._warned: set[str] = set()
 
     def opened(self, url: str, variable: Variable, view: str, layout: Layout) -> Access:
         """Begin the account of one open file."""
         return Access(self, url, variable, view, layout)
 
-    def line(self, text: str, *, warning: bool = False) -> None:
+    def line(self, text: str) -> None:
+        """Add a line."""
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._lines.append(f"{stamp} {text}")
-        log.log(logging.WARNING if warning else logging.DEBUG, "%s", text)
+        log.debug("%s", text)
+
+    def warning(self, what: str, text: str) -> None:
+        """Add a line that warns; the log of the mount has it once for each `what`."""
+        self.line(f"{what}: {text}")
+        if what not in self._warned:
+            self._warned.add(what)
+            log.warning("%s: %s", what, text)
 
     def content(self) -> bytes:
         """All lines kept, oldest first."""
@@ -78,7 +87,7 @@ class Access:
             amplified = not self._warned and self._is_amplified()
             self._warned = self._warned or amplified
         if amplified:
-            self._log.line(f"{self._what}: {self._warning()}", warning=True)
+            self._log.warning(self._what, self._warning())
 
     def closed(self) -> None:
         """The file is closed: one line says what was read."""

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from nczfs import metrics
 from nczfs.engine.dataset import Engine
-from nczfs.engine.memory import share_one_heap
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import MIB, EngineOptions, MissingChunks
 from nczfs.errors import BadKey
@@ -73,7 +72,6 @@ def mount_tree(
     BadUrl, UsageError : the URL names no store; StoreError : it cannot be reached.
     """
     options = options or VfsOptions()
-    share_one_heap()
     parsed = parse_url(url)
     zmap = open_store(parsed, store_options or StoreOptions())
     engine = Engine(

@@ -237,7 +237,7 @@ def bounded(store: Path, memory_limit: int, expect: str | None = None) -> Iterat
     with mounted(store, "--memory-limit", str(memory_limit), expect=expect) as mount:
         yield mount / "datasets" / store.name
         peak = peak_bytes(mount)
-        print(f"PEAK {os.environ.get('PYTEST_CURRENT_TEST')} {peak / MIB:.0f}")
+        print(f"{peak / MIB:.0f} MiB resident at most, of a budget of {memory_limit / MIB:.0f} MiB")
         assert peak <= memory_limit + SLACK_BYTES, f"{peak / MIB:.0f} MiB resident"
 
 
