@@ -19,6 +19,8 @@ KIB, MIB = 1 << 10, 1 << 20
 BACKWARD_SLACK_BYTES = 1 * MIB  # two read-ahead requests of the kernel can overtake each other
 FORWARD_SLACK_BYTES = 16 * MIB  # a gap that a reader may skip and still counts as reading on
 FIRST_AHEAD_BYTES = 1 * MIB + 128 * KIB  # the kernel's first two read-aheads
+FAR_FIRST_AHEAD_BYTES = 16 * MIB  # doubling from less costs a round trip each time
+BEGINNING_BYTES_MIN = 128 * KIB
 
 
 class SequenceDetector:
@@ -26,14 +28,15 @@ class SequenceDetector:
 
     Parameters
     ----------
-    ahead_bytes_max : of the distance that doubles while reading goes on in order.
+    first_bytes, ahead_bytes_max : the distance, which doubles while reading goes on in order.
     """
 
-    def __init__(self, ahead_bytes_max: int) -> None:
+    def __init__(self, first_bytes: int, ahead_bytes_max: int) -> None:
         self._ahead_max = ahead_bytes_max
+        self._first = min(first_bytes, ahead_bytes_max)
         self._expected = -1
         self._in_order = 0
-        self._ahead = min(FIRST_AHEAD_BYTES, ahead_bytes_max)
+        self._ahead = self._first
 
     def note(self, offset: int, size: int) -> int:
         """A read took place; up to which offset it pays to have the data ready (0: it does not)."""
@@ -44,8 +47,10 @@ class SequenceDetector:
             if self._in_order > 1:
                 self._ahead = min(2 * self._ahead, self._ahead_max)
         else:
-            self._in_order = 0
-            self._ahead = min(FIRST_AHEAD_BYTES, self._ahead_max)
+            # A large read at the start of a file is how reading it all begins.
+            begins = self._expected < 0 and offset == 0 and size >= BEGINNING_BYTES_MIN
+            self._in_order = 1 if begins else 0
+            self._ahead = self._first
             self._expected = offset + size
         return self._expected + self._ahead if self._in_order else 0
 
@@ -60,11 +65,13 @@ class AheadOptions:
         `hint` is called, as the reader finds the data in the chunk cache.
     ahead_bytes : how far the windows go before the reader.
     hint_bytes : how far `hint` goes before the reader.
+    first_bytes : the distance to begin with.
     """
 
     window_bytes: int
     ahead_bytes: int
     hint_bytes: int
+    first_bytes: int = FIRST_AHEAD_BYTES
 
 
 class _Window:
@@ -103,7 +110,9 @@ class ReadAhead:
         self._pool = pool
         self._budget = budget
         self._options = options
-        self._detector = SequenceDetector(max(options.ahead_bytes, options.hint_bytes))
+        self._detector = SequenceDetector(
+            options.first_bytes, max(options.ahead_bytes, options.hint_bytes)
+        )
         self._lock = threading.Lock()
         self._windows: dict[int, _Window] = {}
         self._hinted = 0

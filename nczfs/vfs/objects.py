@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nczfs import metrics
 from nczfs.engine.dataset import Engine
 from nczfs.engine.metadata import MetadataCache
-from nczfs.engine.prefetch import MIB, AheadOptions, ReadAhead
+from nczfs.engine.prefetch import FAR_FIRST_AHEAD_BYTES, MIB, AheadOptions, ReadAhead
 from nczfs.errors import Conflict, NoSuchObject, NoSuchPath, StaleHandle
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
@@ -22,8 +22,8 @@ NAME_BYTES_MAX = 255  # NAME_MAX of Linux
 
 # A far object is fetched in parts of this size, several at a time; a near one is read in steps that
 # keep a thread busy long enough to be worth waking it.
-FAR_AHEAD = AheadOptions(window_bytes=8 * MIB, ahead_bytes=64 * MIB, hint_bytes=0)
-NEAR_AHEAD = AheadOptions(window_bytes=4 * MIB, ahead_bytes=12 * MIB, hint_bytes=0)
+FAR_AHEAD = AheadOptions(8 * MIB, 64 * MIB, 0, FAR_FIRST_AHEAD_BYTES)
+NEAR_AHEAD = AheadOptions(4 * MIB, 12 * MIB, 0)
 
 
 def is_file_name(name: str) -> bool:

@@ -6,10 +6,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nczfs.engine.array import now
+from nczfs.engine.array import Array, now
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.options import Tally
-from nczfs.engine.prefetch import MIB, AheadOptions, ReadAhead
+from nczfs.engine.prefetch import (
+    FAR_FIRST_AHEAD_BYTES,
+    FIRST_AHEAD_BYTES,
+    MIB,
+    AheadOptions,
+    ReadAhead,
+)
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.access import Access, AccessLog
 from nczfs.vfs.base import Buffer
@@ -184,12 +190,17 @@ def _ahead_options(engine: Engine, layout: Layout) -> AheadOptions:
                 window_bytes=WINDOW_BYTES if room >= 2 * WINDOW_BYTES else 0,
                 ahead_bytes=min(WINDOWS_AHEAD_BYTES, room),
                 hint_bytes=min(max(2 * row_bytes, 2 * WINDOWS_AHEAD_BYTES), room),
+                first_bytes=_first_ahead(array),
             )
         case ArrayElements(array):
             ahead = FAR_ROWS_AHEAD_BYTES if array.far else ROWS_AHEAD_BYTES
-            chunk_bytes = array.description.chunk_bytes
-            return AheadOptions(0, 0, min(max(ahead, 2 * chunk_bytes), room))
+            hint = min(max(ahead, 2 * array.description.chunk_bytes), room)
+            return AheadOptions(0, 0, hint, _first_ahead(array))
         case ChunkElements():
             return AheadOptions(0, 0, 0)
         case _:
             return AheadOptions(0, 0, 0)
+
+
+def _first_ahead(array: Array) -> int:
+    return FAR_FIRST_AHEAD_BYTES if array.far else FIRST_AHEAD_BYTES

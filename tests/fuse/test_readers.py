@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import zarr
 
+from tests.support.looking import peak_bytes
 from tests.support.mounts import mounted
 from tests.support.sample import Values
 
@@ -169,11 +170,11 @@ def test_an_array_larger_than_the_budget_is_read_from_end_to_end_in_bounded_memo
     store: Path, field: Values, name: str
 ) -> None:
     with bounded(store, 64 * MIB) as dataset:
-        assert digest(dataset / name / "values.raw") == hashlib.sha256(field).hexdigest()
+        assert digest(dataset / name / "values.raw") == hashlib.sha256(field.data).hexdigest()
         # Two at a time, one of them behind the other.
         with ThreadPoolExecutor(2) as threads:
             digests = threads.map(digest, [dataset / name / "values.raw"] * 2)
-            assert set(digests) == {hashlib.sha256(field).hexdigest()}
+            assert set(digests) == {hashlib.sha256(field.data).hexdigest()}
 
 
 @pytest.mark.parametrize("name", CHUNKS)
@@ -236,20 +237,10 @@ def bounded(store: Path, memory_limit: int, expect: str | None = None) -> Iterat
     """The mounted dataset; at the end, the daemon must never have taken more than its share."""
     with mounted(store, "--memory-limit", str(memory_limit), expect=expect) as mount:
         yield mount / "datasets" / store.name
-        peak = peak_bytes(mount)
+        pid = json.loads((mount / ".nczfs/status.json").read_text())["pid"]
+        peak = peak_bytes(pid)
         print(f"{peak / MIB:.0f} MiB resident at most, of a budget of {memory_limit / MIB:.0f} MiB")
         assert peak <= memory_limit + SLACK_BYTES, f"{peak / MIB:.0f} MiB resident"
-
-
-def peak_bytes(mount: Path) -> int:
-    """The most memory that the daemon of a mount had in use."""
-    pid = json.loads((mount / ".nczfs/status.json").read_text())["pid"]
-    (line,) = (
-        line
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("VmHWM:")
-    )
-    return int(line.split()[1]) * 1024
 
 
 def digest(path: Path) -> str:

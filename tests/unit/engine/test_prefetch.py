@@ -15,23 +15,28 @@ KIB = 1024
 
 
 def test_reading_on_doubles_the_distance_up_to_its_bound() -> None:
-    detector = SequenceDetector(8 * MIB)
-    assert detector.note(0, MIB) == 0
-    distances = [detector.note(n * MIB, MIB) - (n + 1) * MIB for n in range(1, 8)]
+    detector = SequenceDetector(MIB, 8 * MIB)
+    assert detector.note(5 * MIB, MIB) == 0
+    distances = [detector.note(n * MIB, MIB) - (n + 1) * MIB for n in range(6, 13)]
     assert distances == sorted(distances)
     assert distances[0] < distances[1]
     assert distances[-1] == 8 * MIB
 
 
+def test_a_large_read_at_the_start_of_a_file_begins_reading_it_all() -> None:
+    assert SequenceDetector(MIB, 8 * MIB).note(0, MIB) == 2 * MIB
+    assert SequenceDetector(MIB, 8 * MIB).note(0, 4096) == 0
+
+
 def test_two_requests_that_overtook_each_other_are_still_in_order() -> None:
-    detector = SequenceDetector(8 * MIB)
+    detector = SequenceDetector(MIB, 8 * MIB)
     detector.note(0, 128 * KIB)
     assert detector.note(256 * KIB, 128 * KIB) > 0
     assert detector.note(128 * KIB, 128 * KIB) > 0
 
 
 def test_random_offsets_start_nothing() -> None:
-    detector = SequenceDetector(8 * MIB)
+    detector = SequenceDetector(MIB, 8 * MIB)
     source = random.Random(1)
     offsets = [source.randrange(10**12) for _ in range(100)]
     assert [detector.note(offset, 4096) for offset in offsets] == [0] * 100
