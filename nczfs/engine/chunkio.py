@@ -26,6 +26,7 @@ NDIM_MAX = 64  # of numpy
 # data grow by a few bytes, and netcdf-fortran writes over-long chunks of small variables.
 STORED_FACTOR = 4
 STORED_SLACK_BYTES = 64 << 20
+USUAL_SLACK_BYTES = 1 << 20  # what is longer is told from what is absurd before it is read whole
 
 _EMPTY_OF: dict[VlenKind, object] = {
     VlenKind.TEXT: "",
@@ -95,8 +96,11 @@ class ChunkIO:
                 and self._zmap.stat(key).version == known.version
             ):
                 return lambda: known
-            limit = self._array.chunk_bytes * STORED_FACTOR + STORED_SLACK_BYTES
-            blob = self._zmap.read(key, 0, limit + 1)
+            usual = self._array.chunk_bytes * STORED_FACTOR + USUAL_SLACK_BYTES
+            limit = usual + STORED_SLACK_BYTES
+            blob = self._zmap.read(key, 0, usual)
+            if usual < blob.object_size <= limit:
+                blob = self._zmap.read(key, 0, limit + 1)
         except NoSuchObject:
             return lambda: self._absent(chunk)
         if blob.object_size > limit:

@@ -108,6 +108,8 @@ class Dataset:
             with self._lock:
                 self._nodes.pop(path, None)
             return None
+        for problem in node.problems:
+            log.info("%s/%s", self.url(""), problem)
         loaded = Loaded(node, documents.used, documents.mtime_ns)
         with self._lock:
             self._nodes[path] = loaded
@@ -337,10 +339,10 @@ def _consolidated(
     store: StoreDocuments, options: FormatOptions
 ) -> consolidated.ConsolidatedDocuments | None:
     """The consolidated documents, None where there are none or they cannot be read."""
-    data = store.get(consolidated.KEY)
-    if data is None:
-        return None
     try:
+        data = store.get(consolidated.KEY)
+        if data is None:
+            return None
         found = consolidated.read_consolidated(data, options)
     except MetadataError as error:
         log.warning("%s/%s: the single documents are read instead", store.place, error)

@@ -16,6 +16,7 @@ from nczfs.zmap.keys import Key, Prefix, join
 NEAR_TTL_S = 1.0  # asking a local disk again costs microseconds
 LISTED_ENTRIES_MAX = 300_000  # names kept of all listings together; about 400 bytes each
 DOCUMENT_BYTES_KEPT_MAX = 64 << 20
+USUAL_DOCUMENT_BYTES = 8 << 20  # a larger one is measured before it is read whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,12 @@ class MetadataCache:
         self._listed = 0
         self._document_bytes = 0
 
-    def get(self, key: Key, bytes_max: int) -> Document:
+    def get(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
         """A document, asked for when it is not known or was not asked for lately.
+
+        Parameters
+        ----------
+        name : what messages call it; None: by the name of the store and its key.
 
         Raises
         ------
@@ -71,14 +76,17 @@ class MetadataCache:
         if found is not None and self._fresh(found.checked_at):
             return found
         try:
-            blob = self.zmap.read(key, 0, bytes_max + 1)
+            usual = min(bytes_max, USUAL_DOCUMENT_BYTES)
+            blob = self.zmap.read(key, 0, usual)
+            if usual < blob.object_size <= bytes_max:
+                blob = self.zmap.read(key, 0, bytes_max + 1)
         except NoSuchObject:
             document = Document(None, ABSENT, 0, self._clock())
         else:
             if blob.object_size > bytes_max:
                 raise BadMetadata(
-                    f"{self.zmap.name}/{key}: a document of {blob.object_size} bytes is not read "
-                    f"(limit {bytes_max})"
+                    f"{name or f'{self.zmap.name}/{key}'}: a document of {blob.object_size} bytes "
+                    f"is not read (limit {bytes_max})"
                 )
             document = Document(bytes(blob.data), blob.version, blob.mtime_ns, self._clock())
         self._keep(key, document)
@@ -210,7 +218,7 @@ class StoreDocuments:
 
     def get(self, key: str) -> bytes | None:
         full = join(self._root, key)
-        document = self._cache.get(full, self._bytes_max)
+        document = self._cache.get(full, self._bytes_max, key)
         self.used[full] = document.version
         self.mtime_ns = max(self.mtime_ns, document.mtime_ns)
         return document.data

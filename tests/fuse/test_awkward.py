@@ -113,7 +113,6 @@ def test_a_member_named_like_a_virtual_file_gets_a_tilde(tmp_path: Path) -> None
         shown = ["attributes~", "info.json~", "a.nc~", "a.cdl~~", "a.cdl~"]
         shown += ["chunks", "values.raw", "a"]
         assert set(os.listdir(place)) == {*shown, "a.cdl", "info.json", "attributes"}
-        shown[3], shown[4] = "a.cdl~~", "a.cdl~"
         for number, name in enumerate(shown):
             assert (place / name / "values.raw").read_bytes() == (FIELD + number).tobytes(), name
         assert (place / "a.cdl").is_file()
@@ -122,10 +121,10 @@ def test_a_member_named_like_a_virtual_file_gets_a_tilde(tmp_path: Path) -> None
 
 def test_the_root_may_be_a_group(tmp_path: Path) -> None:
     """SEMANTICS D2."""
-    root = tmp_path / "top.zarr"
-    put_group(open_store(str(root)), "", {"title": "top"})
-    put_array(open_store(str(root)), "v", FIELD, (2, 4))
-    with mounted(root) as mount:
+    store = open_store(str(tmp_path))
+    put_group(store, "top.zarr", {"title": "top"})
+    put_array(store, "top.zarr/v", FIELD, (2, 4))
+    with mounted(tmp_path / "top.zarr") as mount:
         assert os.listdir(mount / "datasets") == ["top.zarr"]
         assert (mount / "datasets/top.zarr/v/values.raw").read_bytes() == FIELD.tobytes()
         assert (mount / "datasets/top.zarr/attributes/title").read_text() == "top\n"
@@ -134,10 +133,10 @@ def test_the_root_may_be_a_group(tmp_path: Path) -> None:
 
 def test_the_root_may_be_a_group_inside_a_dataset(tmp_path: Path) -> None:
     """SEMANTICS D2."""
-    store = open_store(str(tmp_path / "d.zarr"))
-    for group in ("", "inner"):
+    store = open_store(str(tmp_path))
+    for group in ("d.zarr", "d.zarr/inner"):
         put_group(store, group)
-    put_array(store, "inner/v", FIELD, (2, 4), dimensions=("y", "x"))
+    put_array(store, "d.zarr/inner/v", FIELD, (2, 4), dimensions=("y", "x"))
     with mounted(tmp_path / "d.zarr/inner") as mount:
         assert os.listdir(mount / "datasets") == ["inner"]
         assert (mount / "datasets/inner/v/values.raw").read_bytes() == FIELD.tobytes()
@@ -146,7 +145,7 @@ def test_the_root_may_be_a_group_inside_a_dataset(tmp_path: Path) -> None:
 
 def test_the_root_may_be_an_array(tmp_path: Path) -> None:
     """SEMANTICS D2."""
-    put_array(open_store(str(tmp_path / "lone")), "", FIELD, (2, 4))
+    put_array(open_store(str(tmp_path)), "lone", FIELD, (2, 4))
     with mounted(tmp_path / "lone") as mount:
         assert os.listdir(mount / "datasets") == ["lone"]
         np.testing.assert_array_equal(reassembled(mount / "datasets/lone"), FIELD)
@@ -221,8 +220,7 @@ def requests(mount: Path) -> dict[str, float]:
     return {name: float(count) for name, count in found}
 
 
-HUGE_BYTES = 10_000_000 * 2**20
-CHUNK = (1, 512, 512)
+HUGE_BYTES = 10_000_000 << 20
 
 
 def test_an_array_of_ten_terabytes_is_there_at_once(tmp_path: Path) -> None:
@@ -244,7 +242,7 @@ def test_an_array_of_ten_terabytes_is_there_at_once(tmp_path: Path) -> None:
     )
     stored = {0: 1, 9_437_184: 2, 9_999_999: 3}  # the second begins at 9 TiB
     for number, value in stored.items():
-        data = np.full(CHUNK, value, "<f4").tobytes()
+        data = np.full((512, 512), value, "<f4").tobytes()
         store.write(parse_key(f"huge/{number}.0.0"), data)
     with mounted(tmp_path, "--memory-limit", "64MiB") as mount:
         place = mount / "datasets/huge"
