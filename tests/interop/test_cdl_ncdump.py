@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import warnings
 from pathlib import Path
@@ -15,11 +14,6 @@ import pytest
 from nczfs.formats.cdl import header
 from nczfs.testing.documents import DictDocuments, documents_in, read_group
 from tests.unit.formats.test_cdl import NESTED_TEXT
-
-pytestmark = pytest.mark.skipif(
-    shutil.which("ncdump") is None or shutil.which("ncgen") is None,
-    reason="ncdump and ncgen are not installed (Debian: netcdf-bin)",
-)
 
 
 def ncdump(file: Path) -> str:

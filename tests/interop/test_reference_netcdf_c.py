@@ -296,7 +296,6 @@ NCDUMP_CRASHES = {
 }
 
 
-@pytest.mark.skipif(shutil.which("ncgen") is None, reason="no ncgen (Debian: netcdf-bin)")
 @pytest.mark.parametrize(
     "cdl",
     netcdf_c(*(f"nczarr_test/ref_{name}.cdl" for name in BY_NCGEN)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import warnings
 from collections.abc import Iterator
@@ -581,7 +580,6 @@ group: g {
 """
 
 
-@pytest.mark.skipif(shutil.which("ncgen") is None, reason="no ncgen (Debian: netcdf-bin)")
 def test_a_dataset_of_an_old_ncgen_is_read(tmp_path: Path) -> None:
     """Debian's netcdf-c 4.9.0: keys in upper case, and <U1 for text."""
     (tmp_path / "f.cdl").write_text(CDL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal
 
+import msgpack
 import numcodecs
 import numpy as np
 import pytest
@@ -87,7 +88,6 @@ def test_nested_json_lists_are_in_c_order_whatever_the_chunk_says(
 
 
 def test_msgpack_lists_are_read_and_written() -> None:
-    msgpack = pytest.importorskip("msgpack")
     ours = pipeline("|O", (3,), {"id": "msgpack2"}, vlen=VlenKind.JSON)
     values = objects("a", {"k": [1, 2]}, None)
     data = ours.encode(values)

@@ -11,6 +11,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
+from isal import isal_zlib
 
 from nczfs.codecs.base import Values
 from tests.unit.codecs.arrays import CodecObject, pipeline
@@ -190,7 +191,6 @@ def test_deflated_data_need_neither_libdeflate_nor_isal(
 
 @pytest.mark.parametrize(("name", "window_bits"), [("zlib", 15), ("gzip", 31)])
 def test_level_1_is_what_isal_makes_of_it(name: str, window_bits: int) -> None:
-    isal_zlib = pytest.importorskip("isal.isal_zlib")
     values = values_of("<f4", (60, 70))
     fast = isal_zlib.compress(values.tobytes(), 1, window_bits)
     assert pipeline("<f4", (60, 70), {"id": name, "level": 1}).encode(values) == fast
@@ -206,15 +206,19 @@ def test_every_byte_filter_passes_between_numcodecs_and_nczfs(codec: CodecObject
     assert ours.encode(values) == bytes(theirs.encode(values))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "filters"), NUMBER_FILTERS, ids=[f"{d} {f[0]['id']}" for d, f in NUMBER_FILTERS]
-)
-@pytest.mark.parametrize("order", ["C", "F"])
+# zarr-python itself reads other values than it wrote where bitround meets F order.
+IN_BOTH_ORDERS = [
+    pytest.param(dtype, filters, order, id=f"{dtype} {filters[0]['id']} {order}")
+    for dtype, filters in NUMBER_FILTERS
+    for order in ("C", "F")
+    if (filters[0]["id"], order) != ("bitround", "F")
+]
+
+
+@pytest.mark.parametrize(("dtype", "filters", "order"), IN_BOTH_ORDERS)
 def test_every_number_filter_passes_between_zarr_python_and_nczfs(
     tmp_path: Path, dtype: str, filters: list[CodecObject], order: Literal["C", "F"]
 ) -> None:
-    if order == "F" and filters[0]["id"] == "bitround":
-        pytest.skip("zarr-python itself reads other values than it wrote")
     compressor: CodecObject = {"id": "zstd", "level": 1}
     peer = Peer(tmp_path, dtype, (6, 10), filters, compressor, order)
     ours = pipeline(dtype, (6, 10), *filters, compressor, order=order)
