@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import index as as_index
-from types import EllipsisType
-from typing import SupportsIndex, TypeAlias
+from typing import SupportsIndex
 
 from nczfs.errors import BadSelection
 from nczfs.model.boxes import Box
-
-Index: TypeAlias = "SupportsIndex | slice | EllipsisType"
-Selector: TypeAlias = "Index | tuple[Index, ...]"
 
 
 @dataclass(frozen=True, slots=True)

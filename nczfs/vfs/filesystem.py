@@ -32,11 +32,11 @@ from nczfs.vfs.base import (
 )
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.nodes import Directory, File, Node, NodeStat, NumberedDirectory, OpenFile
+from nczfs.vfs.objects import NAME_BYTES_MAX
 
 FIRST_COOKIE = 3  # 0 is the start; 1 and 2 mean something to NFS
 DIRECTORY_NLINK = 2
 STATFS_BYTES = 1 << 60  # a bucket has no size: enough that nobody thinks it full
-NAME_BYTES_MAX = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,13 @@ class TreeFileSystem(FileSystem):
         text = os.fsdecode(name)
         node = self._node_of(directory).lookup(text)
         inode = self.inodes.number(directory, text, node)
-        attributes = self._attributes(inode.ino, inode.node, inode.node.stat())
+        # Counted before anything blocks, so that a forget meanwhile cannot drop it.
         self.inodes.remember(inode.ino)
-        return attributes
+        try:
+            return self._attributes(inode.ino, inode.node, inode.node.stat())
+        except BaseException:
+            self.inodes.forget([(inode.ino, 1)])
+            raise
 
     def lookup_if_cached(self, parent: InodeNo, name: bytes) -> Attributes | None:
         directory = self._directory(parent)
