@@ -3,6 +3,8 @@
 scripts/bench                    every part, as in docs/benchmarks.md (about 15 minutes)
 scripts/bench reading --pairs 3  reading a directory store through a mount
 scripts/bench s3                 the same and more from an S3 server with 20 ms
+scripts/bench inprocess          reading and writing from Python, without a mount
+scripts/bench timeseries         across the chunks, and what the disk tier costs others
 scripts/bench codecs             chunk codecs alone
 """
 
@@ -10,9 +12,15 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import codecs, reading, s3
+from benchmarks import codecs, inprocess, reading, s3, timeseries
 
-PARTS = {"reading": reading.main, "s3": s3.main, "codecs": codecs.main}
+PARTS = {
+    "reading": reading.main,
+    "inprocess": inprocess.main,
+    "s3": s3.main,
+    "timeseries": timeseries.main,
+    "codecs": codecs.main,
+}
 
 
 def main() -> int:

@@ -26,11 +26,15 @@
     │   ├── NotADataset            nothing at that place is a group or an array
     │   ├── NoSuchNode             no group, variable, dimension or attribute of that name
     │   ├── BadSelection           an index that the variable does not have or we do not support
+    │   ├── BadValue               a value that the type of a variable or attribute cannot hold
+    │   ├── NameTaken              a group, variable or dimension of that name is there
+    │   ├── NotWritable            it was opened for reading, or its format cannot change so
     │   ├── MissingChunk           never written, and the user asked for an error instead of fill
     │   └── StructureChanged       shape, dtype or codecs changed under an open handle
     ├── PathError                  the mounted tree cannot do what was asked of a path
     │   ├── NoSuchPath  NotADirectory  IsADirectory  DirectoryNotEmpty  PathExists  NameTooLong
     │   ├── NotPermitted           the operation has no meaning for this file
+    │   ├── CrossesTrees           a rename from one tree of the mount into the other
     │   ├── ReadOnlyMount          the mount is read-only
     │   ├── StaleHandle            what the handle was opened on is gone
     │   ├── BadHandle  BadArgument
@@ -153,6 +157,18 @@ class BadSelection(DatasetError):
     """An index is out of range, or of a kind that is not supported."""
 
 
+class BadValue(DatasetError):
+    """A value is outside of the range of its type, too long, or of another kind."""
+
+
+class NameTaken(DatasetError):
+    """A group, variable or dimension of that name is there already."""
+
+
+class NotWritable(DatasetError):
+    """The dataset was opened for reading, or cannot be changed in that way."""
+
+
 class MissingChunk(DatasetError):
     """A chunk was never written and the user asked for an error instead of fill values."""
 
@@ -191,6 +207,10 @@ class NameTooLong(PathError):
 
 class NotPermitted(PathError):
     """The operation has no meaning for this file."""
+
+
+class CrossesTrees(PathError):
+    """A rename from one tree of the mount into the other: copy instead."""
 
 
 class ReadOnlyMount(PathError):

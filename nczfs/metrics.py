@@ -29,10 +29,28 @@ CHUNK_BYTES_DECODED = Counter(
 CHUNKS_MISSING = Counter(
     "nczfs_chunks_missing", "Chunks that no store held, shown as fill values", registry=REGISTRY
 )
+CHUNKS_STORED = Counter("nczfs_chunks_stored", "Chunks encoded and stored", registry=REGISTRY)
+WRITE_CONFLICTS = Counter(
+    "nczfs_write_conflicts", "Writes repeated onto a newer version of an object", registry=REGISTRY
+)
+DIRTY_BYTES = Gauge(
+    "nczfs_dirty_bytes", "Decoded bytes of chunks that wait for being stored", registry=REGISTRY
+)
 CACHE_HITS = Counter("nczfs_cache_hits", "Chunks found in the chunk cache", registry=REGISTRY)
 CACHE_MISSES = Counter("nczfs_cache_misses", "Chunks not found in the cache", registry=REGISTRY)
 CACHE_EVICTIONS = Counter("nczfs_cache_evictions", "Chunks dropped for room", registry=REGISTRY)
 CACHE_BYTES = Gauge("nczfs_cache_bytes", "Decoded bytes held by the chunk cache", registry=REGISTRY)
+SPILL_HITS = Counter(
+    "nczfs_spill_hits", "Chunks read back from the disk, whole or in part", registry=REGISTRY
+)
+SPILLED_CHUNKS = Counter(
+    "nczfs_spilled_chunks",
+    "Decoded chunks written to the disk for want of memory",
+    registry=REGISTRY,
+)
+SPILL_BYTES = Gauge(
+    "nczfs_spill_bytes", "Bytes of decoded chunks held on the disk", registry=REGISTRY
+)
 PREFETCHED = Counter(
     "nczfs_prefetched_windows", "Windows put together ahead of a reader", registry=REGISTRY
 )

@@ -3,37 +3,231 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
 from nczfs.errors import UsageError
-from nczfs.zmap.url import parse_url
+
+if TYPE_CHECKING:
+    from nczfs.cli.sources import Settings
+    from nczfs.engine.api import Group
+    from nczfs.formats.cdl.data import DataStyle
+    from nczfs.formats.cdl.printer import Data, PrintedVariable
+    from nczfs.formats.cdl.values import Digits
+    from nczfs.model import hierarchy as model
+
+KIND = "netCDF-4"
+"""What netcdf-c says of every NCZarr and Zarr dataset: the data model, not the store."""
+
+_DIGITS_MAX = 20
+_LINE_LENGTH_MIN = 10
+_PIECES_BYTES = 1 << 16
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL")
     parser.add_argument("-h", dest="header", action="store_true", help="only the header, no data")
+    parser.add_argument(
+        "-c",
+        dest="coordinates",
+        action="store_true",
+        help="of the data only those of coordinate variables",
+    )
+    parser.add_argument(
+        "-v",
+        dest="variables",
+        metavar="VAR[,...]",
+        type=_names,
+        help="of the data only those of these variables: names, or /group/name",
+    )
+    parser.add_argument(
+        "-s", dest="specials", action="store_true", help="also how variables are stored"
+    )
+    parser.add_argument("-k", dest="kind", action="store_true", help="only the kind of dataset")
+    parser.add_argument("-n", dest="name", help="the name behind the word netcdf")
+    parser.add_argument(
+        "-p",
+        dest="digits",
+        metavar="N[,M]",
+        type=_digits,
+        help="significant digits of floats and of doubles (7,15; 9,17 lose nothing)",
+    )
+    parser.add_argument(
+        "-l",
+        dest="line_length",
+        metavar="LENGTH",
+        type=_line_length,
+        default=80,
+        help="of lines of data (80)",
+    )
+    comments = parser.add_mutually_exclusive_group()
+    comments.add_argument(
+        "-b", dest="brief", choices="cf", help="comments with the indices of rows, as in C, Fortran"
+    )
+    comments.add_argument(
+        "-f", dest="full", choices="cf", help="comments with the indices of values"
+    )
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    if "" in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names: VAR,VAR,...")
+    return names
+
+
+def _digits(text: str) -> list[int]:
+    words = text.split(",")
+    if len(words) > 2 or not all(
+        word.isdecimal() and 1 <= int(word) <= _DIGITS_MAX for word in words
+    ):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not one or two numbers between 1 and {_DIGITS_MAX}"
+        )
+    return [int(word) for word in words]
+
+
+def _line_length(text: str) -> int:
+    if not text.isdecimal() or int(text) < _LINE_LENGTH_MIN:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from {_LINE_LENGTH_MIN} on")
+    return int(text)
 
 
 def run(request: Request) -> int:
-    """Print the header of a dataset."""
+    """Print a dataset."""
     arguments = request.arguments
     logs.configure_command(request.settings)
-    if not arguments.header:
-        raise UsageError(
-            "dump prints the header only; take `dump -h`, and `nczfs cat` for the values"
-        )
     from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
     from nczfs.engine.api import Variable
-    from nczfs.formats.cdl import header
+    from nczfs.formats.cdl.data import encoded
+    from nczfs.formats.cdl.printer import Style, text
     from nczfs.vfs.datasets import stem
+    from nczfs.zmap.url import parse_url
 
     with opened(arguments.url, request.settings) as node:
         if isinstance(node, Variable):
-            raise UsageError(f"{arguments.url} is a variable; give the URL of its group")
-        name = stem(parse_url(arguments.url).last_word)
-        print(header(node.tree(), name=name), end="")
+            raise UsageError(
+                f"{arguments.url} is a variable; give the URL of its group, and -v its name"
+            )
+        if arguments.kind:
+            print(KIND)
+            return 0
+        tree = node.tree()
+        style = Style(
+            _digits_of(arguments),
+            specials=arguments.specials,
+            properties=_properties(request) if arguments.specials else None,
+        )
+        name = arguments.name or stem(parse_url(arguments.url).last_word)
+        data = None if arguments.header else _data(node, _wanted(arguments, tree), arguments)
+        out = sys.stdout.buffer
+        for piece in _joined(text(tree, name=name, style=style, data=data)):
+            out.write(encoded(piece))
+        out.flush()
     return 0
+
+
+def _joined(pieces: Iterator[str]) -> Iterator[str]:
+    """The same text in pieces of some size: a write costs more than a value."""
+    waiting: list[str] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _PIECES_BYTES:
+            yield "".join(waiting)
+            waiting, size = [], 0
+    yield "".join(waiting)
+
+
+def _digits_of(arguments: argparse.Namespace) -> Digits:
+    from nczfs.formats.cdl.values import Digits
+
+    return Digits(*arguments.digits) if arguments.digits else Digits()
+
+
+def _data_style(arguments: argparse.Namespace) -> DataStyle:
+    from nczfs.formats.cdl.data import DataStyle
+
+    return DataStyle(
+        _digits_of(arguments),
+        arguments.line_length,
+        full=arguments.full is not None,
+        brief=arguments.brief is not None,
+        fortran="f" in (arguments.full, arguments.brief),
+    )
+
+
+def _wanted(arguments: argparse.Namespace, tree: model.Group) -> Callable[[PrintedVariable], bool]:
+    """Whether the values of a variable are to be printed.
+
+    A bare name means the variable in each group that has one, as for ncdump.
+    """
+    names: list[str] | None = arguments.variables
+    top = f"{tree.header.path}/" if tree.header.path else ""
+
+    def spellings(variable: model.Variable) -> set[str]:
+        path = variable.path.removeprefix(top)
+        return {variable.name, path, f"/{path}"}
+
+    for name in names or ():
+        if not any(name in spellings(variable) for variable in _all_variables(tree)):
+            raise UsageError(f"-v {name}: no variable of that name is in {arguments.url}")
+
+    def wanted(printed: PrintedVariable) -> bool:
+        if names is not None and not spellings(printed.variable).intersection(names):
+            return False
+        return printed.is_coordinate or not arguments.coordinates
+
+    return wanted
+
+
+def _all_variables(group: model.Group) -> Iterator[model.Variable]:
+    yield from group.variables
+    for child in group.groups:
+        yield from _all_variables(child)
+
+
+def _data(
+    group: Group, wanted: Callable[[PrintedVariable], bool], arguments: argparse.Namespace
+) -> Data:
+    from nczfs.cli.flat import flat_blocks
+    from nczfs.engine.api import Variable
+    from nczfs.formats.cdl.data import data_text
+
+    style = _data_style(arguments)
+
+    def values(printed: PrintedVariable) -> Iterator[str]:
+        if wanted(printed):
+            variable = group[f"/{printed.variable.path}"]
+            assert isinstance(variable, Variable)
+            yield from data_text(printed, flat_blocks(variable), style)
+
+    return values
+
+
+def _properties(request: Request) -> str | None:
+    """What the dataset says of the library that wrote it; it is no attribute of the model."""
+    from nczfs.cli.store import place, store_options
+    from nczfs.errors import NczfsError
+    from nczfs.formats.jsontext import parse_object
+    from nczfs.zmap.keys import parse_key
+    from nczfs.zmap.registry import open_store
+    from nczfs.zmap.url import parse_url
+
+    settings: Settings = request.settings
+    zmap = open_store(parse_url(place(request.arguments.url, settings)), store_options(settings))
+    try:
+        attributes, _ = parse_object(bytes(zmap.read(parse_key(".zattrs")).data), ".zattrs")
+    except NczfsError:
+        return None
+    finally:
+        zmap.close()
+    properties = attributes.get("_NCProperties")
+    return str(properties) if isinstance(properties, str) else None
 
 
 COMMAND = Command(

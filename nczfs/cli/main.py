@@ -10,7 +10,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
-from nczfs.cli import cat, demo, dump, info, ls, mount, status, umount
+from nczfs.cli import (
+    cat,
+    create,
+    demo,
+    dump,
+    export,
+    import_,
+    info,
+    ls,
+    mount,
+    status,
+    umount,
+    verify,
+)
 from nczfs.cli.command import Command, parse
 from nczfs.errors import NczfsError, UsageError
 
@@ -26,6 +39,10 @@ COMMANDS: Mapping[str, Command] = {
         info.COMMAND,
         dump.COMMAND,
         cat.COMMAND,
+        verify.COMMAND,
+        create.COMMAND,
+        import_.COMMAND,
+        export.COMMAND,
         demo.COMMAND,
     )
 }

@@ -6,13 +6,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from nczfs.cli import logs
 from nczfs.cli.command import Command, Request
 from nczfs.cli.options import Scope, default_memory_limit
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import place, store_options
+from nczfs.cli.store import engine_options, place, store_options
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.background import BackgroundOptions, run_in_background
@@ -78,6 +79,7 @@ def mount(
     """Open the store and serve it until it is unmounted."""
     # Not before the fork: NumPy starts threads when it is imported.
     from nczfs.engine.memory import share_one_heap
+    from nczfs.engine.options import MissingChunks
     from nczfs.vfs.tree import VfsOptions, mount_tree
 
     share_one_heap()
@@ -88,9 +90,14 @@ def mount(
     defaults = VfsOptions()
     umask = settings.maybe_number("umask") or 0
     options = VfsOptions(
-        memory_limit_bytes=settings.maybe_number("memory-limit") or default_memory_limit(),
-        metadata_ttl_s=settings.seconds("metadata-ttl"),
-        missing_chunks=settings.text("missing-chunks"),
+        engine=replace(
+            engine_options(settings),
+            memory_limit_bytes=settings.maybe_number("memory-limit") or default_memory_limit(),
+            cache_dir=settings.maybe_text("cache-dir"),
+            cache_bytes_max=settings.maybe_number("max-cache-size"),
+            metadata_ttl_s=settings.seconds("metadata-ttl"),
+            missing_chunks=MissingChunks(settings.text("missing-chunks")),
+        ),
         views=settings.words("views"),
         show=_shown(settings),
         uid=_or(settings.maybe_number("uid"), os.getuid()),
@@ -126,6 +133,11 @@ def _check(settings: Settings) -> None:
         raise UsageError("--views-only and --objects-only leave nothing to show; take one")
     if settings.flag("allow-other") and settings.flag("allow-root"):
         raise UsageError("--allow-other includes --allow-root; take one")
+    directory = settings.maybe_text("cache-dir")
+    if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)):
+        raise UsageError(
+            f"--cache-dir {directory}: no directory that can be written; create it or name another"
+        )
 
 
 def _shown(settings: Settings) -> str:

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import parent, place, store_options
-from nczfs.engine.api import Group, OpenDataset, Variable, open_url
-from nczfs.errors import NoContent, NoSuchNode, NotADataset
+from nczfs.cli.store import engine_options, parent, place, store_options
+from nczfs.engine.api import Group, OpenDataset, Variable
+from nczfs.engine.opening import open_url
+from nczfs.engine.options import EngineOptions
+from nczfs.errors import NczfsError, NoContent, NoSuchNode, NotADataset
 from nczfs.zmap.url import parse_url
 
 Node: TypeAlias = "Group | Variable"
@@ -19,7 +21,7 @@ _LEVELS_ABOVE = 3
 
 
 @contextmanager
-def opened(url: str, settings: Settings) -> Iterator[Node]:
+def opened(url: str, settings: Settings, options: EngineOptions | None = None) -> Iterator[Node]:
     """The group or variable at a URL, which may go on inside a dataset.
 
     Raises
@@ -27,22 +29,67 @@ def opened(url: str, settings: Settings) -> Iterator[Node]:
     NotADataset : nothing is there; NoSuchNode : the dataset has no such member.
     """
     url = place(url, settings)
-    dataset, path = _open(url, settings)
+    dataset, path = _open(url, settings, options)
     with dataset:
-        if not path:
-            yield root_variable(dataset) or dataset
-            return
-        try:
-            node = dataset[path]
-        except KeyError:
-            raise NoSuchNode(f"{parse_url(url).text}: no group or variable is there") from None
-        yield node
+        yield _node(dataset, path, url)
 
 
-def _open(url: str, settings: Settings) -> tuple[OpenDataset, str]:
-    options = store_options(settings)
+@contextmanager
+def opened_from_root(
+    url: str, settings: Settings, options: EngineOptions | None = None
+) -> Iterator[Node]:
+    """As `opened`; a part of an NCZarr dataset is looked up from its root.
+
+    What a group inherits, as the dimensions that variables refer to, stands in those above it.
+    """
+    url = place(url, settings)
+    dataset, path = _open(url, settings, options)
+    root = url
+    for _ in path.split("/") if path else ():
+        root = (parent(root) or (root, ""))[0]
+    while (found := _above(dataset, root, settings, options)) is not None:
+        dataset.close()
+        dataset, root, name = found
+        path = f"{name}/{path}".rstrip("/")
+    with dataset:
+        yield _node(dataset, path, url)
+
+
+def _above(
+    dataset: OpenDataset, url: str, settings: Settings, options: EngineOptions | None
+) -> tuple[OpenDataset, str, str] | None:
+    """The group that lists an NCZarr node, its URL, and the name of the node in it."""
+    step = parent(url)
+    if step is None or not dataset.header.format.startswith("nczarr"):
+        return None
     try:
-        return open_url(url, store_options=options), ""
+        above = open_url(
+            step[0],
+            store_options=store_options(settings),
+            options=options or engine_options(settings),
+        )
+    except NczfsError:
+        return None
+    if step[1] in (*(above.header.arrays or ()), *(above.header.groups or ())):
+        return above, *step
+    above.close()
+    return None
+
+
+def _node(dataset: OpenDataset, path: str, url: str) -> Node:
+    if not path:
+        return root_variable(dataset) or dataset
+    try:
+        return dataset[path]
+    except KeyError:
+        raise NoSuchNode(f"{parse_url(url).text}: no group or variable is there") from None
+
+
+def _open(url: str, settings: Settings, wanted: EngineOptions | None) -> tuple[OpenDataset, str]:
+    options = store_options(settings)
+    engine = wanted or engine_options(settings)
+    try:
+        return open_url(url, store_options=options, options=engine), ""
     except (NotADataset, NoContent):
         above, path = url, ""
         for _ in range(_LEVELS_ABOVE):
@@ -51,7 +98,7 @@ def _open(url: str, settings: Settings) -> tuple[OpenDataset, str]:
                 break
             above, path = step[0], f"{step[1]}/{path}".rstrip("/")
             try:
-                return open_url(above, store_options=options), path
+                return open_url(above, store_options=options, options=engine), path
             except (NotADataset, NoContent):
                 continue
         raise

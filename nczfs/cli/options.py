@@ -17,6 +17,7 @@ class Scope(Enum):
     STORE = "the store"
     MOUNT = "the mount"
     SHOWN = "what is shown"
+    MEMORY = "memory"
     LOG = "the log"
 
 
@@ -142,11 +143,43 @@ OPTIONS: tuple[Option, ...] = (
         "TIME",
     ),
     Option(
+        "max-chunk-size",
+        _S,
+        values.size,
+        2 << 30,
+        "refuse variables whose chunks decode to more",
+        "SIZE",
+    ),
+    Option(
+        "max-document-size",
+        _S,
+        values.size,
+        64 << 20,
+        "refuse metadata documents that are larger",
+        "SIZE",
+    ),
+    Option(
         "memory-limit",
-        _V,
+        Scope.MEMORY,
         values.size,
         None,
         "budget of all caches (default: a quarter of the memory, at most 2GiB)",
+        "SIZE",
+    ),
+    Option(
+        "cache-dir",
+        _V,
+        _path,
+        None,
+        "where decoded chunks go that memory has no room for (default: $TMPDIR or /var/tmp)",
+        "DIR",
+    ),
+    Option(
+        "max-cache-size",
+        _V,
+        values.size,
+        None,
+        "how much of them; 0: none (default: 10GiB, at most a tenth of what is free there)",
         "SIZE",
     ),
     Option(
@@ -216,12 +249,14 @@ OTHERS_WORDS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "url": ("endpoint-url", str),
     "use_path_request_style": ("force-path-style", str),
     "public_bucket": ("no-sign-request", str),
+    "cache": ("cache-dir", str),
+    "use_cache": ("cache-dir", str),
     "ro": ("read-only", lambda _: "yes"),
     "rw": ("read-only", lambda _: "no"),
 }
 """Words of ``-o`` that s3fs and mount(8) use for options of ours."""
 
-S3FS_WORDS = frozenset({"url", "use_path_request_style", "public_bucket"})
+S3FS_WORDS = frozenset({"url", "use_path_request_style", "public_bucket", "use_cache"})
 
 KERNEL_WORDS = frozenset(
     {"nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "relatime", "sync", "dirsync"}

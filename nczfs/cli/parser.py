@@ -23,7 +23,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_options(parser: argparse.ArgumentParser, scopes: Collection[Scope]) -> None:
-    """Give a command the options of some scopes; those not given leave no trace."""
+    """Give a command the options of some scopes; those not given leave no trace.
+
+    A letter that the command has taken itself is not theirs: ncdump's ``-v`` is not ``--verbose``.
+    """
+    taken = parser._option_string_actions
     parser.add_argument("--config", metavar="FILE", help="a further configuration file (TOML)")
     for scope in Scope:
         if scope not in scopes:
@@ -31,12 +35,12 @@ def add_options(parser: argparse.ArgumentParser, scopes: Collection[Scope]) -> N
         group = parser.add_argument_group(f"options for {scope.value}")
         for option in OPTIONS:
             if option.scope is scope:
-                _add(group, option)
+                _add(group, option, taken)
 
 
-def _add(group: argparse._ArgumentGroup, option: Option) -> None:
+def _add(group: argparse._ArgumentGroup, option: Option, taken: Collection[str]) -> None:
     names = [f"--{option.name}"]
-    if option.short is not None:
+    if option.short is not None and f"-{option.short}" not in taken:
         names.insert(0, f"-{option.short}")
     if option.is_flag:
         group.add_argument(
@@ -50,14 +54,16 @@ def _add(group: argparse._ArgumentGroup, option: Option) -> None:
         group.add_argument(
             *names,
             dest=option.name,
-            type=_typed(option.parse),
+            type=typed(option.parse),
             metavar=option.metavar,
             default=argparse.SUPPRESS,
             help=option.help,
         )
 
 
-def _typed(parse: Callable[[str], object]) -> Callable[[str], object]:
+def typed(parse: Callable[[str], object]) -> Callable[[str], object]:
+    """A parser of text as argparse wants it, with its error for the reason."""
+
     def convert(text: str) -> object:
         try:
             return parse(text)

@@ -67,6 +67,12 @@ class Settings:
         """Of an option that may be left out."""
         return None if self._values[name] is None else self.text(name)
 
+    def number(self, name: str) -> int:
+        """Of an option that is a size."""
+        value = self._values[name]
+        assert isinstance(value, int), name
+        return value
+
     def maybe_number(self, name: str) -> int | None:
         """Of an option that is a size, bits or an id, and may be left out."""
         value = self._values[name]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from nczfs.cli.sources import Settings
 
 if TYPE_CHECKING:
+    from nczfs.engine.options import EngineOptions
     from nczfs.zmap.registry import StoreOptions
 
 
@@ -29,6 +30,16 @@ def store_options(settings: Settings) -> StoreOptions:
         ),
         request_timeout_s=settings.seconds("request-timeout"),
         read_only=settings.flag("read-only"),
+    )
+
+
+def engine_options(settings: Settings) -> EngineOptions:
+    """The options of the engine that every command takes."""
+    from nczfs.engine.options import EngineOptions
+
+    return EngineOptions(
+        chunk_bytes_max=settings.number("max-chunk-size"),
+        document_bytes_max=settings.number("max-document-size"),
     )
 
 

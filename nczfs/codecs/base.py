@@ -14,6 +14,11 @@ Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 class Pipeline(ABC):
     """The codecs of one array. Immutable, and safe from any number of threads."""
 
+    @property
+    @abstractmethod
+    def is_cheap(self) -> bool:
+        """Whether decoding takes no longer than getting new memory for the values does."""
+
     @abstractmethod
     def decode(self, data: Buffer) -> Values:
         """The values of one chunk.

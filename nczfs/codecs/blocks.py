@@ -14,6 +14,8 @@ from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes, from_buffe
 # Blosc's own threads are slower than two of ours, and its lock would serialise them.
 blosc.use_threads = False
 
+_CHEAP = frozenset({"blosclz", "lz4", "lz4hc", "snappy"})
+
 _BLOSC_HEADER = struct.Struct("<4B3I")
 _LZ4_HEADER = struct.Struct("<I")
 
@@ -30,6 +32,7 @@ class Blosc(Codec):
             raise settings.refused(f"its compressor {self._cname!r} is not built in")
         if self._shuffle not in (-1, 0, 1, 2):
             raise settings.refused(f"shuffle is {self._shuffle}, none of -1, 0, 1, 2")
+        self.is_cheap = self._cname in _CHEAP
 
     def encoded_size(self, size: Size) -> Size:
         return size.compressed()
@@ -56,6 +59,8 @@ class Blosc(Codec):
 
 class Lz4(Codec):
     """A block of LZ4 behind its decoded size: the layout of numcodecs, not the LZ4 frame format."""
+
+    is_cheap = True
 
     def __init__(self, settings: Settings) -> None:
         self._acceleration = settings.integer("acceleration", lz4.DEFAULT_ACCELERATION)

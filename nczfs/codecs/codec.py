@@ -80,6 +80,9 @@ class Codec(ABC):
     the `ArrayDescription`.
     """
 
+    is_cheap: bool = False
+    """Whether it decodes more than about a GB/s."""
+
     @abstractmethod
     def encoded_size(self, size: Size) -> Size:
         """The length of the encoded data, when the decoded data have the length `size`."""

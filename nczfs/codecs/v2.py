@@ -47,6 +47,10 @@ class V2Pipeline(Pipeline):
         self._sizes = tuple(sizes)
         self._told_of_length = False
 
+    @property
+    def is_cheap(self) -> bool:
+        return all(codec.is_cheap for _, codec in self._codecs)
+
     def decode(self, data: Buffer) -> Values:
         flat = from_buffer(data)
         flat.flags.writeable = False

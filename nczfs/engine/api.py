@@ -1,84 +1,114 @@
 """The Python library: ``nczfs.open`` and what it gives.
 
 The names are h5netcdf's: ``groups``, ``variables``, ``dimensions`` and ``attrs`` are mappings,
-``variable[...]`` reads values (docs/decisions/0001-library-api.md).
+``variable[...]`` reads and writes values (docs/decisions/0001-library-api.md).
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType, TracebackType
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nczfs.engine.cache import Values
-from nczfs.engine.dataset import Dataset, Engine, dimensions_of, open_dataset
-from nczfs.engine.metadata import MetadataCache
-from nczfs.engine.options import EngineOptions, Tally
-from nczfs.engine.selection import select
-from nczfs.errors import BadSelection, NoSuchNode, NotADataset, UsageError
-from nczfs.formats.detect import options_of
+from nczfs.engine.chunkio import fill_element
+from nczfs.engine.convert import attribute_of, converted
+from nczfs.engine.dataset import Dataset, dimensions_of
+from nczfs.engine.editor import Editor
+from nczfs.engine.mappings import Attributes, Members, NamedMapping
+from nczfs.engine.options import Tally
+from nczfs.engine.selection import select, select_for_writing
+from nczfs.errors import BadSelection, BadValue, NoSuchNode, NotWritable, UsageError
+from nczfs.formats.base import Node
 from nczfs.model import hierarchy as model
-from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
+from nczfs.model.declaration import ElementType, Fill, VariableDeclaration
+from nczfs.model.dtypes import NcType
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader
-from nczfs.zmap import keys
-from nczfs.zmap.registry import StoreOptions, open_store
-from nczfs.zmap.url import parse_url
+from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension, GroupHeader
 
-log = logging.getLogger(__name__)
+Member = TypeVar("Member", bound="_Node")
 
-T = TypeVar("T")
+DEFAULT = Fill.DEFAULT
+"""As a fill value: that of netCDF for the type."""
 
 
-class NamedMapping(Mapping[str, T], Generic[T]):
-    """A read-only mapping from names, in stored order."""
+class _Node:
+    """What groups and variables have in common: a place in a dataset, and attributes."""
 
-    def __init__(self, items: dict[str, T], what: str) -> None:
-        self._items = items
-        self._what = what
-
-    def __getitem__(self, name: str) -> T:
-        try:
-            return self._items[name]
-        except KeyError:
-            raise KeyError(f"{self._what} {name!r} (there are: {', '.join(self._items)})") from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __repr__(self) -> str:
-        return f"<{self._what}: {', '.join(self._items)}>"
-
-
-class Variable:
-    """A variable of an open dataset.
-
-    Indexing reads: integers, slices with steps, and an ellipsis, as numpy has them. The result is
-    a new array in this machine's byte order, its values as stored: nothing is unpacked or masked.
-    """
-
-    def __init__(self, dataset: Dataset, variable: model.Variable) -> None:
+    def __init__(
+        self, dataset: Dataset, node: Node, editor: Editor | None, shown: str | None = None
+    ) -> None:
         self._dataset = dataset
-        self._variable = variable
+        self._editor = editor
+        self._at = node.path
+        self._shown = shown
+        self._stored = node
+        self._revision = dataset.edits.revision
+
+    @property
+    def stored(self) -> Node:
+        """The node as plain data, with all that was changed through this dataset."""
+        revision = self._dataset.edits.revision
+        if revision != self._revision:
+            self._stored = self._dataset.node(self._at)
+            self._revision = revision
+        return self._stored if self._shown is None else replace(self._stored, path=self._shown)
+
+    @property
+    def editor(self) -> Editor:
+        if self._editor is None:
+            raise NotWritable(
+                f"{self._dataset.url(self._at)}: was opened for reading; open it with mode 'r+'"
+            )
+        if self._editor.is_closed:
+            raise NotWritable(f"{self._dataset.url(self._at)}: the dataset was closed")
+        return self._editor
 
     @property
     def name(self) -> str:
-        return self._variable.name
+        return self.stored.name or "/"
 
     @property
     def path(self) -> str:
         """Below the root of the dataset, with a leading slash."""
-        return f"/{self._variable.path}"
+        return f"/{self._at if self._shown is None else self._shown}"
+
+    @property
+    def attrs(self) -> Attributes:
+        return Attributes(self)
+
+    def set_attribute(self, attribute: Attribute) -> None:
+        """Give an attribute exactly this type and value."""
+        self.editor.set_attribute(self._at, attribute)
+
+    def delete_attribute(self, name: str) -> None:
+        """Remove an attribute; nothing happens when there is none."""
+        self.editor.delete_attribute(self._at, name)
+
+
+class Variable(_Node):
+    """A variable of an open dataset.
+
+    Indexing reads and writes: integers, slices with steps, an ellipsis, and lists of integers or
+    boolean masks that each select along their own dimension. What is read is a new array in this
+    machine's byte order, its values as stored: nothing is unpacked or masked. What is written is
+    converted as netCDF does, and refused when it is out of range or too long. Writing beyond the
+    end of an unlimited dimension makes it longer.
+    """
+
+    @property
+    def description(self) -> model.Variable:
+        """The variable as plain data."""
+        node = self.stored
+        assert isinstance(node, model.Variable)
+        return node
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._variable.array.shape
+        return self.description.array.shape
 
     @property
     def ndim(self) -> int:
@@ -87,41 +117,33 @@ class Variable:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._variable.array.size
+        return self.description.array.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of what indexing gives; object for strings and bytes of variable length."""
-        return self._variable.array.dtype.native
+        """Of what indexing gives; object for strings of netCDF and bytes of variable length."""
+        variable = self.description
+        return np.dtype(object) if _is_text(variable) else variable.array.dtype.native
 
     @property
     def chunks(self) -> tuple[int, ...]:
         """Shape of a chunk."""
-        return self._variable.array.chunk_shape
+        return self.description.array.chunk_shape
 
     @property
     def fill_value(self) -> object:
         """What chunks that were never written read as; None: undefined, read as zeros."""
-        return self._variable.array.fill_value
+        return self.description.array.fill_value
 
     @property
     def dimensions(self) -> tuple[str, ...]:
         """Names of the dimensions, slowest first."""
-        return tuple(dimension.name for dimension in self._variable.dimensions)
-
-    @property
-    def attrs(self) -> Mapping[str, object]:
-        return _attributes(self._variable.attributes)
+        return tuple(dimension.name for dimension in self.description.dimensions)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong with its metadata, or a codec that is not there."""
-        return self._dataset.problems(self._variable)
-
-    @property
-    def description(self) -> model.Variable:
-        """The variable as plain data."""
-        return self._variable
+        return self._dataset.problems(self.description)
 
     def __getitem__(self, selector: object) -> Any:
         """The selected values: an array, or for integers in all dimensions a numpy scalar.
@@ -130,12 +152,33 @@ class Variable:
         ------
         BadSelection, UnknownCodec, CorruptChunk, MissingChunk, StoreError.
         """
-        selection = select(selector, self.shape)
-        values = np.empty(selection.box.shape, self.dtype)
-        self._dataset.array(self._variable).read_box(selection.box, values, Tally())
-        result = values[selection.cut]
-        # A few elements must not keep a large box in memory.
-        return result.copy() if 2 * result.size < values.size else result
+        variable = self.description
+        selection = select(selector, variable.array.shape)
+        values = np.empty(selection.shape, variable.array.dtype.native)
+        self._dataset.array(variable).read_selection(selection, values, Tally())
+        if _is_text(variable):
+            values = np.strings.decode(values, "utf-8", "surrogateescape").astype(object)
+        return selection.result(values)
+
+    def __setitem__(self, selector: object, values: Any) -> None:
+        """Write the selected elements; `values` is broadcast.
+
+        Raises
+        ------
+        BadValue : a value is none of the type; nothing was written.
+        BadSelection, NotWritable, CodecError, StoreError.
+        """
+        editor = self.editor
+        variable = self.description
+        given = _given(values, variable, self.path)
+        unlimited = tuple(dimension.unlimited for dimension in variable.dimensions)
+        selection = select_for_writing(selector, variable.array.shape, unlimited, given.shape)
+        spread = selection.spread(given)
+        needed = [_end(axis) for axis in selection.axes]
+        if any(end > length for end, length in zip(needed, variable.array.shape, strict=True)):
+            editor.grow(variable, needed)
+            variable = self.description
+        self._dataset.array(variable).write_selection(selection, spread)
 
     def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Values:
         values: Values = np.asarray(self[...])
@@ -148,9 +191,10 @@ class Variable:
         ------
         BadSelection : the grid has no such chunk.
         """
-        if index not in self._variable.array.grid:
+        variable = self.description
+        if index not in variable.array.grid:
             raise BadSelection(f"{self.path}: no chunk {index}")
-        with self._dataset.array(self._variable).chunk(index, Tally()) as values:
+        with self._dataset.array(variable).chunk(index, Tally()) as values:
             return np.array(values)
 
     def __len__(self) -> int:
@@ -169,98 +213,207 @@ class Variable:
         return f"<nczfs.Variable {self.path} ({dimensions}) {self.dtype}>"
 
 
-class Group:
+class Group(_Node):
     """A group of an open dataset. Members are read when they are first asked for."""
 
-    def __init__(self, dataset: Dataset, header: GroupHeader) -> None:
-        self._dataset = dataset
-        self._header = header
-
     @property
-    def name(self) -> str:
-        return self._header.name or "/"
-
-    @property
-    def path(self) -> str:
-        """Below the root of the dataset, with a leading slash."""
-        return f"/{self._header.path}"
-
-    @property
-    def attrs(self) -> Mapping[str, object]:
-        return _attributes(self._header.attributes)
+    def header(self) -> GroupHeader:
+        """The group as plain data, without its members."""
+        node = self.stored
+        assert isinstance(node, GroupHeader)
+        return node
 
     @property
     def variables(self) -> Mapping[str, Variable]:
-        found = self._members(lambda node: isinstance(node, model.Variable))
-        return NamedMapping(
-            {
-                node.name: Variable(self._dataset, node)
-                for node in found
-                if isinstance(node, model.Variable)
-            },
-            "variable",
-        )
+        return self._members(self.header.arrays, Variable, "variable")
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        found = self._members(lambda node: isinstance(node, GroupHeader))
-        return NamedMapping(
-            {
-                node.name: Group(self._dataset, node)
-                for node in found
-                if isinstance(node, GroupHeader)
-            },
-            "group",
-        )
+        return self._members(self.header.groups, Group, "group")
 
     @property
     def dimensions(self) -> Mapping[str, Dimension]:
         """The dimensions that this group declares, or that its variables bring with them."""
         variables = [node for node in self._nodes() if isinstance(node, model.Variable)]
-        found = dimensions_of(self._header, variables, ())
+        found = dimensions_of(self.header, variables, ())
         return NamedMapping({dimension.name: dimension for dimension in found}, "dimension")
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong with this group and its members."""
-        _, broken = self._dataset.members(self._header.path)
-        return (*self._header.problems, *(f"{name}: {why}" for name, why in broken))
+        _, broken = self._dataset.members(self.header.path)
+        return (*self.header.problems, *(f"{name}: {why}" for name, why in broken))
 
     def __getitem__(self, path: str) -> Group | Variable:
         """The group or variable at a path: relative, or from the root with a leading slash."""
-        base = "" if path.startswith("/") else self._header.path
-        full = "/".join(part for part in (base, path.strip("/")) if part)
         try:
-            return _wrapped(self._dataset, self._dataset.node(full))
+            node = self._dataset.node(self._full(path))
         except NoSuchNode as error:
             raise KeyError(str(error)) from None
+        made = Group if isinstance(node, GroupHeader) else Variable
+        return made(self._dataset, node, self._editor)
+
+    def create_group(self, path: str, attributes: Mapping[str, Any] | None = None) -> Group:
+        """Make a group below this one, and those in between that are missing.
+
+        Raises
+        ------
+        NameTaken, UsageError.
+        """
+        header = self.editor.create_group(self._full(path), _described(attributes or {}))
+        return Group(self._dataset, header, self._editor)
+
+    def create_dimension(self, name: str, size: int | None) -> Dimension:
+        """Declare a dimension of this group; None: unlimited.
+
+        Raises
+        ------
+        NameTaken, UsageError; Unsupported (unlimited ones in the oldest layouts).
+        """
+        return self.editor.create_dimension(self.header.path, name, size)
+
+    def create_variable(
+        self,
+        name: str,
+        dimensions: Sequence[str | int] = (),
+        dtype: Any = None,
+        data: Any = None,
+        fillvalue: Any = DEFAULT,
+        *,
+        chunks: Sequence[int] | None = None,
+        codecs: Iterable[CodecSpec | Mapping[str, Any]] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        byte_order: str | None = None,
+        string_bytes: int | None = None,
+    ) -> Variable:
+        """Make a variable in this group.
+
+        Parameters
+        ----------
+        dimensions : names, seen from here; a number is a dimension without a name.
+        dtype : a numpy dtype, an `NcType` or its name; ``str`` for strings, ``"S1"`` for text by
+            the character. None: that of `data`.
+        data : written at once.
+        fillvalue : None: none at all.
+        chunks, codecs : None: chosen; codecs in encoding order, ``[]`` for none.
+        byte_order : "<" or ">".
+        string_bytes : of fixed-length strings; None: as long as `data` needs, or the format's own
+            default.
+
+        Raises
+        ------
+        NameTaken, NoSuchNode (a dimension), Unsupported (a type), BadValue, UsageError.
+        """
+        editor = self.editor
+        values = None if data is None else np.asarray(data)
+        declaration = VariableDeclaration(
+            name,
+            element_type(values.dtype if dtype is None and values is not None else dtype, name),
+            tuple(
+                d if isinstance(d, str) else editor.anonymous_dimension(int(d)) for d in dimensions
+            ),
+            tuple(_described(attributes or {})),
+            None if chunks is None else tuple(chunks),
+            None if codecs is None else tuple(map(codec_of, codecs)),
+            Fill.NONE if fillvalue is None else fillvalue,
+            byte_order,
+            string_bytes,
+        )
+        return self.declare(declaration, data)
+
+    def declare(self, declaration: VariableDeclaration, data: Any = None) -> Variable:
+        """Make the variable that a declaration describes, with values or without.
+
+        A fill value that it states becomes its `_FillValue` attribute, too.
+        """
+        node = self.editor.create_variable(self.header.path, declaration)
+        variable = Variable(self._dataset, node, self._editor)
+        if data is not None:
+            variable[...] = data
+        return variable
+
+    def resize_dimension(self, name: str, size: int) -> None:
+        """Give a dimension that is seen from here another length, and all variables that have it.
+
+        What lies beyond the new end is gone; what is new reads as fill. In NCZarr only unlimited
+        dimensions change.
+
+        Raises
+        ------
+        NoSuchNode, NotWritable, StoreError.
+        """
+        dimension = self.editor.dimension(self.header.path, name)
+        if not dimension.unlimited and self._dataset.format.declares:
+            raise NotWritable(f"dimension {name!r} is not unlimited")
+        self.editor.resize(dimension, size)
 
     def tree(self) -> model.Group:
         """The group and everything below it as plain data."""
-        return self._dataset.group(self._header.path)
+        return self._dataset.group(self.header.path)
 
     def __repr__(self) -> str:
-        return f"<nczfs.Group {self._dataset.url(self._header.path)}>"
+        return f"<nczfs.Group {self._dataset.url(self._at)}>"
 
-    def _nodes(self) -> list[GroupHeader | model.Variable]:
-        nodes, _ = self._dataset.members(self._header.path)
+    def _full(self, path: str) -> str:
+        base = "" if path.startswith("/") else self._at
+        return "/".join(part for part in (base, path.strip("/")) if part)
+
+    def _nodes(self) -> list[Node]:
+        nodes, _ = self._dataset.members(self.header.path)
         return nodes
 
     def _members(
-        self, wanted: Callable[[GroupHeader | model.Variable], bool]
-    ) -> list[GroupHeader | model.Variable]:
-        return [node for node in self._nodes() if wanted(node)]
+        self, listed: tuple[str, ...] | None, kind: type[Member], what: str
+    ) -> Mapping[str, Member]:
+        """The members of a kind: those that the group lists, or else those that are found."""
+        stored_kind = model.Variable if kind is Variable else GroupHeader
+
+        def made(node: Node) -> Member:
+            return kind(self._dataset, node, self._editor)
+
+        def load(name: str) -> Member:
+            node = self._dataset.node(self._full(name))
+            if not isinstance(node, stored_kind):
+                raise NoSuchNode(f"{self._dataset.url(node.path)}: is no {what}")
+            return made(node)
+
+        if listed is not None:
+            return Members(listed, load, self._nodes, what)
+        found = (node for node in self._nodes() if isinstance(node, stored_kind))
+        return NamedMapping({node.name: made(node) for node in found}, what)
 
 
 class OpenDataset(Group):
-    """An open dataset: its root group. A context manager; closing ends its threads."""
+    """An open dataset: its root group. A context manager; closing stores what is not stored yet."""
 
-    def __init__(self, dataset: Dataset, header: GroupHeader, close: Callable[[], None]) -> None:
-        super().__init__(dataset, header)
+    def __init__(
+        self, dataset: Dataset, header: Node, editor: Editor | None, close: Callable[[], None]
+    ) -> None:
+        super().__init__(dataset, header, editor)
         self._close = close
 
+    def sync(self) -> None:
+        """Have everything written so far stored: when this returns, others see it.
+
+        Raises
+        ------
+        the first error; what could not be stored is kept, and tried again at the next `sync`.
+        """
+        if self._editor is not None:
+            self._editor.sync()
+
     def close(self) -> None:
-        """Stop the threads and close the store. May be called twice."""
+        """`sync`, stop the threads and close the store. May be called twice."""
+        editor, self._editor = self._editor, None
+        try:
+            if editor is not None:
+                editor.close()
+        finally:
+            self._close()
+
+    def discard(self) -> None:
+        """`close`, without storing what is not stored yet."""
+        self._editor = None
         self._close()
 
     def __enter__(self) -> OpenDataset:
@@ -275,7 +428,7 @@ class OpenDataset(Group):
         self.close()
 
 
-class _RootArray(OpenDataset):
+class RootArray(OpenDataset):
     """A dataset whose root is an array: a group with one variable of the dataset's name."""
 
     def __init__(
@@ -283,100 +436,98 @@ class _RootArray(OpenDataset):
         dataset: Dataset,
         variable: model.Variable,
         name: str,
+        editor: Editor | None,
         close: Callable[[], None],
     ) -> None:
-        super().__init__(dataset, GroupHeader("", variable.format), close)
-        self._variable = model.Variable(
-            name,
-            variable.key,
-            variable.format,
-            variable.array,
-            variable.dimensions,
-            variable.attributes,
-            variable.problems,
-        )
+        super().__init__(dataset, GroupHeader("", variable.format), editor, close)
+        self._array = variable
+        self._array_name = name
+
+    @property
+    def stored(self) -> Node:
+        return self._stored
+
+    @property
+    def variables(self) -> Mapping[str, Variable]:
+        variable = Variable(self._dataset, self._array, self._editor, self._array_name)
+        return NamedMapping({self._array_name: variable}, "variable")
 
     def __getitem__(self, path: str) -> Group | Variable:
-        if path.strip("/") == self._variable.name:
-            return Variable(self._dataset, self._variable)
-        raise KeyError(path)
+        return self.variables[path.strip("/")]
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return self._variable.problems
+        return self._array.problems
 
     def tree(self) -> model.Group:
-        dimensions = dimensions_of(self._header, [self._variable], ())
-        return model.Group(self._header, dimensions, (self._variable,))
+        variable = self.variables[self._array_name].description
+        dimensions = dimensions_of(self.header, [variable], ())
+        return model.Group(self.header, dimensions, (variable,))
 
-    def _nodes(self) -> list[GroupHeader | model.Variable]:
-        return [self._variable]
+    def _nodes(self) -> list[Node]:
+        return [self.variables[self._array_name].description]
 
 
-def open_url(
-    url: str,
-    mode: str = "r",
-    *,
-    store_options: StoreOptions | None = None,
-    options: EngineOptions | None = None,
-) -> OpenDataset:
-    """Open the dataset at a URL.
-
-    Parameters
-    ----------
-    url : a path, ``s3://…``, ``https://…``, with a netcdf-c fragment or without.
-    mode : "r", reading.
-
-    Returns
-    -------
-    OpenDataset : its root group. A dataset whose root is an array gives a group with one variable.
+def element_type(dtype: Any, name: str) -> ElementType:
+    """The type that a caller means: netCDF's by its name, str, or a numpy dtype.
 
     Raises
     ------
-    NotADataset : nothing at the URL is a group or an array.
-    BadUrl, MetadataError, StoreError.
+    UsageError : none of them.
     """
-    if mode != "r":
-        raise UsageError(f"mode {mode!r}: this version of nczfs reads only (mode 'r')")
-    parsed = parse_url(url)
-    zmap = open_store(parsed, store_options or StoreOptions())
-    engine = Engine(options)
-
-    def close() -> None:
-        engine.close()
-        zmap.close()
-
+    if isinstance(dtype, NcType):
+        return dtype
+    if dtype is str:
+        return NcType.STRING
+    if isinstance(dtype, str) and dtype in _NC_TYPES:
+        return _NC_TYPES[dtype]
     try:
-        metadata = MetadataCache(zmap, engine.options, engine.pools)
-        dataset = open_dataset(engine, metadata, keys.ROOT, options_of(parsed.modes))
-        if dataset is None:
-            raise NotADataset(
-                f"{zmap.name}: no Zarr or NCZarr group or array (no .zgroup, .zarray): give the "
-                "URL of a dataset; nczfs ls lists what is there"
-            )
-        root = dataset.node("")
-    except BaseException:
-        close()
-        raise
-    if isinstance(root, GroupHeader):
-        return OpenDataset(dataset, root, close)
-    return _RootArray(dataset, root, parsed.last_word, close)
+        found = np.dtype(dtype) if dtype is not None else None
+    except TypeError:
+        found = None
+    if found is None:
+        raise UsageError(f"variable {name!r}: {dtype!r} is no type; give a numpy dtype or str")
+    return NcType.CHAR if found == np.dtype("S1") else found
 
 
-def _wrapped(dataset: Dataset, node: GroupHeader | model.Variable) -> Group | Variable:
-    return Group(dataset, node) if isinstance(node, GroupHeader) else Variable(dataset, node)
+def codec_of(codec: CodecSpec | Mapping[str, Any]) -> CodecSpec:
+    """A codec from the mapping that Zarr v2 metadata have for it. Raises UsageError."""
+    if isinstance(codec, CodecSpec):
+        return codec
+    members = dict(codec)
+    name = members.pop("id", None)
+    if not isinstance(name, str):
+        raise UsageError(f"{dict(codec)!r} is no codec: it needs an 'id'")
+    return CodecSpec(name, MappingProxyType(members))
 
 
-def _attributes(attributes: tuple[Attribute, ...]) -> Mapping[str, object]:
-    return NamedMapping({a.name: attribute_value(a) for a in attributes}, "attribute")
+_NC_TYPES = {nc_type.value: nc_type for nc_type in NcType if nc_type is not NcType.JSON}
 
 
-def attribute_value(attribute: Attribute) -> object:
-    """An attribute as netCDF users know it: text, a number, or an array of numbers."""
-    value = attribute.value
-    if attribute.type is NcType.STRING and isinstance(value, tuple):
-        return value[0] if len(value) == 1 else list(value)
-    if isinstance(value, tuple):
-        array = np.array(value, CODE_OF_NC_TYPE[attribute.type])
-        return array[0] if len(value) == 1 else array
-    return value
+def _described(attributes: Mapping[str, Any]) -> Iterator[Attribute]:
+    return (attribute_of(name, value) for name, value in attributes.items())
+
+
+def _given(values: Any, variable: model.Variable, place: str) -> Values:
+    """Values in the type of a variable; masked ones become its fill value, as in netCDF4-python."""
+    array = variable.array
+    if not isinstance(values, np.ma.MaskedArray):
+        return converted(values, array.dtype, place)
+    if array.fill_value is None:
+        raise BadValue(f"{place}: masked values, and it has no fill value")
+    given = np.full(values.shape, fill_element(array))
+    given[~np.ma.getmaskarray(values)] = converted(values.compressed(), array.dtype, place)
+    return given
+
+
+def _is_text(variable: model.Variable) -> bool:
+    """Whether an element is a string of netCDF, stored in a cell of fixed length."""
+    dtype = variable.array.dtype
+    is_netcdf = variable.format.startswith("nczarr")
+    return is_netcdf and dtype.nc_type is NcType.STRING and dtype.stored.kind == "S"
+
+
+def _end(axis: Any) -> int:
+    if len(axis) == 0:
+        return 0
+    return int(axis[-1] if isinstance(axis, range) else axis.max()) + 1

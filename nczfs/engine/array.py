@@ -6,17 +6,22 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from nczfs.engine.cache import ChunkCache, ChunkId, Loaded, Values
+from nczfs.engine.cache import WHOLE, ChunkCache, ChunkId, Loaded, Use, Values, use_of
 from nczfs.engine.chunkio import ChunkIO
+from nczfs.engine.dirty import Region
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools
+from nczfs.engine.selection import Pick, Selection
+from nczfs.engine.writeback import WriteBack
 from nczfs.errors import NczfsError, Unavailable
 from nczfs.model.boxes import Box, boxes_of_run, index_of
 from nczfs.model.grid import ChunkIndex, Part
@@ -24,17 +29,21 @@ from nczfs.model.hierarchy import ArrayDescription
 
 log = logging.getLogger(__name__)
 
+TOUCHED_MAX = 1 << 16
+
 _numbers = count(1)
 
 
 class Array:
-    """One incarnation of an array: a new shape, dtype or codec chain makes a new `Array`.
+    """One incarnation of an array: a new chunk shape, dtype or codec chain makes a new `Array`.
 
     Immutable but for the cache it shares; every method may be called from any thread.
 
     Parameters
     ----------
     far : the store behind it takes a network round trip for each request.
+    rounding : what is done to values before they are stored; None: nothing.
+    number : that its chunks have in the caches; None: a new one.
     """
 
     def __init__(
@@ -42,23 +51,48 @@ class Array:
         description: ArrayDescription,
         chunkio: ChunkIO,
         cache: ChunkCache,
+        writeback: WriteBack,
         pools: Pools,
         *,
         far: bool,
         fetch_threads: int,
         decode_threads: int,
+        rounding: Callable[[Values], Values] | None = None,
+        number: int | None = None,
     ) -> None:
         self.description = description
-        self.number = next(_numbers)
+        self.number = next(_numbers) if number is None else number
         self.far = far
         self._io = chunkio
         self._cache = cache
+        self._writeback = writeback
+        self._rounding = rounding
         self._pools = pools
+        self._threads = (fetch_threads, decode_threads)
         # So many chunks are under way at a time when several are wanted, as far as the budget goes.
         wanted = fetch_threads if far else 2 * decode_threads
         room = cache.limit_bytes // 4 // max(1, description.chunk_bytes)
         self._depth = min(wanted, room)
+        # Each chunk on its way holds its encoded bytes as well.
+        self._write_depth = fetch_threads if far else 2 * decode_threads
         self._run_split = _run_split(description)
+        self._touched: set[ChunkIndex] = set()
+
+    def resized(self, description: ArrayDescription) -> Array:
+        """The same array with another shape; it shares the chunks that are in memory."""
+        fetch_threads, decode_threads = self._threads
+        return Array(
+            description,
+            self._io.resized(description),
+            self._cache,
+            self._writeback,
+            self._pools,
+            far=self.far,
+            fetch_threads=fetch_threads,
+            decode_threads=decode_threads,
+            rounding=self._rounding,
+            number=self.number,
+        )
 
     def require_codecs(self) -> None:
         """Raise UnknownCodec now when the values could never be decoded."""
@@ -67,21 +101,88 @@ class Array:
     def read_box(self, box: Box, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
         """Copy the elements of a box into `out`, which has its shape and the native dtype."""
         assert out.shape == box.shape
-        parts = self.description.grid.parts(box)
-        first = list(islice(parts, 2))
-        if len(first) < 2:
-            for part in first:
-                self._copy(part, out, tally, fresh_since)
+        picks = (
+            Pick(part.chunk, part.source.slices(), part.target.slices())
+            for part in self.description.grid.parts(box)
+        )
+        self._read(picks, out, tally, fresh_since)
+
+    def read_selection(
+        self, selection: Selection, out: Values, tally: Tally, fresh_since: float = 0.0
+    ) -> None:
+        """Copy the selected elements into `out`, which has the selection's shape.
+
+        Must not be called by a thread of the pools. Chunks of which the caller gets all are not
+        kept in memory: he has them.
+        """
+        assert out.shape == selection.shape
+        picks = selection.picks(self.description.chunk_shape)
+        if self.far:
+            self._read(picks, out, tally, fresh_since)
             return
-        pending: deque[Part] = deque()
-        for part in _chain(first, parts):
+        first = list(islice(picks, 2))
+        if len(first) < 2:
+            for pick in first:
+                self._pick(pick, out, tally, fresh_since)
+            return
+        under_way: deque[Future[None]] = deque()
+        try:
+            for pick in chain(first, picks):
+                under_way.append(
+                    self._pools.assemble.submit(self._pick, pick, out, tally, fresh_since)
+                )
+                if len(under_way) > self._write_depth:
+                    under_way.popleft().result()
+        finally:
+            wait(under_way)
+        for copied in under_way:
+            copied.result()
+
+    def _pick(self, pick: Pick, out: Values, tally: Tally, fresh_since: float) -> None:
+        """Copy the elements of one chunk, and keep the chunk only where that may be of use."""
+        chunk_id = (self.number, pick.chunk)
+        in_memory = (
+            self._writeback.find(chunk_id) is not None
+            or self._cache.peek(chunk_id, fresh_since, share=0.0) is not None
+        )
+        if in_memory or not (self._is_whole(pick) or self._is_first_touch(pick.chunk)):
+            self._copy(pick, out, tally, fresh_since)
+            return
+        values = _tallied(self._io.load(pick.chunk, None), None, tally).values
+        out[pick.target] = values[pick.source]
+
+    def _is_whole(self, pick: Pick) -> bool:
+        """Whether all elements of a chunk that lie in the array are picked."""
+        lengths = self.description.grid.box(pick.chunk).shape
+        return all(
+            isinstance(index, slice) and (index.start, index.stop, index.step or 1) == (0, n, 1)
+            for index, n in zip(pick.source, lengths, strict=True)
+        )
+
+    def _is_first_touch(self, chunk: ChunkIndex) -> bool:
+        """Whether a chunk that is as quickly decoded as kept is wanted for the first time."""
+        if not self._io.pipeline.is_cheap or chunk in self._touched:
+            return False
+        if len(self._touched) >= TOUCHED_MAX:
+            self._touched.clear()
+        self._touched.add(chunk)
+        return True
+
+    def _read(self, picks: Iterator[Pick], out: Values, tally: Tally, fresh_since: float) -> None:
+        first = list(islice(picks, 2))
+        if len(first) < 2:
+            for pick in first:
+                self._copy(pick, out, tally, fresh_since)
+            return
+        pending: deque[Pick] = deque()
+        for pick in chain(first, picks):
             if self._depth > 1:
-                self.request(part.chunk, tally, fresh_since)
-            pending.append(part)
+                self.request(pick.chunk, tally, fresh_since)
+            pending.append(pick)
             if len(pending) > self._depth:
                 self._copy(pending.popleft(), out, tally, fresh_since)
-        for part in pending:
-            self._copy(part, out, tally, fresh_since)
+        for pick in pending:
+            self._copy(pick, out, tally, fresh_since)
 
     def read_run(self, first: int, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
         """Copy ``len(out)`` consecutive elements in C order, from `first` on, into `out`."""
@@ -91,14 +192,82 @@ class Array:
             self.read_box(box, target, tally, fresh_since)
             position += box.size
 
+    def write_box(self, box: Box, values: Values) -> None:
+        """Write the elements of a box.
+
+        Chunks that are written whole are in the store when this returns; of the others the
+        elements are kept until `WriteBack.flush`, or until there are too many.
+
+        Parameters
+        ----------
+        values : of the shape of `box` and the native dtype of the array.
+
+        Raises
+        ------
+        CodecError, StoreError : a chunk could not be stored.
+        """
+        assert values.shape == box.shape
+        self.require_codecs()
+        if self._rounding is not None:
+            values = self._rounding(values)
+        grid = self.description.grid
+        through: deque[Future[None]] = deque()
+        try:
+            for part in grid.parts(box):
+                # With an ellipsis a scalar stays an array; of text it would be no array's kin.
+                index: tuple[Any, ...] = (*part.target.slices(), ...)
+                source = values[index]
+                stored = self._write_through(part, source)
+                if stored is not None:
+                    through.append(stored)
+                    if len(through) > self._write_depth:
+                        through.popleft().result()
+                else:
+                    self._write_part(part.chunk, part.source, source)
+        finally:
+            wait(through)
+        for stored in through:
+            stored.result()
+
+    def write_selection(self, selection: Selection, values: Values) -> None:
+        """Write the selected elements; `values` has the selection's shape. See `write_box`."""
+        assert values.shape == selection.shape
+        if (box := selection.box) is not None:
+            self.write_box(box, values)
+            return
+        self.require_codecs()
+        if self._rounding is not None:
+            values = self._rounding(values)
+        for pick in selection.picks(self.description.chunk_shape):
+            self._write_part(pick.chunk, pick.source, values[pick.target])
+
+    def _write_part(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
+        grid = self.description.grid
+        clip = grid.box(chunk).relative_to(grid.origin(chunk))
+        self._writeback.write((self.number, chunk), self._io, clip, region, values)
+
+    def _write_through(self, part: Part, values: Values) -> Future[None] | None:
+        """Store a whole chunk from the caller's memory; None where it must be copied first."""
+        array = self.description
+        if part.source.stop != array.chunk_shape or part.source.size != prod(array.chunk_shape):
+            return None
+        chunk_id = (self.number, part.chunk)
+        return self._writeback.write_through(chunk_id, self._io, part.source, values)
+
+    def flush(self) -> None:
+        """Have all that was written to this array stored. Raises CodecError, StoreError."""
+        self._writeback.flush([self.number])
+
     def chunk(
-        self, index: ChunkIndex, tally: Tally, fresh_since: float = 0.0
+        self, index: ChunkIndex, tally: Tally, fresh_since: float = 0.0, use: Use = WHOLE
     ) -> AbstractContextManager[Values]:
-        """The values of a whole chunk, filler beyond the edge included, kept while it is open."""
-        load = partial(self._load, index, tally)
-        return self._cache.pinned(
-            (self.number, index), load, self.description.chunk_bytes, fresh_since
-        )
+        """The values of a chunk, filler beyond the edge included, kept while it is open.
+
+        Only those that `use` tells of are sure to be right.
+        """
+        if self._writeback.find((self.number, index)) is None:
+            return self._clean(index, tally, fresh_since, use)
+        return self._with_written(index, tally, fresh_since)
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float = 0.0) -> bool:
         """Have a chunk loaded ahead by other threads; False when it is there, or there is no room.
@@ -107,7 +276,7 @@ class Array:
         reader that needs the chunk will ask again.
         """
         chunk_id = (self.number, index)
-        if self._cache.peek(chunk_id, fresh_since) is not None:
+        if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
             return False
         reserved = self.description.chunk_bytes
         if not self._cache.start_load(chunk_id, reserved, fresh_since):
@@ -140,10 +309,11 @@ class Array:
             row, in_row = divmod(start, row_bytes)
             number, in_chunk = divmod(in_row, chunk_bytes)
             index = (*index_of(row, lead_shape), number, *trail)
-            values = self._cache.peek((self.number, index), fresh_since)
+            size = min(stop - start, row_bytes - in_row, chunk_bytes - in_chunk)
+            inside = min(chunk_bytes, row_bytes - number * chunk_bytes)
+            values = self._peek(index, fresh_since, size / inside)
             if values is None or not values.flags.c_contiguous:
                 return None
-            size = min(stop - start, row_bytes - in_row, chunk_bytes - in_chunk)
             flat = values.reshape(-1).view(np.uint8).data
             pieces.append(flat[in_chunk : in_chunk + size])
             start += size
@@ -155,7 +325,8 @@ class Array:
         for box in boxes_of_run(first, len(out), self.description.shape):
             target = out[position : position + box.size].reshape(box.shape)
             for part in self.description.grid.parts(box):
-                values = self._cache.peek((self.number, part.chunk), fresh_since)
+                share = part.source.size / self.description.grid.box(part.chunk).size
+                values = self._peek(part.chunk, fresh_since, share)
                 if values is None:
                     return False
                 target[part.target.slices()] = values[part.source.slices()]
@@ -164,7 +335,7 @@ class Array:
 
     def peek_chunk(self, index: ChunkIndex, fresh_since: float) -> Values | None:
         """The values of a whole chunk if they are in memory. Never blocks."""
-        return self._cache.peek((self.number, index), fresh_since)
+        return self._peek(index, fresh_since)
 
     @property
     def chunks_are_runs(self) -> bool:
@@ -184,9 +355,43 @@ class Array:
         """Drop the chunks of this array from the cache."""
         self._cache.discard(self.number)
 
-    def _copy(self, part: Part, out: Values, tally: Tally, fresh_since: float) -> None:
-        with self.chunk(part.chunk, tally, fresh_since) as values:
-            out[part.target.slices()] = values[part.source.slices()]
+    def _clean(
+        self, index: ChunkIndex, tally: Tally, fresh_since: float, use: Use = WHOLE
+    ) -> AbstractContextManager[Values]:
+        """The values of a chunk as the store has them."""
+        load = partial(self._load, index, tally)
+        return self._cache.pinned(
+            (self.number, index), load, self.description.chunk_bytes, fresh_since, use
+        )
+
+    @contextmanager
+    def _with_written(
+        self, index: ChunkIndex, tally: Tally, fresh_since: float
+    ) -> Iterator[Values]:
+        """The values of a chunk with what is not in the store yet."""
+        while (dirty := self._writeback.find((self.number, index))) is not None:
+            values = dirty.readable()
+            if values is None:
+                with self._clean(index, tally, fresh_since) as base:
+                    values = dirty.complete_with(base)
+            if values is not None:
+                yield values
+                return
+        with self._clean(index, tally, fresh_since) as values:
+            yield values
+
+    def _peek(self, index: ChunkIndex, fresh_since: float, share: float = 1.0) -> Values | None:
+        dirty = self._writeback.find((self.number, index))
+        if dirty is not None:
+            return dirty.readable()
+        return self._cache.peek((self.number, index), fresh_since, share)
+
+    def _copy(self, pick: Pick, out: Values, tally: Tally, fresh_since: float) -> None:
+        use = use_of(
+            pick.source, self.description.chunk_shape, self.description.grid.box(pick.chunk)
+        )
+        with self.chunk(pick.chunk, tally, fresh_since, use) as values:
+            out[pick.target] = values[pick.source]
 
     def _load(self, index: ChunkIndex, tally: Tally, known: Loaded | None) -> Loaded:
         return _tallied(self._io.load(index, known), known, tally)
@@ -238,11 +443,6 @@ def _tallied(loaded: Loaded, known: Loaded | None, tally: Tally) -> Loaded:
 def _unexpected(error: Exception) -> Unavailable:
     log.error("loading a chunk ahead failed", exc_info=error)
     return Unavailable(f"loading a chunk failed: {error!r}")
-
-
-def _chain(first: list[Part], rest: Iterator[Part]) -> Iterator[Part]:
-    yield from first
-    yield from rest
 
 
 def _run_split(

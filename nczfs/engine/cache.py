@@ -6,51 +6,43 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import TypeAlias
 
 from nczfs import metrics
+from nczfs.engine.loaded import ChunkId as ChunkId
+from nczfs.engine.loaded import Loaded as Loaded
+from nczfs.engine.loaded import Values as Values
+from nczfs.engine.spill import Slot, Spilled, SpillTier, no_tier
+from nczfs.engine.use import WHOLE as WHOLE
+from nczfs.engine.use import Use as Use
+from nczfs.engine.use import use_of as use_of
 from nczfs.errors import NczfsError, Unavailable
-from nczfs.model.grid import ChunkIndex
 
-Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-ChunkId: TypeAlias = "tuple[int, ChunkIndex]"
-"""The number of an array (never used again) and the index of a chunk in its grid."""
-
+# Waiting for the disk shall cost a reader no more than a request to a far store would.
+PATIENCE_S = 0.05
 ENTRY_BYTES = 512  # about what an entry costs besides its values
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """What a load gives: the values, the bytes they keep in memory, the version they came from.
-
-    `version` is whatever the loader wants to be shown again when the chunk is checked for change.
-    """
-
-    values: Values
-    nbytes: int
-    version: object
-
-
 class _Entry:
-    __slots__ = ("checked_at", "loaded", "pins", "referenced")
+    __slots__ = ("checked_at", "loaded", "pins", "referenced", "share_read")
 
-    def __init__(self, loaded: Loaded, checked_at: float) -> None:
+    def __init__(self, loaded: Loaded, checked_at: float, share_read: float) -> None:
         self.loaded = loaded
         self.checked_at = checked_at
         self.pins = 0
         self.referenced = False
+        self.share_read = share_read  # of its elements; counted without a lock, so roughly
 
 
 class _Load:
-    __slots__ = ("done", "entry", "error")
+    __slots__ = ("done", "entry", "error", "is_dropped", "started_at")
 
-    def __init__(self) -> None:
+    def __init__(self, started_at: float) -> None:
+        self.started_at = started_at  # what it gives was true then, and maybe not when it ends
         self.done = threading.Event()
         self.entry: _Entry | None = None
         self.error: NczfsError | None = None
+        self.is_dropped = False
 
 
 Loader: TypeAlias = "Callable[[Loaded | None], Loaded]"
@@ -63,10 +55,23 @@ class ChunkCache:
     `_lock` guards the entries, the loads and the sums of bytes; it is never held while a chunk is
     loaded. Eviction is the clock algorithm: a hit sets a bit without the lock, so that the event
     loop never waits for a thread; an entry whose bit is set gets a second round.
+
+    What is evicted is offered to the tier; what is not in memory is looked for there before it is
+    loaded. Readers say how they use a chunk: the tier wants those of which little was read.
+
+    Parameters
+    ----------
+    tier : of this cache alone, and closed with it; None: there is none.
     """
 
-    def __init__(self, limit_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limit_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+        tier: SpillTier | None = None,
+    ) -> None:
         self.limit_bytes = limit_bytes
+        self._tier = tier or no_tier()
         self._clock = clock
         self._lock = threading.Lock()
         self._turn = threading.Condition(self._lock)
@@ -78,33 +83,51 @@ class ChunkCache:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of entries and reservations."""
-        return self._used
+        """Bytes of entries, of reservations, and of chunks on their way to the disk."""
+        return self._used + self._tier.waiting_bytes
 
-    def peek(self, chunk_id: ChunkId, fresh_since: float) -> Values | None:
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that the tier takes on the disk."""
+        return self._tier.used_bytes
+
+    def peek(self, chunk_id: ChunkId, fresh_since: float, share: float = 1.0) -> Values | None:
         """The values if they are in memory and were confirmed after `fresh_since`. No lock."""
         entry = self._entries.get(chunk_id)
         if entry is None or entry.checked_at < fresh_since:
             return None
         entry.referenced = True
+        entry.share_read += share
         return entry.loaded.values
 
     @contextmanager
     def pinned(
-        self, chunk_id: ChunkId, load: Loader, nbytes: int, fresh_since: float
+        self,
+        chunk_id: ChunkId,
+        load: Loader,
+        nbytes: int,
+        fresh_since: float,
+        use: Use = WHOLE,
     ) -> Iterator[Values]:
         """The values of a chunk, kept in memory while the context is open.
 
         A chunk that is not there, or was confirmed before `fresh_since`, is loaded by this thread,
         or waited for when another one is loading it; then its error is raised here as well. Loads
         whose `nbytes` together pass the budget take turns.
+
+        Parameters
+        ----------
+        use : what will be looked at; the values beyond its part may be anything.
         """
-        entry = self._acquire(chunk_id, load, nbytes, fresh_since)
+        found = self._acquire(chunk_id, load, nbytes, fresh_since, use)
+        if not isinstance(found, _Entry):
+            yield found
+            return
         try:
-            yield entry.loaded.values
+            yield found.loaded.values
         finally:
             with self._lock:
-                entry.pins -= 1
+                found.pins -= 1
 
     def start_load(self, chunk_id: ChunkId, nbytes: int, fresh_since: float) -> bool:
         """Claim the load of a chunk that shall be read ahead.
@@ -116,24 +139,30 @@ class ChunkCache:
             entry = self._entries.get(chunk_id)
             if self._closed or chunk_id in self._loads:
                 return False
-            if entry is not None and entry.checked_at >= fresh_since:
+            known = entry or self._tier.find(chunk_id)
+            if known is not None and known.checked_at >= fresh_since:
                 return False
-            if not self._make_room(nbytes):
-                return False
-            self._used += nbytes
-            self._loads[chunk_id] = _Load()
-            return True
+            granted = not self._tier.is_behind and self._make_room(nbytes)
+            if granted:
+                self._used += nbytes
+                self._loads[chunk_id] = _Load(self._clock())
+        self._tier.flush()
+        return granted
 
     def known(self, chunk_id: ChunkId) -> Loaded | None:
-        """What is in memory of a chunk, however old."""
+        """What is in memory or on the disk of a chunk, however old."""
         entry = self._entries.get(chunk_id)
-        return entry.loaded if entry is not None else None
+        return entry.loaded if entry is not None else self._tier.known(chunk_id)
 
     def finish_load(self, chunk_id: ChunkId, reserved: int, loaded: Loaded) -> None:
         """The end of a load that `start_load` granted."""
         with self._lock:
             self._used -= reserved
-            self._settle(chunk_id, loaded)
+            entry = self._settle(chunk_id, loaded, share_read=0.0)
+            if entry is not None:
+                # It must not go before those that have been read, just because it has not.
+                entry.referenced = True
+        self._tier.flush()
 
     def fail_load(self, chunk_id: ChunkId, reserved: int, error: NczfsError) -> None:
         """The other end of a load that `start_load` granted; whoever waits gets the error."""
@@ -144,19 +173,39 @@ class ChunkCache:
     def try_reserve(self, nbytes: int) -> bool:
         """Take bytes of the budget for something else than a chunk; False when there is no room."""
         with self._lock:
-            if self._closed or not self._make_room(nbytes):
-                return False
-            self._used += nbytes
-            return True
+            granted = not self._closed and self._make_room(nbytes)
+            if granted:
+                self._used += nbytes
+        self._tier.flush()
+        return granted
 
     def unreserve(self, nbytes: int) -> None:
         """Give back what `try_reserve` took."""
         with self._lock:
             self._used -= nbytes
 
+    def put(self, chunk_id: ChunkId, loaded: Loaded) -> None:
+        """Replace what is known of a chunk; a load that is under way is not kept."""
+        with self._lock:
+            self._disown(chunk_id)
+            # As if it had been read: whoever writes an array does not read it across the grain.
+            self._replace(chunk_id, _Entry(loaded, self._clock(), share_read=1.0))
+        self._tier.flush()
+
+    def drop(self, chunk_id: ChunkId) -> None:
+        """Forget a chunk, in memory and on the disk; a load that is under way is not kept.
+
+        Whoever asks from now on, or waits for that load, gets what is loaded anew.
+        """
+        with self._lock:
+            self._disown(chunk_id)
+            self._remove(chunk_id)
+            self._tier.forget(chunk_id)
+
     def discard(self, array_number: int) -> None:
         """Forget every chunk of an array."""
         with self._lock:
+            self._tier.discard(array_number)
             for chunk_id in [i for i in self._entries if i[0] == array_number]:
                 self._remove(chunk_id)
 
@@ -168,73 +217,137 @@ class ChunkCache:
                 self._give_up(chunk_id, Unavailable("the dataset was closed meanwhile"))
             for chunk_id in list(self._entries):
                 self._remove(chunk_id)
+        self._tier.close()
 
-    def _acquire(self, chunk_id: ChunkId, load: Loader, nbytes: int, fresh_since: float) -> _Entry:
+    def _acquire(
+        self,
+        chunk_id: ChunkId,
+        load: Loader,
+        nbytes: int,
+        fresh_since: float,
+        use: Use,
+    ) -> _Entry | Values:
+        """An entry, pinned, or else values from the disk."""
         while True:
             with self._lock:
                 entry = self._entries.get(chunk_id)
                 if entry is not None and entry.checked_at >= fresh_since:
-                    entry.pins += 1
-                    entry.referenced = True
                     metrics.CACHE_HITS.inc()
-                    return entry
+                    return _pin(entry, use.share)
+                slot = self._tier.find(chunk_id) if entry is None else None
                 under_way = self._loads.get(chunk_id)
-                if under_way is None:
-                    mine = self._loads[chunk_id] = _Load()
-                    break
-            under_way.done.wait()
-            if under_way.error is not None:
-                raise under_way.error
-            if (entry := under_way.entry) is not None:
-                with self._lock:
-                    entry.pins += 1
-                return entry
-        metrics.CACHE_MISSES.inc()
-        with self._turn:
-            self._turn.wait_for(lambda: not self._loading or self._fits(nbytes))
-            self._loading += nbytes
-            self._used += nbytes
-        return self._load(chunk_id, load, nbytes, entry, mine)
+                is_spilled = slot is not None and slot.checked_at >= fresh_since
+                if under_way is None and not is_spilled:
+                    self._loads[chunk_id] = _Load(self._clock())
+            if under_way is not None:
+                under_way.done.wait()
+                if under_way.error is not None:
+                    raise under_way.error
+                entry = under_way.entry
+                if entry is not None and entry.checked_at >= fresh_since:
+                    with self._lock:
+                        return _pin(entry, use.share)
+                continue
+            if not is_spilled:
+                metrics.CACHE_MISSES.inc()
+                known = entry.loaded if entry is not None else self._tier.known(chunk_id)
+                loaded = self._load(chunk_id, load, nbytes, known, use.share)
+                if loaded is not None:
+                    return loaded
+            found = self._read_back(chunk_id, slot, use) if slot is not None else None
+            if found is not None:
+                return found
+
+    def _read_back(self, chunk_id: ChunkId, slot: Slot, use: Use) -> _Entry | Values | None:
+        """What is wanted of a chunk from the disk, or the whole; None when it is gone."""
+        keep = slot.is_worth_memory(use.part)
+        values = self._tier.read(slot, None if keep else use.part)
+        if values is None or not keep:
+            return values
+        entry = _Entry(slot.loaded_from(values), slot.checked_at, share_read=0.0)
+        with self._lock:
+            if self._tier.find(chunk_id) is not slot:
+                return None
+            if chunk_id not in self._entries:
+                self._insert(chunk_id, entry)
+            _pin(entry, use.share)
+        self._tier.flush()
+        return entry
 
     def _fits(self, nbytes: int) -> bool:
         return self._make_room(nbytes) or self._loading + nbytes <= self.limit_bytes
 
     def _load(
-        self, chunk_id: ChunkId, load: Loader, nbytes: int, known: _Entry | None, mine: _Load
-    ) -> _Entry:
+        self, chunk_id: ChunkId, load: Loader, nbytes: int, known: Loaded | None, share: float
+    ) -> _Entry | None:
+        """The entry, pinned; None when that which is on the disk was confirmed."""
+        with self._turn:
+            self._turn.wait_for(lambda: not self._loading or self._fits(nbytes))
+            self._loading += nbytes
+            self._used += nbytes
+        self._tier.flush()
         try:
-            loaded = load(known.loaded if known is not None else None)
+            loaded = load(known)
         except BaseException as error:
             reason = error if isinstance(error, NczfsError) else None
             with self._turn:
                 self._end_turn(nbytes)
                 self._give_up(chunk_id, reason or Unavailable(f"loading a chunk ended: {error!r}"))
             raise
+        self._tier.wait_for_room(nbytes, PATIENCE_S)
         with self._turn:
             self._end_turn(nbytes)
-            self._settle(chunk_id, loaded)
-            assert mine.entry is not None
-            mine.entry.pins += 1
-            return mine.entry
+            entry = self._settle(chunk_id, loaded, share_read=share)
+            if entry is not None:
+                entry.pins += 1
+        self._tier.flush()
+        return entry
 
     def _end_turn(self, nbytes: int) -> None:
         self._loading -= nbytes
         self._used -= nbytes
         self._turn.notify_all()
 
-    def _settle(self, chunk_id: ChunkId, loaded: Loaded) -> None:
-        entry = _Entry(loaded, self._clock())
+    def _settle(self, chunk_id: ChunkId, loaded: Loaded, *, share_read: float) -> _Entry | None:
         load = self._loads.pop(chunk_id, None)
+        is_dropped = load is not None and load.is_dropped
+        checked_at = self._clock() if load is None else load.started_at
+        entry = None
+        if isinstance(loaded, Spilled):
+            loaded.slot.checked_at = checked_at
+        else:
+            entry = _Entry(loaded, checked_at, share_read)
+            if not is_dropped:
+                self._replace(chunk_id, entry)
+        if load is not None:
+            load.entry = None if is_dropped else entry
+            load.done.set()
+        return entry
+
+    def _replace(self, chunk_id: ChunkId, entry: _Entry) -> None:
+        current = self._entries.get(chunk_id)
+        if current is None or current.loaded is not entry.loaded:
+            self._tier.forget(chunk_id)
         self._remove(chunk_id)
-        cost = loaded.nbytes + ENTRY_BYTES
+        self._insert(chunk_id, entry)
+
+    def _insert(self, chunk_id: ChunkId, entry: _Entry) -> None:
         # A chunk larger than the whole budget is handed to whoever waits, and not kept.
+        cost = entry.loaded.nbytes + ENTRY_BYTES
         if not self._closed and self._make_room(cost):
             self._entries[chunk_id] = entry
             self._used += cost
             metrics.CACHE_BYTES.set(self._used)
+        else:
+            self._offer(chunk_id, entry)
+
+    def _offer(self, chunk_id: ChunkId, entry: _Entry) -> None:
+        self._tier.offer(chunk_id, entry.loaded, entry.checked_at, share_read=entry.share_read)
+
+    def _disown(self, chunk_id: ChunkId) -> None:
+        load = self._loads.get(chunk_id)
         if load is not None:
-            load.entry = entry
-            load.done.set()
+            load.is_dropped = True
 
     def _give_up(self, chunk_id: ChunkId, error: NczfsError) -> None:
         load = self._loads.pop(chunk_id, None)
@@ -243,10 +356,11 @@ class ChunkCache:
             load.done.set()
 
     def _make_room(self, nbytes: int) -> bool:
-        if nbytes > self.limit_bytes:
+        limit = self.limit_bytes - self._tier.queue_bytes
+        if nbytes > limit:
             return False
         rounds = 2 * len(self._entries)
-        while self._used + nbytes > self.limit_bytes and rounds:
+        while self._used + nbytes > limit and rounds:
             rounds -= 1
             chunk_id = next(iter(self._entries), None)
             if chunk_id is None:
@@ -258,11 +372,19 @@ class ChunkCache:
                 self._entries[chunk_id] = entry
             else:
                 self._remove(chunk_id)
+                self._offer(chunk_id, entry)
                 metrics.CACHE_EVICTIONS.inc()
-        return self._used + nbytes <= self.limit_bytes
+        return self._used + nbytes <= limit
 
     def _remove(self, chunk_id: ChunkId) -> None:
         entry = self._entries.pop(chunk_id, None)
         if entry is not None:
             self._used -= entry.loaded.nbytes + ENTRY_BYTES
             metrics.CACHE_BYTES.set(self._used)
+
+
+def _pin(entry: _Entry, share: float) -> _Entry:
+    entry.pins += 1
+    entry.referenced = True
+    entry.share_read += share
+    return entry

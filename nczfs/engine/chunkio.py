@@ -17,7 +17,7 @@ from nczfs.errors import CodecError, CorruptChunk, MissingChunk, NczfsError, NoS
 from nczfs.model.dtypes import VlenKind
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
-from nczfs.zmap.base import Blob, Version, ZMap
+from nczfs.zmap.base import ABSENT, Blob, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
 NDIM_MAX = 64  # of numpy
@@ -37,7 +37,7 @@ _EMPTY_OF: dict[VlenKind, object] = {
 
 
 class ChunkIO:
-    """Loads the chunks of one array. Holds no state but what it is made of.
+    """Loads and stores the chunks of one array. Holds no state but what it is made of.
 
     Parameters
     ----------
@@ -56,24 +56,24 @@ class ChunkIO:
         self._zmap = zmap
         self._prefix = prefix
         self._place = place
-        self._array = array
+        self.array = array
         self._missing_chunks = missing_chunks
 
     @cached_property
     def pipeline(self) -> Pipeline:
         """The codecs, looked up when values are first wanted. Raises CodecError."""
-        if len(self._array.shape) > NDIM_MAX:
+        if len(self.array.shape) > NDIM_MAX:
             raise CodecError(
-                f"{self._place}: {len(self._array.shape)} dimensions: the values of arrays of more "
+                f"{self._place}: {len(self.array.shape)} dimensions: the values of arrays of more "
                 f"than {NDIM_MAX} are not read"
             )
         try:
-            return pipeline_of(self._array)
+            return pipeline_of(self.array)
         except NczfsError as error:
             raise type(error)(f"{self._place}: {error}") from error
 
     def key(self, chunk: ChunkIndex) -> Key:
-        return join(self._prefix, self._array.chunk_keys.name(chunk))
+        return join(self._prefix, self.array.chunk_keys.name(chunk))
 
     def load(self, chunk: ChunkIndex, known: Loaded | None) -> Loaded:
         """The values of a chunk; `known` is given back when the store still holds that version.
@@ -87,6 +87,11 @@ class ChunkIO:
 
     def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Callable[[], Loaded]:
         """The half of `load` that waits for the store; it returns the half that computes."""
+        decode = self._found(chunk, known)
+        return decode if decode is not None else lambda: self._absent(chunk)
+
+    def _found(self, chunk: ChunkIndex, known: Loaded | None) -> Callable[[], Loaded] | None:
+        """As `fetch`; None when the store says that there is none."""
         key = self.key(chunk)
         pipeline = self.pipeline
         try:
@@ -96,26 +101,104 @@ class ChunkIO:
                 and self._zmap.stat(key).version == known.version
             ):
                 return lambda: known
-            usual = self._array.chunk_bytes * STORED_FACTOR + USUAL_SLACK_BYTES
+            usual = self.array.chunk_bytes * STORED_FACTOR + USUAL_SLACK_BYTES
             limit = usual + STORED_SLACK_BYTES
             blob = self._zmap.read(key, 0, usual)
             if usual < blob.object_size <= limit:
                 blob = self._zmap.read(key, 0, limit + 1)
         except NoSuchObject:
-            return lambda: self._absent(chunk)
+            return None
         if blob.object_size > limit:
             raise CorruptChunk(
                 f"{self._zmap.name}/{key}: {blob.object_size} bytes are stored for a chunk of "
-                f"{self._array.chunk_bytes}"
+                f"{self.array.chunk_bytes}"
             )
         return lambda: self._decode(key, blob, pipeline)
+
+    def resized(self, array: ArrayDescription) -> ChunkIO:
+        """The same chunks, of an array of another shape."""
+        return ChunkIO(self._zmap, self._prefix, self._place, array, self._missing_chunks)
+
+    def newest(self, chunk: ChunkIndex) -> tuple[Values, Version]:
+        """The values that the store has now, fill where it has none, and their version.
+
+        Whatever `missing_chunks` says: the elements that were not written of a chunk that is being
+        written are fill.
+        """
+        decode = self._found(chunk, None)
+        if decode is None:
+            return self._fill(), ABSENT
+        loaded = decode()
+        assert isinstance(loaded.version, Version)
+        return loaded.values, loaded.version
+
+    def store(self, chunk: ChunkIndex, values: Values, replaces: Version | None) -> Version | None:
+        """Encode the values of a whole chunk and put them into the store.
+
+        Parameters
+        ----------
+        replaces : only that version; `ABSENT`: only where there is none; None: whatever is there.
+
+        Returns
+        -------
+        the version that the store has now; None where nothing was stored, because the chunk is all
+        fill and was never written, which reads the same.
+
+        Raises
+        ------
+        Conflict : the store has another version. CodecError, StoreError.
+        """
+        key = self.key(chunk)
+        if self._is_fill(values) and not self._exists(key, replaces):
+            return None
+        try:
+            data = self.pipeline.encode(values)
+        except CodecError as error:
+            raise type(error)(f"{self._zmap.name}/{key}: {error}") from error
+        metrics.CHUNKS_STORED.inc()
+        if not self._zmap.features.conditional_writes:
+            replaces = None
+        return self._zmap.write(key, data, replaces=replaces)
+
+    def delete(self, chunk: ChunkIndex) -> None:
+        """Remove a chunk, so that it reads as fill; nothing happens where there is none."""
+        try:
+            self._zmap.delete(self.key(chunk))
+        except NoSuchObject:
+            return
+
+    def _exists(self, key: Key, replaces: Version | None) -> bool:
+        if replaces is not None:
+            return replaces != ABSENT
+        try:
+            self._zmap.stat(key)
+        except NoSuchObject:
+            return False
+        return True
+
+    def _is_fill(self, values: Values) -> bool:
+        # Where no fill value is defined, others read anything from a chunk that is not there.
+        if values.dtype.hasobject or values.size == 0 or self.array.fill_value is None:
+            return False
+        # Bits, not values: NaN equals no NaN, and -0.0 is not 0.0.
+        fill = fill_element(self.array).tobytes()
+        if values[(0,) * values.ndim].tobytes() != fill:
+            return False
+        size = len(fill)
+        item = np.dtype(f"u{size}" if size in (1, 2, 4, 8) else (np.void, size))
+        items = np.ascontiguousarray(values).reshape(-1).view(item)
+        return bool((items == np.frombuffer(fill, item)[0]).all())
+
+    def _fill(self) -> Values:
+        # One element, shown everywhere: a hole in an array of terabytes takes no memory.
+        return np.broadcast_to(fill_element(self.array), self.array.chunk_shape)
 
     def _decode(self, key: Key, blob: Blob, pipeline: Pipeline) -> Loaded:
         try:
             values = pipeline.decode(blob.data)
         except NczfsError as error:
             raise type(error)(f"{self._zmap.name}/{key}: {error}") from error
-        assert values.shape == self._array.chunk_shape
+        assert values.shape == self.array.chunk_shape
         nbytes = memory_of(values)
         metrics.CHUNKS_DECODED.inc()
         metrics.CHUNK_BYTES_DECODED.inc(nbytes)
@@ -128,9 +211,7 @@ class ChunkIO:
                 "(--missing-chunks=error)"
             )
         metrics.CHUNKS_MISSING.inc()
-        # One element, shown everywhere: a hole in an array of terabytes takes no memory.
-        values = np.broadcast_to(fill_element(self._array), self._array.chunk_shape)
-        return Loaded(values, 0, None)
+        return Loaded(self._fill(), 0, None)
 
 
 def fill_element(array: ArrayDescription) -> Values:

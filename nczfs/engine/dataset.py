@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from nczfs.engine.array import Array
 from nczfs.engine.cache import ChunkCache
 from nczfs.engine.chunkio import ChunkIO
+from nczfs.engine.edits import Edits
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
+from nczfs.engine.quantize import rounding_of
+from nczfs.engine.spill import spill_tier
+from nczfs.engine.writeback import WriteBack
 from nczfs.errors import CodecError, MetadataError, NczfsError, NoSuchNode, NotADataset
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.detect import ROOT_KEYS, detect
+from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Dimension, Group, GroupHeader, Variable
 from nczfs.zmap.base import Version, ZMap
-from nczfs.zmap.keys import Key, Prefix, parse_prefix
+from nczfs.zmap.keys import Key, Prefix, join, parse_prefix
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +35,9 @@ class Engine:
     def __init__(self, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
         self.pools = Pools(self.options)
-        self.cache = ChunkCache(self.options.memory_limit_bytes)
+        tier = spill_tier(self.options, self.pools)
+        self.cache = ChunkCache(self.options.memory_limit_bytes, tier=tier)
+        self.writeback = WriteBack(self.cache, self.pools)
 
     def close(self) -> None:
         """Stop the threads and forget the chunks; whoever still waits gets an error."""
@@ -65,11 +72,13 @@ class Dataset:
     ) -> None:
         self.engine = engine
         self.root = root
+        self.format = metadata_format
+        self.edits = Edits(metadata, root, metadata_format, options)
         self._metadata = metadata
-        self._format = metadata_format
         self._options = options
         self._lock = threading.Lock()
         self._nodes: dict[str, Loaded] = {}
+        self._edited: dict[str, tuple[Loaded | None, int, Loaded | None]] = {}
         self._arrays: dict[str, tuple[Variable, Array]] = {}
 
     @property
@@ -85,23 +94,38 @@ class Dataset:
         return _below(self.root, path)
 
     def load(self, path: str) -> Loaded | None:
-        """The group or variable at a path, None when there is none.
+        """The group or variable at a path with its pending changes, None when there is none.
 
-        The same object is given as long as none of its documents changed.
+        The same object is given as long as none of its documents changed, and nobody changed it.
 
         Raises
         ------
         MetadataError : its documents cannot be read; StoreError: the store could not be asked.
         """
+        stored = self._load_stored(path)
+        revision = self.edits.revision
+        if revision == 0:
+            return stored
+        known = self._edited.get(path)
+        if known is not None and known[0] is stored and known[1] == revision:
+            return known[2]
+        node = self.edits.applied(path, stored.node if stored is not None else None)
+        edited = None if node is None else _edited(stored, node)
+        self._edited[path] = (stored, revision, edited)
+        return edited
+
+    def _load_stored(self, path: str) -> Loaded | None:
         known = self._nodes.get(path)
-        if known is not None and all(self._metadata.is_fresh(key) for key in known.used):
+        if known is not None and all(
+            self._metadata.is_fresh(key, version) for key, version in known.used.items()
+        ):
             return known
-        documents = self._documents()
-        documents.fetch(self._format.keys(path))
+        documents = self.documents()
+        documents.fetch(self.format.keys(path))
         if known is not None and self._unchanged(known):
             return known
         try:
-            node = self._format.read_node(path, documents)
+            node = documents.node(self.format, path)
         except MetadataError as error:
             raise type(error)(f"{self.url('')}/{error}") from error
         if node is None:
@@ -128,6 +152,10 @@ class Dataset:
             known = self._arrays.get(variable.path)
             if known is not None and _same_array(known[0], variable):
                 return known[1]
+            if known is not None and _resized(known[0], variable):
+                array = known[1].resized(variable.array)
+                self._arrays[variable.path] = (variable, array)
+                return array
             options = self.engine.options
             chunkio = ChunkIO(
                 self.zmap,
@@ -140,10 +168,12 @@ class Dataset:
                 variable.array,
                 chunkio,
                 self.engine.cache,
+                self.engine.writeback,
                 self.engine.pools,
                 far=self._metadata.far,
                 fetch_threads=options.fetch_threads,
                 decode_threads=options.decode_threads,
+                rounding=rounding_of(variable),
             )
             self._arrays[variable.path] = (variable, array)
         if known is not None:
@@ -166,7 +196,8 @@ class Dataset:
         if node.arrays is not None or node.groups is not None:
             return [*(node.arrays or ()), *(node.groups or ())]
         prefix = self.prefix(path)
-        return sorted(entry.name for entry in self._metadata.entries(prefix) if entry.is_prefix)
+        stored = {entry.name for entry in self._metadata.entries(prefix) if entry.is_prefix}
+        return sorted(stored.union(self.edits.created_below(path)))
 
     def has_member(self, path: str, name: str) -> bool:
         """Whether a group may have a member of that name, without asking for it."""
@@ -184,7 +215,7 @@ class Dataset:
         """
         names = self.names(path)
         paths = [f"{path}/{name}" if path else name for name in names]
-        self._documents().fetch(key for child in paths for key in self._format.keys(child))
+        self.documents().fetch(key for child in paths for key in self.format.keys(child))
         nodes: list[Node] = []
         broken: list[tuple[str, str]] = []
         listed = self._lists_members(path)
@@ -220,8 +251,12 @@ class Dataset:
                 except NczfsError as error:
                     broken.append((node.name, str(error)))
         dimensions = dimensions_of(header, variables, tuple(groups))
-        if not path:
-            header = replace(header, problems=(*header.problems, *self._stale()))
+        if not path and (stale := self.stale()):
+            problem = (
+                f"{consolidated.KEY}: stale: {len(stale)} of its documents differ from the single "
+                f"ones, {stale[0]} among them; the single ones are shown"
+            )
+            header = replace(header, problems=(*header.problems, problem))
         return Group(header, dimensions, variables, tuple(groups), tuple(broken))
 
     def forget(self, path: str) -> None:
@@ -238,22 +273,48 @@ class Dataset:
         for array in arrays:
             array.forget()
 
-    def _stale(self) -> tuple[str, ...]:
-        """A consolidated copy that says something else than the documents, where these are read."""
-        store = self._documents()
+    def array_numbers(self) -> list[int]:
+        """Under which numbers the chunks of this dataset are in the caches."""
+        with self._lock:
+            return [array.number for _, array in self._arrays.values()]
+
+    def store_document(self, key: str, data: bytes, replaces: Version) -> None:
+        """Replace a version of a document. Raises Conflict, ObjectExists."""
+        full = join(self.root, key)
+        known = replaces if self.zmap.features.conditional_writes else None
+        self._metadata.written(full, data, self.zmap.write(full, data, replaces=known))
+
+    def ask_again(self, keys: Iterable[str] | None = None) -> None:
+        """Believe no more what some documents said; None: what any said, or was listed."""
+        if keys is None:
+            self._metadata.forget(self.root)
+        else:
+            self._metadata.ask_again(join(self.root, key) for key in keys)
+
+    def delete_chunks(self, variable: Variable, is_wanted: Callable[[ChunkIndex], bool]) -> None:
+        """Remove the stored chunks of an array for which `is_wanted` holds."""
+        array = self.array(variable)
+        number = array.number
+        self.engine.writeback.drop(number, lambda chunk_id: not is_wanted(chunk_id[1]))
+        prefix = _below(self.root, variable.key)
+        for stat in self.zmap.list(prefix):
+            name = stat.key.removeprefix(f"{prefix}/" if prefix else "")
+            index = variable.array.chunk_index(name)
+            if index is not None and is_wanted(index):
+                self.zmap.delete(stat.key)
+                self.engine.cache.drop((number, index))
+
+    def stale(self) -> list[str]:
+        """Keys of which the consolidated copy says something else, where single ones are read."""
+        store = self.documents()
         copies = None if self._metadata.far else _consolidated(store, self._options)
         if copies is None:
-            return ()
+            return []
         keys = copies.consolidated_keys()
-        stale = [key for key in keys if copies.is_stale(key, store.get(key))]
-        if not stale:
-            return ()
-        return (
-            f"{consolidated.KEY}: stale: {len(stale)} of its documents differ from the single "
-            f"ones, {stale[0]} among them; the single ones are shown",
-        )
+        return [key for key in keys if copies.is_stale(key, store.get(key))]
 
-    def _documents(self) -> StoreDocuments:
+    def documents(self) -> StoreDocuments:
+        """The single documents of the dataset."""
         return StoreDocuments(self._metadata, self.root, self._options.document_bytes_max)
 
     def _lists_members(self, path: str) -> bool:
@@ -266,6 +327,12 @@ class Dataset:
             self._metadata.get(key, bytes_max).version == version
             for key, version in known.used.items()
         )
+
+
+def _edited(stored: Loaded | None, node: Node) -> Loaded:
+    if stored is None:
+        return Loaded(node, {}, 0)
+    return stored if stored.node is node else replace(stored, node=node)
 
 
 def _below(prefix: Prefix, path: str) -> Prefix:
@@ -300,6 +367,13 @@ def _same_array(one: Variable, other: Variable) -> bool:
     return one is other or (one.key == other.key and repr(one.array) == repr(other.array))
 
 
+def _resized(one: Variable, other: Variable) -> bool:
+    """Whether the chunks of two incarnations are the same, and only the shape differs."""
+    if len(one.array.shape) != len(other.array.shape):
+        return False
+    return _same_array(replace(one, array=replace(one.array, shape=other.array.shape)), other)
+
+
 def _all_variables(group: Group) -> list[Variable]:
     below = [variable for child in group.groups for variable in _all_variables(child)]
     return [*group.variables, *below]
@@ -310,18 +384,20 @@ def open_dataset(
     metadata: MetadataCache,
     root: Prefix,
     options: FormatOptions,
+    *,
+    writable: bool = False,
 ) -> Dataset | None:
     """The dataset at a prefix, None when nothing there is a group or an array.
 
     Where a request is a round trip, the consolidated metadata are asked for first: where they are,
-    nothing else needs to be.
+    nothing else needs to be. Whoever means to change the documents reads these (`writable`).
 
     Raises
     ------
     MetadataError : there is one, and its root cannot be read.
     """
     store = StoreDocuments(metadata, root, options.document_bytes_max)
-    copies = _consolidated(store, options) if metadata.far else None
+    copies = _consolidated(store, options) if metadata.far and not writable else None
     if copies is None:
         store.fetch(ROOT_KEYS)
     try:

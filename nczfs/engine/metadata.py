@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.errors import BadMetadata, NczfsError, NoSuchObject
+from nczfs.formats.base import MetadataFormat, Node
 from nczfs.zmap.base import ABSENT, Entry, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
@@ -121,10 +122,23 @@ class MetadataCache:
         found = self._documents.get(key)
         return found.version if found is not None else None
 
-    def is_fresh(self, key: Key) -> bool:
-        """Whether `get` would answer from memory."""
+    def written(self, key: Key, data: bytes, version: Version) -> None:
+        """Note that we have just stored a document, so that nobody asks for it."""
+        known = self._documents.get(key)
+        self._keep(key, Document(data, version, time.time_ns(), self._clock()))
+        if known is None or known.data is None:
+            self._forget_listings_of(key)
+
+    def ask_again(self, keys: Iterable[Key]) -> None:
+        """Forget some documents."""
+        with self._lock:
+            for key in keys:
+                self._drop_document(key)
+
+    def is_fresh(self, key: Key, version: Version) -> bool:
+        """Whether `get` would answer from memory, and with that version."""
         found = self._documents.get(key)
-        return found is not None and self._fresh(found.checked_at)
+        return found is not None and found.version == version and self._fresh(found.checked_at)
 
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
         """The names below a prefix, from memory or page by page from the store."""
@@ -166,6 +180,14 @@ class MetadataCache:
                 self._drop_listing(listed)
             if prefix:
                 self._drop_listing(Prefix(parent))
+
+    def _forget_listings_of(self, key: Key) -> None:
+        """Forget the listings in which a new key, or a prefix of it, appears."""
+        above = str(key)
+        with self._lock:
+            while above:
+                above = above.rpartition("/")[0]
+                self._drop_listing(Prefix(above))
 
     def _fresh(self, checked_at: float) -> bool:
         return self._clock() - checked_at < self.ttl_s
@@ -222,6 +244,16 @@ class StoreDocuments:
         self.used[full] = document.version
         self.mtime_ns = max(self.mtime_ns, document.mtime_ns)
         return document.data
+
+    def node(self, metadata_format: MetadataFormat, path: str) -> Node | None:
+        """The node at a path; None also for a root of which there is no document at all.
+
+        Raises
+        ------
+        MetadataError : its documents cannot be read.
+        """
+        node = metadata_format.read_node(path, self)
+        return None if all(version == ABSENT for version in self.used.values()) else node
 
     def fetch(self, keys: Iterable[str]) -> None:
         self._cache.fetch((join(self._root, key) for key in keys), self._bytes_max)

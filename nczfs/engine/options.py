@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.detect import options_of
+
 MIB = 1 << 20
+GIB = 1 << 30
 
 
 class MissingChunks(Enum):
@@ -23,17 +27,36 @@ class EngineOptions:
     Attributes
     ----------
     memory_limit_bytes : budget of the chunk cache and of everything read ahead, together.
+    cache_dir : where decoded chunks that memory has no room for are kept; None: ``$TMPDIR`` or
+        /var/tmp.
+    cache_bytes_max : how much of them; None: 10 GiB, and no more than a tenth of what is free
+        there; 0: none.
     metadata_ttl_s : for how long what a store said is believed without asking again; math.inf
         until refreshed.
+    chunk_bytes_max : a chunk that decodes to more is refused by name.
+    document_bytes_max : a larger metadata document is refused by name.
     fetch_threads : requests to a far store at a time.
     decode_threads : chunks decoded at a time.
     """
 
     memory_limit_bytes: int = 512 * MIB
+    cache_dir: str | None = None
+    cache_bytes_max: int | None = None
     metadata_ttl_s: float = 60.0
     missing_chunks: MissingChunks = MissingChunks.FILL
+    chunk_bytes_max: int = 2 * GIB
+    document_bytes_max: int = 64 * MIB
     fetch_threads: int = 16
     decode_threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+
+
+def format_options(modes: frozenset[str], options: EngineOptions) -> FormatOptions:
+    """How metadata are read and written: what the mode words of a URL say, within the limits."""
+    return replace(
+        options_of(modes),
+        chunk_bytes_max=options.chunk_bytes_max,
+        document_bytes_max=options.document_bytes_max,
+    )
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Threads: those that wait for stores, those that decode, those that put views together."""
+"""Threads: that wait for stores, decode, put views together, write back, spill."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _LIVING: weakref.WeakSet[Pools] = weakref.WeakSet()
 
 
 class Pools:
-    """Three pools, each started when first used, so that no thread exists before a fork.
+    """Five pools, each started when first used, so that no thread exists before a fork.
 
     Fetching waits and decoding computes: in one pool either the network or the processors idle
     (docs/DESIGN.md, "Threads"). A task waits only for tasks of pools further to the right:
-    assemble → decode | fetch; fetch hands its result to decode and does not wait for it.
-    The lock guards the three slots.
+    assemble → decode | fetch; fetch hands its result to decode and does not wait for it. Writing
+    encodes and stores in one go, and waits for none of them; nor does spilling.
+    The lock guards the five slots.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -26,6 +27,8 @@ class Pools:
             "fetch": options.fetch_threads,
             "decode": options.decode_threads,
             "assemble": options.decode_threads,
+            "write": options.fetch_threads,
+            "spill": 1,
         }
         self._lock = threading.Lock()
         self._pools: dict[str, ThreadPoolExecutor] = {}
@@ -43,6 +46,14 @@ class Pools:
     @property
     def assemble(self) -> ThreadPoolExecutor:
         return self._pool("assemble")
+
+    @property
+    def write(self) -> ThreadPoolExecutor:
+        return self._pool("write")
+
+    @property
+    def spill(self) -> ThreadPoolExecutor:
+        return self._pool("spill")
 
     def close(self) -> None:
         """Drop what is queued, wait for what runs; submitting raises RuntimeError afterwards."""

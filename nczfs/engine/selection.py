@@ -1,88 +1,321 @@
-"""Indexing expressions of variables: which box they need, and what is cut out of it."""
+"""Indexing expressions of variables: which positions they mean in each dimension."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from operator import index as as_index
-from typing import SupportsIndex
+from typing import Any, SupportsIndex, TypeAlias
+
+import numpy as np
 
 from nczfs.errors import BadSelection
 from nczfs.model.boxes import Box
+from nczfs.model.grid import ChunkIndex
+
+Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Axis: TypeAlias = "range | Positions"
+"""What is selected along one dimension: an ascending range, or positions in any order."""
+
+Index: TypeAlias = "tuple[slice | Positions, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The selected elements that lie in one chunk.
+
+    Attributes
+    ----------
+    chunk : index of the chunk in the grid.
+    source : numpy index of the elements in the chunk.
+    target : numpy index of the same elements in an array of the selection's shape.
+    """
+
+    chunk: ChunkIndex
+    source: Index
+    target: Index
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selection of elements.
+    """A selection of elements: all combinations of what is selected along each dimension.
 
     Attributes
     ----------
-    box : the smallest box that holds all of them.
-    cut : index into an array of the values of `box` that leaves the selected elements; integers
-        drop their dimension.
+    axes : one for each dimension of the array.
+    flipped : the dimensions whose range was given backwards.
+    dropped : the dimensions that were given as an integer, and are not in the result.
     """
 
-    box: Box
-    cut: tuple[int | slice, ...]
+    axes: tuple[Axis, ...]
+    flipped: frozenset[int] = frozenset()
+    dropped: frozenset[int] = frozenset()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths along all dimensions of the array, those of integers (1) included."""
+        return tuple(len(axis) for axis in self.axes)
+
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        """Lengths along the dimensions of the result."""
+        return tuple(len(axis) for d, axis in enumerate(self.axes) if d not in self.dropped)
+
+    @property
+    def box(self) -> Box | None:
+        """The selection as a box, None when it has gaps or another order."""
+        if not all(isinstance(axis, range) and axis.step == 1 for axis in self.axes):
+            return None
+        ranges = [axis for axis in self.axes if isinstance(axis, range)]
+        return Box(tuple(r.start for r in ranges), tuple(r.stop for r in ranges))
+
+    def result(self, values: Any) -> Any:
+        """From values of `shape` to what the caller gets: turned round, integers dropped."""
+        return values[self._cut()]
+
+    def spread(self, values: Any) -> Any:
+        """From values that the caller gives to an array of `shape`: broadcast and turned round.
+
+        Raises
+        ------
+        BadSelection : the values do not fit the selection.
+        """
+        shape = np.shape(values)
+        surplus = max(0, len(shape) - len(self.result_shape))
+        if set(shape[:surplus]) <= {1}:
+            values = np.reshape(values, shape[surplus:])
+        try:
+            wide = np.broadcast_to(values, self.result_shape)
+        except ValueError:
+            raise BadSelection(
+                f"values of shape {shape} do not fit a selection of shape {self.result_shape}"
+            ) from None
+        backwards = tuple(
+            slice(None, None, -1) if d in self.flipped else slice(None)
+            for d in range(len(self.axes))
+            if d not in self.dropped
+        )
+        return wide[(*backwards, ...)].reshape(self.shape)
+
+    def picks(self, chunk_shape: tuple[int, ...]) -> Iterator[Pick]:
+        """The selected elements chunk by chunk, each chunk once, in C order of the grid."""
+        if prod(self.shape) == 0:
+            return
+        splits = [_split(axis, size) for axis, size in zip(self.axes, chunk_shape, strict=True)]
+        for pieces in product(*splits):
+            chunk = tuple(piece[0] for piece in pieces)
+            yield Pick(
+                chunk,
+                _index([piece[1] for piece in pieces], chunk_shape),
+                _index([piece[2] for piece in pieces], self.shape),
+            )
+
+    def _cut(self) -> tuple[int | slice, ...]:
+        return tuple(
+            0 if d in self.dropped else slice(None, None, -1 if d in self.flipped else 1)
+            for d in range(len(self.axes))
+        )
 
 
 def select(selector: object, shape: tuple[int, ...]) -> Selection:
     """What ``variable[selector]`` means for an array of a shape.
 
-    Integers, slices with any step and one ellipsis, as numpy has them.
+    Integers, slices with any step and one ellipsis, as numpy has them; lists of integers and
+    boolean masks select along their own dimension (orthogonally).
 
     Raises
     ------
     BadSelection : an index is out of range, there are too many, or one is of another kind.
     """
-    indices = _expand(selector if isinstance(selector, tuple) else (selector,), len(shape))
-    start, stop, cut = [], [], list[int | slice]()
+    return _selection(_expand(selector, len(shape)), shape)
+
+
+def select_for_writing(
+    selector: object,
+    shape: tuple[int, ...],
+    unlimited: tuple[bool, ...],
+    values_shape: tuple[int, ...],
+) -> Selection:
+    """What ``variable[selector] = values`` means; unlimited dimensions reach as far as is asked.
+
+    A slice without an end along an unlimited dimension ends with the values, if that is further
+    than the dimension goes.
+    """
+    indices = _expand(selector, len(shape))
     for d, (index, length) in enumerate(zip(indices, shape, strict=True)):
         if isinstance(index, slice):
-            first, last, step = _range(index, length, d)
-            cut.append(step)
-        else:
-            first = _position(index, length, d)
-            last = first + 1
-            cut.append(0)
-        start.append(first)
-        stop.append(last)
-    return Selection(Box(tuple(start), tuple(stop)), tuple(cut))
+            _range(index, length, d)  # or it is none
+    kept = [d for d, index in enumerate(indices) if not _is_integer(index)]
+    given = dict(zip(reversed(kept), reversed(values_shape), strict=False))
+    lengths = [
+        max(length, _reach(index, length, given.get(d))) if grows else length
+        for d, (index, length, grows) in enumerate(zip(indices, shape, unlimited, strict=True))
+    ]
+    # Counting from the end means the end that there is, not the one that there will be.
+    settled = [_from_start(index, length) for index, length in zip(indices, shape, strict=True)]
+    return _selection(settled, tuple(lengths))
 
 
-def _expand(indices: tuple[object, ...], ndim: int) -> list[object]:
-    dots = sum(1 for index in indices if index is Ellipsis)
-    if dots > 1:
+def _selection(indices: list[object], shape: tuple[int, ...]) -> Selection:
+    axes: list[Axis] = []
+    flipped, dropped = set(), set()
+    for d, (index, length) in enumerate(zip(indices, shape, strict=True)):
+        match index:
+            case slice():
+                positions = _range(index, length, d)
+                if positions.step < 0:
+                    flipped.add(d)
+                    positions = positions[::-1]
+                axes.append(positions)
+            case SupportsIndex() if _is_integer(index):
+                position = _position(as_index(index), length, d)
+                dropped.add(d)
+                axes.append(range(position, position + 1))
+            case _:
+                axes.append(_positions(index, length, d))
+    return Selection(tuple(axes), frozenset(flipped), frozenset(dropped))
+
+
+def _is_integer(index: object) -> bool:
+    if isinstance(index, np.ndarray):
+        return index.ndim == 0 and index.dtype.kind in "iu"
+    # A truth value can stand for an integer, too, and would be a mask for numpy.
+    return isinstance(index, SupportsIndex) and not isinstance(index, bool | np.bool_)
+
+
+def _expand(selector: object, ndim: int) -> list[object]:
+    indices = selector if isinstance(selector, tuple) else (selector,)
+    # By identity: an array in the index has an opinion of its own on equality.
+    dots = [i for i, index in enumerate(indices) if index is Ellipsis]
+    if len(dots) > 1:
         raise BadSelection("an index can have only one ellipsis ('...')")
-    given = len(indices) - dots
+    given = len(indices) - len(dots)
     if given > ndim:
         raise BadSelection(f"too many indices: {given} for {ndim} dimensions")
+    at = dots[0] if dots else len(indices)
     rest: list[object] = [slice(None)] * (ndim - given)
-    if not dots:
-        return [*indices, *rest]
-    at = next(i for i, index in enumerate(indices) if index is Ellipsis)
-    return [*indices[:at], *rest, *indices[at + 1 :]]
+    return [*indices[:at], *rest, *indices[at + len(dots) :]]
 
 
-def _position(index: object, length: int, d: int) -> int:
-    if index is None:
-        raise BadSelection("numpy.newaxis (None) is not an index of a variable: reshape the result")
-    if isinstance(index, bool) or not isinstance(index, SupportsIndex):
-        raise BadSelection(
-            f"dimension {d}: {index!r} is not an index: integers, slices and '...' are"
-        )
-    position = as_index(index)
+def _position(position: int, length: int, d: int) -> int:
     if not -length <= position < length:
         raise BadSelection(f"dimension {d}: index {position} is out of range for length {length}")
     return position % length
 
 
-def _range(index: slice, length: int, d: int) -> tuple[int, int, slice]:
+def _range(index: slice, length: int, d: int) -> range:
     try:
-        begin, end, step = index.indices(length)
+        positions = range(*index.indices(length))
     except (TypeError, ValueError) as error:
         raise BadSelection(f"dimension {d}: {index!r}: {error}") from None
-    positions = range(begin, end, step)
-    if not positions:
-        return 0, 0, slice(None)
-    low, high = min(positions[0], positions[-1]), max(positions[0], positions[-1])
-    return low, high + 1, slice(None, None, step)
+    return positions if positions else range(0)
+
+
+def _positions(index: object, length: int, d: int) -> Positions:
+    if index is None:
+        raise BadSelection("numpy.newaxis (None) is not an index of a variable: reshape the result")
+    if not isinstance(index, list | tuple | np.ndarray) or np.ndim(index) == 0:
+        raise BadSelection(
+            f"dimension {d}: {index!r} is not an index: integers, slices, '...', lists of integers "
+            "and boolean masks are"
+        )
+    found = np.asarray(index, np.int64 if len(index) == 0 else None)
+    if found.ndim != 1:
+        raise BadSelection(f"dimension {d}: an index of {found.ndim} dimensions; 1 is supported")
+    if found.dtype == bool:
+        if len(found) != length:
+            raise BadSelection(f"dimension {d}: a mask of {len(found)} for a length of {length}")
+        return np.flatnonzero(found)
+    if found.dtype.kind not in "iu":
+        raise BadSelection(f"dimension {d}: {found.dtype} is no type of positions")
+    wrong = (found < -length) | (found >= length)
+    if wrong.any():
+        position = found[wrong][0]
+        raise BadSelection(f"dimension {d}: index {position} is out of range for length {length}")
+    return np.where(found < 0, found + length, found).astype(np.int64)
+
+
+def _reach(index: object, length: int, given: int | None) -> int:
+    """How long a dimension must be for an index to be within it."""
+    match index:
+        case slice():
+            step = 1 if index.step is None else as_index(index.step)
+            if step < 0:
+                return 0 if index.start is None else as_index(index.start) + 1
+            if index.stop is not None:
+                return as_index(index.stop)
+            start = 0 if index.start is None else as_index(index.start)
+            start = max(0, start + length) if start < 0 else start
+            count = 1 if given is None else given
+            return start + (count - 1) * step + 1 if count else 0
+        case SupportsIndex() if _is_integer(index):
+            return as_index(index) + 1
+        case list() | tuple() | np.ndarray():
+            found = np.asarray(index)
+            return int(found.max()) + 1 if found.dtype.kind in "iu" and found.size else 0
+        case _:
+            return 0
+
+
+def _from_start(index: object, length: int) -> object:
+    """An index that means the same in a dimension that becomes longer than it is now."""
+
+    def settled(position: SupportsIndex | None) -> int | None:
+        number = None if position is None else as_index(position)
+        return number if number is None or number >= 0 else number + length
+
+    match index:
+        case slice():
+            start, stop = settled(index.start), settled(index.stop)
+            if index.step is None or as_index(index.step) > 0:
+                return slice(start and max(start, 0), stop and max(stop, 0), index.step)
+            if start is not None and start < 0:
+                return slice(0, 0)
+            return slice(start, None if stop is not None and stop < 0 else stop, index.step)
+        case SupportsIndex() if _is_integer(index):
+            number = as_index(index)
+            return number + length if -length <= number < 0 else number
+        case list() | tuple() | np.ndarray() if np.asarray(index).dtype.kind == "i":
+            found = np.asarray(index)
+            return np.where((-length <= found) & (found < 0), found + length, found)
+        case _:
+            return index
+
+
+_Piece: TypeAlias = "tuple[int, slice | Positions, slice | Positions]"
+
+
+def _split(axis: Axis, size: int) -> list[_Piece]:
+    """Along one dimension: chunk number, positions in the chunk, positions in the selection."""
+    if isinstance(axis, range):
+        return _split_range(axis, size)
+    chunks, within = np.divmod(axis, size)
+    order = np.argsort(chunks, kind="stable")
+    numbers, starts = np.unique(chunks[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    return [(int(n), within[group], group) for n, group in zip(numbers, groups, strict=True)]
+
+
+def _split_range(axis: range, size: int) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    done = 0
+    while done < len(axis):
+        number, first = divmod(axis[done], size)
+        count = min(len(axis) - done, (size - 1 - first) // axis.step + 1)
+        source = slice(first, first + (count - 1) * axis.step + 1, axis.step)
+        pieces.append((number, source, slice(done, done + count)))
+        done += count
+    return pieces
+
+
+def _index(parts: list[slice | Positions], lengths: tuple[int, ...]) -> Index:
+    """A numpy index of all combinations of what the parts select."""
+    if sum(isinstance(part, np.ndarray) for part in parts) < 2:
+        return tuple(parts)
+    arrays = [
+        np.arange(length)[part] if isinstance(part, slice) else part
+        for part, length in zip(parts, lengths, strict=True)
+    ]
+    return np.ix_(*arrays)

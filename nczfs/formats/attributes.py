@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nczfs.formats.cdl_values import exact_number
+from nczfs.formats.cdl.values import exact_number
 from nczfs.formats.jsontext import compact, one_line, plain
 from nczfs.formats.numbers import as_float, in_type
 from nczfs.formats.problems import Problems, shown
@@ -17,8 +17,15 @@ NAMES_MAX = 1 << 16
 _TEXT_TYPES = frozenset({"S1", "U1"})
 
 
+MAXSTRLEN = "_nczarr_maxstrlen"
+DEFAULT_MAXSTRLEN = "_nczarr_default_maxstrlen"
+"""Attributes with which users of netcdf-c say how many bytes a string has: ordinary, and shown."""
+
+
 def is_hidden(name: str) -> bool:
     """Whether an attribute belongs to the format and not to the user."""
+    if name in (MAXSTRLEN, DEFAULT_MAXSTRLEN):
+        return False
     return name in ("_ARRAY_DIMENSIONS", "_NCProperties") or name.startswith(
         ("_nczarr_", "_NCZARR_")
     )
@@ -107,12 +114,14 @@ def untyped(name: str, value: Json) -> Attribute:
     """An attribute of a Zarr dataset, with the type that its value suggests.
 
     Integers are INT, UINT, INT64 or UINT64, the first that holds them all; numbers of which one
-    has a point are DOUBLE; a string is CHAR, a list of strings STRING; everything else stays JSON.
+    has a point are DOUBLE, and among numbers the words that Zarr has for NaN and infinities are
+    numbers too; a string is CHAR, a list of strings STRING; everything else stays JSON.
     """
     if isinstance(value, str):
         return Attribute(name, NcType.CHAR, str(value))
     items: list[Json] = value if isinstance(value, list) else [value]
-    if items and all(isinstance(item, int | float) for item in items):
+    numbers = [item for item in items if isinstance(item, int | float)]
+    if numbers and all(item in _WORDS for item in items if isinstance(item, str)):
         numeric = _untyped_numbers(name, items)
         if numeric is not None:
             return numeric
@@ -156,6 +165,8 @@ def _code(typestr: str) -> str:
 def _text(value: Json) -> str:
     return str(value) if isinstance(value, str) else compact(value)
 
+
+_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 
 _INTEGER_TYPES = (
     (NcType.INT, -(2**31), 2**31),

@@ -1,4 +1,4 @@
-"""The seam to metadata: documents in, nodes of the data model out."""
+"""The seam to metadata: documents in, nodes of the data model out, and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.model.declaration import ElementType
+from nczfs.model.dtypes import DataType
+from nczfs.model.hierarchy import CodecSpec, GroupHeader, Variable
 
 
 class Documents(Protocol):
@@ -22,11 +24,12 @@ class Documents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """How metadata is read.
+    """How metadata is read and written.
 
     Attributes
     ----------
-    xarray : whether ``_ARRAY_DIMENSIONS`` names dimensions (URL mode ``noxarray`` turns it off).
+    xarray : whether ``_ARRAY_DIMENSIONS`` names dimensions, and is written (URL mode ``noxarray``
+        turns it off).
     pure : read as pure Zarr, although NCZarr keys are there (URL mode ``zarr``).
     document_bytes_max : a larger document is refused by name.
     chunk_bytes_max : a chunk that decodes to more is refused by name.
@@ -41,10 +44,37 @@ class FormatOptions:
 Node: TypeAlias = "GroupHeader | Variable"
 
 
+@dataclass(frozen=True, slots=True)
+class StoredType:
+    """How the elements of a new variable are stored.
+
+    Attributes
+    ----------
+    filters : the codecs that must stand in front of all others (variable-length types).
+    """
+
+    dtype: DataType
+    filters: tuple[CodecSpec, ...] = ()
+
+
 class MetadataFormat(ABC):
-    """Reads the nodes of one dataset. Holds what was learnt at its root, and nothing else."""
+    """Reads and writes the nodes of one dataset. Holds what was learnt at its root, no more.
+
+    Attributes
+    ----------
+    declares : groups declare their dimensions and list their members; else both are what the
+        store holds.
+    last_is_compressor : in new arrays the last codec is the compressor, whatever it is.
+    """
 
     name: str
+    declares: bool
+    last_is_compressor: bool
+
+    @property
+    def single(self) -> MetadataFormat:
+        """The format of the single documents, which are the truth whatever a copy of them says."""
+        return self
 
     @abstractmethod
     def keys(self, path: str) -> tuple[str, ...]:
@@ -57,4 +87,38 @@ class MetadataFormat(ABC):
         Raises
         ------
         MetadataError : a document is there and cannot be read; the message names its key.
+        """
+
+    @abstractmethod
+    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
+        """The documents to write, in this order, so that `node` is what is read at its path.
+
+        What the format does not govern in the documents that are there stays as it is spelled, and
+        so does what `node` does not change. A document that would not change is not among them.
+
+        Parameters
+        ----------
+        node : complete, as it shall be read.
+        documents : what is there now: the single documents, never consolidated ones.
+
+        Raises
+        ------
+        Unsupported : the layout cannot hold it; the message names the path.
+        BadMetadata : a broken document would be overwritten.
+        """
+
+    @abstractmethod
+    def stored_type(
+        self, wanted: ElementType, *, byte_order: str | None, string_bytes: int | None
+    ) -> StoredType:
+        """How the elements of a new variable are stored.
+
+        Parameters
+        ----------
+        byte_order : "<" or ">"; None: that of `wanted` if it has one, else little-endian.
+        string_bytes : bytes of an element of fixed-length strings; None: the format's default.
+
+        Raises
+        ------
+        Unsupported : the layout has no such type; the message names the remedy.
         """

@@ -6,15 +6,20 @@ cost little they are asked instead; what this module offers is for where a reque
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from nczfs.errors import BadMetadata
-from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
 from nczfs.formats.jsontext import compact, parse, plain
+from nczfs.formats.jsonwrite import strict
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
 from nczfs.formats.problems import shown
+from nczfs.model.declaration import ElementType
 from nczfs.model.hierarchy import Json
+
+Data = TypeVar("Data", bytes, bytes | None)
 
 KEY = ".zmetadata"
 MEMBERS_MAX = 1 << 23  # of all documents together; a hundred thousand arrays have half of that
@@ -134,15 +139,29 @@ class ConsolidatedFormat(MetadataFormat):
 
     def __init__(self, inner: MetadataFormat, options: FormatOptions) -> None:
         self.name = inner.name
+        self.declares = inner.declares
+        self.last_is_compressor = inner.last_is_compressor
         self._inner = inner
         self._options = options
         self._known: tuple[bytes, Consolidated | None] | None = None
+
+    @property
+    def single(self) -> MetadataFormat:
+        return self._inner.single
 
     def keys(self, path: str) -> tuple[str, ...]:
         return (KEY,)
 
     def read_node(self, path: str, documents: Documents) -> Node | None:
         return self._inner.read_node(path, self.view(documents))
+
+    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
+        return self._inner.write_node(node, documents)
+
+    def stored_type(
+        self, wanted: ElementType, *, byte_order: str | None, string_bytes: int | None
+    ) -> StoredType:
+        return self._inner.stored_type(wanted, byte_order=byte_order, string_bytes=string_bytes)
 
     def view(self, documents: Documents) -> Documents:
         """The documents with the consolidated ones over them, where those can be read."""
@@ -157,6 +176,53 @@ class ConsolidatedFormat(MetadataFormat):
                 known = (data, None)
             self._known = known
         return documents if known[1] is None else ConsolidatedDocuments(documents, known[1])
+
+
+def consolidated_document(documents: Mapping[str, bytes]) -> bytes:
+    """The ``.zmetadata`` of a hierarchy.
+
+    Parameters
+    ----------
+    documents : by their keys, in the order in which they shall stand there; those that are never
+        consolidated are left out.
+
+    Raises
+    ------
+    BadMetadata : one of them is broken.
+    """
+    metadata = {key: parse(data, key).value for key, data in _consolidable(documents)}
+    return strict({"metadata": metadata, "zarr_consolidated_format": 1}).encode()
+
+
+def updated_document(
+    data: bytes, changed: Mapping[str, bytes | None], options: FormatOptions
+) -> bytes:
+    """A ``.zmetadata`` after some documents were written; all others stay as they are spelled.
+
+    Parameters
+    ----------
+    changed : the new documents by their keys; None: deleted. New keys go to the end.
+
+    Raises
+    ------
+    BadMetadata : the ``.zmetadata`` cannot be read, or a new document is broken.
+    """
+    bytes_max = options.document_bytes_max
+    read_consolidated(data, options)
+    document = parse(data, KEY, bytes_max=bytes_max, members_max=MEMBERS_MAX).value
+    assert isinstance(document, dict)
+    metadata = document["metadata"]
+    assert isinstance(metadata, dict)
+    for key, new in _consolidable(changed):
+        if new is None:
+            metadata.pop(key, None)
+        else:
+            metadata[key] = parse(new, key, bytes_max=bytes_max).value
+    return strict(document).encode()
+
+
+def _consolidable(documents: Mapping[str, Data]) -> Iterator[tuple[str, Data]]:
+    return (item for item in documents.items() if _split(item[0])[1] in _DOCUMENTS)
 
 
 def _own(key: str, document: Json) -> Json:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nczfs.errors import Unsupported
+from nczfs.errors import Unsupported, UsageError
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
 from nczfs.formats.consolidated import KEY as ZMETADATA
 from nczfs.formats.nczarr import NczarrFormat
-from nczfs.formats.nczarr_layouts import L1, Writer, writer_of
+from nczfs.formats.nczarr_layouts import L1, L3, LAYOUTS, Writer, writer_of
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP, read_documents
 from nczfs.formats.zarr2_nodes import Zarr2Format
 
@@ -48,6 +48,33 @@ def detect(documents: Documents, options: FormatOptions) -> MetadataFormat | Non
     assert node is not None
     writer = writer_of(node, documents)
     return next(make(options, writer) for test, make in FORMATS if test(writer, options))
+
+
+FORMAT_NAMES: tuple[str, ...] = (*(layout.name for layout in LAYOUTS), Zarr2Format.name)
+"""The formats in which a dataset can be created."""
+
+_ALIASES = {"nczarr": L3.name, "zarr": Zarr2Format.name}
+
+
+def format_named(name: str, options: FormatOptions) -> MetadataFormat:
+    """The format of a dataset that is to be created.
+
+    Parameters
+    ----------
+    name : one of `FORMAT_NAMES`; "nczarr" and "zarr" are the newest of their kind.
+
+    Raises
+    ------
+    UsageError : there is no such format; the message lists all.
+    """
+    name = _ALIASES.get(name, name)
+    if name == Zarr2Format.name:
+        return Zarr2Format(options, Writer())
+    for layout in LAYOUTS:
+        if layout.name == name:
+            return NczarrFormat(options, Writer(layout, is_whole=True))
+    known = ", ".join((*FORMAT_NAMES, *_ALIASES))
+    raise UsageError(f"{name!r} is no format of metadata; there are {known}")
 
 
 def options_of(modes: frozenset[str]) -> FormatOptions:

@@ -52,6 +52,11 @@ def by_reference(
     is_whole : the root is that of the dataset. When it is a group below, the names count from a
         root that we do not see: what is not found keeps its last component, with the length that
         the shape has, unless a dimension of that name and another length is found.
+
+    Notes
+    -----
+    An unlimited dimension may be shorter than the shape: whoever was growing it stopped in the
+    middle, because the dimension is written last. It counts, and the array ends where it does.
     """
     if not isinstance(references, list) or len(references) != len(place.shape):
         problems.add(
@@ -85,12 +90,21 @@ def _referred(
         steps = group.split("/") if group else []
         candidates = ["/".join(steps[i:]) for i in range(len(steps) + 1)]
     sizes: list[int] = []
+    shorter: list[Dimension] = []
     for candidate in candidates:
         found = declared(candidate).get(name)
         if found is not None and found.size == size:
             return found
         if found is not None:
             sizes.append(found.size)
+            if found.unlimited and found.size < size:
+                shorter.append(found)
+    if shorter:
+        problems.add(
+            f"{place.where}: dimension {shown(str(reference))} has length {shorter[0].size}, "
+            f"and the shape has {size}; what lies beyond is left out"
+        )
+        return shorter[0]
     if not is_whole:
         return anonymous(size) if sizes else Dimension(name, size)
     if sizes:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
+
+from nczfs.errors import UsageError
 from nczfs.formats.problems import Problems, shown
 from nczfs.model.hierarchy import Json
 
@@ -17,6 +20,49 @@ def is_name(value: Json) -> bool:
         and "\0" not in value
         and len(value.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX
     )
+
+
+_RESERVED = (".z", ".ncz", ".nczfs")
+
+
+def checked_name(name: str) -> str:
+    """The name of a new group, variable, dimension or attribute, in normal form C.
+
+    Raises
+    ------
+    UsageError : it is no netCDF name, or one of the documents of a format.
+
+    Notes
+    -----
+    netCDF rules (``NC_check_name``): the first character is a letter, a digit, an underscore or
+    none of ASCII; no slash, no control character, no blank at the end. Names that other programs
+    gave are read by far weaker rules (`is_name`).
+    """
+    checked = unicodedata.normalize("NFC", name)
+    reason = _fault(checked)
+    if reason is not None:
+        raise UsageError(f"{shown(name)} cannot be a name: {reason}")
+    return checked
+
+
+def _fault(name: str) -> str | None:
+    if not name:
+        return "it is empty"
+    if name.startswith(_RESERVED) or name == "zarr.json":
+        return "such names belong to the format"
+    if not (name[0].isalnum() or name[0] == "_" or ord(name[0]) > 127):
+        return "it begins neither with a letter, a digit nor an underscore"
+    if "/" in name:
+        return "there is a slash in it"
+    if any(ord(character) < 32 or ord(character) == 127 for character in name):
+        return "there is a control character in it"
+    if name.endswith(" "):
+        return "it ends with a blank"
+    if any(0xD800 <= ord(character) < 0xE000 for character in name):
+        return "it is not UTF-8"
+    if len(name.encode()) > NAME_BYTES_MAX:
+        return f"it has more than {NAME_BYTES_MAX} bytes"
+    return None
 
 
 def names_of(value: Json, where: str, problems: Problems) -> tuple[str, ...]:

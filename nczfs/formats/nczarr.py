@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nczfs.formats.attributes import read_attributes
-from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
+from nczfs.formats.attributes_write import check_attributes
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
 from nczfs.formats.dimensions import SCALAR_NAME, Place, by_reference, declared_dimensions
 from nczfs.formats.names import below, names_of, parent_of
 from nczfs.formats.nczarr_layouts import (
@@ -16,6 +18,14 @@ from nczfs.formats.nczarr_layouts import (
     group_member,
     own_keys,
     types_member,
+)
+from nczfs.formats.nczarr_write import (
+    Homes,
+    check_dimensions,
+    check_references,
+    encode_group,
+    encode_variable,
+    homes_of,
 )
 from nczfs.formats.nodes import (
     ARRAY_DIMENSIONS,
@@ -28,8 +38,12 @@ from nczfs.formats.nodes import (
     read_documents,
 )
 from nczfs.formats.problems import Problems, shown
+from nczfs.formats.rewriting import existing_node, rewrite
 from nczfs.formats.zarr2 import Dialect, read_array
 from nczfs.formats.zarr2_nodes import named_dimensions
+from nczfs.formats.zarr2_stored import netcdf_type
+from nczfs.formats.zarr2_write import forget_fill
+from nczfs.model.declaration import ElementType
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
 
 GROUPS_REMEMBERED = 64
@@ -47,6 +61,10 @@ class NczarrFormat(MetadataFormat):
     options : how to read.
     writer : what the root told; its layout is not None.
     """
+
+    last_is_compressor = True
+
+    declares = True
 
     def __init__(self, options: FormatOptions, writer: Writer) -> None:
         assert writer.layout is not None
@@ -67,6 +85,65 @@ class NczarrFormat(MetadataFormat):
         if node.array is None:
             return self._header(node, documents)
         return self._variable(node, node.array, documents)
+
+    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
+        if isinstance(node, Variable):
+            return self._write_variable(node, documents)
+        return self._write_group(node, documents)
+
+    def stored_type(
+        self, wanted: ElementType, *, byte_order: str | None, string_bytes: int | None
+    ) -> StoredType:
+        return netcdf_type(
+            wanted,
+            byte_order=byte_order,
+            string_bytes=string_bytes,
+            layout=self.name,
+            early=self._layout.early,
+        )
+
+    def _write_group(
+        self, header: GroupHeader, documents: Documents
+    ) -> tuple[tuple[str, bytes], ...]:
+        existing = existing_node(self, header, documents)
+        if header.arrays is None:
+            # Members that are not told stay; a new group has none.
+            arrays, groups = ((), ()) if existing is None else (existing.arrays, existing.groups)
+            header = replace(header, arrays=arrays, groups=groups)
+        check_dimensions(header, existing, self._layout)
+        homes = self._homes(header, existing, documents)
+        current = None
+        if existing is not None:
+            current = encode_group(existing, homes)
+            if documents.get(below(header.path, ZGROUP)) is None:
+                current[ZGROUP].clear()
+        is_root = header.path == "" and self._writer.is_whole
+        wanted = encode_group(header, replace(homes, superblock=homes.superblock or is_root))
+        return rewrite(header.path, documents, current, wanted, self._options)
+
+    def _write_variable(
+        self, variable: Variable, documents: Documents
+    ) -> tuple[tuple[str, bytes], ...]:
+        existing = existing_node(self, variable, documents)
+        check_references(variable, existing, is_whole=self._writer.is_whole)
+        homes = self._homes(variable, existing, documents)
+        current = None
+        if existing is not None:
+            current = encode_variable(existing, homes)
+            forget_fill(current, existing, variable)
+        wanted = encode_variable(variable, homes)
+        return rewrite(variable.path, documents, current, wanted, self._options)
+
+    def _homes(self, node: Node, existing: Node | None, documents: Documents) -> Homes:
+        """Where the documents of a node have what NCZarr adds."""
+        known = () if existing is None else existing.attributes
+        check_attributes(node.attributes, known, below(node.path, ZATTRS), early=self._layout.early)
+        found = None
+        if existing is not None:
+            found = read_documents(node.path, documents, self._options, is_known=True)
+        if found is None:
+            return Homes(self._layout, self._layout, xarray=self._options.xarray)
+        return homes_of(self._layout, found, documents, self._options)
 
     def _header(self, node: NodeDocuments, documents: Documents) -> GroupHeader:
         where = self._where(node)
@@ -121,6 +198,7 @@ class NczarrFormat(MetadataFormat):
             dimensions = by_reference(
                 references, place, declared, node.problems, is_whole=self._writer.is_whole
             )
+            array = replace(array, shape=tuple(d.size for d in dimensions))
         return Variable(
             node.path,
             node.path,

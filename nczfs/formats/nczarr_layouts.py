@@ -16,7 +16,7 @@ The version in the superblock does not tell the layout; the names do. They are c
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nczfs.formats.base import Documents, FormatOptions
 from nczfs.formats.names import below
@@ -34,6 +34,8 @@ class Layout:
     in_attributes : the members stand in ``.zattrs``; else in ``.zgroup`` and ``.zarray``.
     superblock, group, array, types : names of the members; for L1, of the documents.
     older : other names of the documents that L1 had in its first release.
+    early : of netcdf-c to 4.9.0, which calls text ``<U1``, and knows neither strings nor unlimited
+        dimensions.
     dimensions, arrays, references : names inside of `group` and `array`.
     """
 
@@ -48,6 +50,7 @@ class Layout:
     references: str
     own_documents: bool = False
     older: tuple[str, ...] = ()
+    early: bool = False
 
 
 L1 = Layout(
@@ -62,6 +65,7 @@ L1 = Layout(
     "dimrefs",
     own_documents=True,
     older=(".nczvar", ".nczattr"),
+    early=True,
 )
 L2U = Layout(
     "nczarr-L2U",
@@ -73,6 +77,7 @@ L2U = Layout(
     "dims",
     "vars",
     "dimrefs",
+    early=True,
 )
 L2L = Layout(
     "nczarr-L2l",
@@ -96,6 +101,8 @@ L3 = Layout(
     "arrays",
     "dimension_references",
 )
+
+LAYOUTS = (L3, L2L, L2U, L1)
 
 MEMBER_LAYOUTS = (L3, L2L, L2U)
 """Those whose keys are members of the Zarr documents, the newest first, as netcdf-c looks."""
@@ -145,6 +152,31 @@ def writer_of(node: NodeDocuments, documents: Documents) -> Writer:
     return Writer(version=version)
 
 
+def has_superblock(layout: Layout, node: NodeDocuments, documents: Documents) -> bool:
+    """Whether a node is the root of a whole dataset."""
+    if layout.own_documents:
+        return documents.get(node.key(layout.superblock)) is not None
+    return any(
+        known.superblock in holder for known in MEMBER_LAYOUTS for holder in _holders(known, node)
+    )
+
+
+def spelled(layout: Layout, found: Json) -> Layout:
+    """A layout with the names that stand inside of a group or array member."""
+    if not isinstance(found, dict):
+        return layout
+
+    def name(default: str, *known: str) -> str:
+        return next((name for name in known if name in found), default)
+
+    return replace(
+        layout,
+        dimensions=name(layout.dimensions, "dimensions", "dims"),
+        arrays=name(layout.arrays, "arrays", "vars"),
+        references=name(layout.references, "dimension_references", "dimrefs"),
+    )
+
+
 def group_member(
     layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
 ) -> Json:
@@ -166,6 +198,21 @@ def types_member(
     found = _member(layout, node, documents, options, "types")
     types = found.get("types") if isinstance(found, dict) else None
     return types if isinstance(types, dict) else {}
+
+
+def home(layout: Layout, node: NodeDocuments, what: str) -> Layout | None:
+    """The layout whose member "group", "array" or "types" is read at a node; None: none is there.
+
+    Another one than that of the root where a program of another release wrote the node. For a
+    layout with documents of its own always that.
+    """
+    if layout.own_documents:
+        return layout
+    for known in (layout, *MEMBER_LAYOUTS):
+        name: str = getattr(known, what)
+        if any(name in holder for holder in _holders(known, node, is_types=what == "types")):
+            return known
+    return None
 
 
 def first(found: dict[str, Json], *names: str) -> Json:
@@ -190,28 +237,30 @@ def _member(
 ) -> Json:
     if layout.own_documents:
         return _own_document(node, documents, options, what)
-    # Whatever the root has: a program of another release may have added the node.
-    for known in (layout, *MEMBER_LAYOUTS):
-        name: str = getattr(known, what)
-        for holder in _holders(known, node, is_types=what == "types"):
-            if name in holder:
-                return holder[name]
-    return None
+    known = home(layout, node, what)
+    if known is None:
+        return None
+    name: str = getattr(known, what)
+    holders = _holders(known, node, is_types=what == "types")
+    return next(holder[name] for holder in holders if name in holder)
+
+
+def own_document(path: str, documents: Documents, what: str) -> str:
+    """The name of the document of L1 in which something stands; the newest when there is none."""
+    names = {
+        "group": (L1.group,),
+        "array": (L1.array, L1.older[0]),
+        "types": (L1.types, L1.older[1]),
+    }[what]
+    return next((n for n in names if documents.get(below(path, n)) is not None), names[0])
 
 
 def _own_document(
     node: NodeDocuments, documents: Documents, options: FormatOptions, what: str
 ) -> Json:
-    names = {
-        "group": (L1.group,),
-        "array": (L1.array, L1.older[0]),
-        "types": (L1.types, L1.older[1]),
-    }
-    for name in names[what]:
-        data = documents.get(node.key(name))
-        if data is not None:
-            return optional_object(data, node.key(name), options, node.problems)
-    return None
+    key = node.key(own_document(node.path, documents, what))
+    data = documents.get(key)
+    return None if data is None else optional_object(data, key, options, node.problems)
 
 
 def _holders(

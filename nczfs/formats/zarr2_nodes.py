@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nczfs.formats.attributes import read_attributes
-from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
+from nczfs.formats.attributes_write import attribute_json, attribute_typestr, check_attributes
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
 from nczfs.formats.dimensions import SCALAR_NAME, Declared, Place, anonymous_for, by_name
 from nczfs.formats.names import below, parent_of
-from nczfs.formats.nczarr_layouts import L3, Writer, types_member
+from nczfs.formats.nczarr_layouts import L3, Writer, home, types_member
 from nczfs.formats.nodes import (
     ARRAY_DIMENSIONS,
     ZARRAY,
@@ -18,7 +19,11 @@ from nczfs.formats.nodes import (
     as_scalar,
     read_documents,
 )
+from nczfs.formats.rewriting import Encoding, Members, existing_node, rewrite
 from nczfs.formats.zarr2 import Dialect, read_array
+from nczfs.formats.zarr2_stored import pure_type
+from nczfs.formats.zarr2_write import array_members, forget_fill
+from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import (
     ArrayDescription,
@@ -28,6 +33,8 @@ from nczfs.model.hierarchy import (
     Json,
     Variable,
 )
+
+_ZGROUP: dict[str, Json] = {"zarr_format": 2}
 
 
 class Zarr2Format(MetadataFormat):
@@ -40,6 +47,8 @@ class Zarr2Format(MetadataFormat):
     """
 
     name = "zarr2"
+    declares = False
+    last_is_compressor = False
 
     def __init__(self, options: FormatOptions, writer: Writer) -> None:
         self._options = options
@@ -67,6 +76,61 @@ class Zarr2Format(MetadataFormat):
         problems = node.problems.as_tuple()
         return Variable(path, path, self.name, array, dimensions, attributes, problems)
 
+    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
+        if isinstance(node, Variable):
+            return self._write_variable(node, documents)
+        return self._write_group(node, documents)
+
+    def stored_type(
+        self, wanted: ElementType, *, byte_order: str | None, string_bytes: int | None
+    ) -> StoredType:
+        return pure_type(wanted, byte_order=byte_order, string_bytes=string_bytes)
+
+    def _write_group(
+        self, header: GroupHeader, documents: Documents
+    ) -> tuple[tuple[str, bytes], ...]:
+        existing = existing_node(self, header, documents)
+        types = self._types_name(header, existing, documents)
+        current: Encoding | None = None
+        if existing is not None:
+            current = {ZATTRS: _attribute_members(existing, types), ZGROUP: Members(_ZGROUP)}
+            if documents.get(below(header.path, ZGROUP)) is None:
+                current[ZGROUP].clear()
+        wanted = {ZATTRS: _attribute_members(header, types), ZGROUP: Members(_ZGROUP)}
+        return rewrite(header.path, documents, current, wanted, self._options)
+
+    def _write_variable(
+        self, variable: Variable, documents: Documents
+    ) -> tuple[tuple[str, bytes], ...]:
+        existing = existing_node(self, variable, documents)
+        types = self._types_name(variable, existing, documents)
+        current: Encoding | None = None
+        if existing is not None:
+            current = self._encoded(existing, types)
+            forget_fill(current, existing, variable)
+        wanted = self._encoded(variable, types)
+        return rewrite(variable.path, documents, current, wanted, self._options)
+
+    def _encoded(self, variable: Variable, types: str | None) -> Encoding:
+        attributes = _attribute_members(variable, types)
+        dimensions = variable.dimensions
+        is_named = not dimensions or not all(d.anonymous for d in dimensions)
+        if self._options.xarray and is_named:
+            attributes[ARRAY_DIMENSIONS] = [d.name for d in dimensions]
+        where = below(variable.path, ZARRAY)
+        zarray = array_members(variable.array, where, literal_text=self._literal_text)
+        return {ZATTRS: attributes, ZARRAY: zarray}
+
+    def _types_name(self, node: Node, existing: Node | None, documents: Documents) -> str | None:
+        """The member with types of attributes, where an NCZarr dataset is read as pure Zarr."""
+        known = () if existing is None else existing.attributes
+        check_attributes(node.attributes, known, below(node.path, ZATTRS))
+        if existing is None:
+            return None
+        found = read_documents(node.path, documents, self._options, is_known=True)
+        layout = None if found is None else home(L3, found, "types")
+        return None if layout is None else layout.types
+
     def _attributes(self, node: NodeDocuments, documents: Documents) -> tuple[Attribute, ...]:
         # netcdf-c lets the types of NCZarr attributes count, also where it reads as pure Zarr.
         return read_attributes(
@@ -84,6 +148,14 @@ class Zarr2Format(MetadataFormat):
             own_fill="_FillValue" in node.attributes,
         )
         return read_array(document, node.key(ZARRAY), self._options, dialect, node.problems)
+
+
+def _attribute_members(node: Node, types: str | None) -> Members:
+    members = Members({a.name: attribute_json(a) for a in node.attributes})
+    if types is not None:
+        typestrs = {a.name: attribute_typestr(a, text_type=NcType.STRING) for a in node.attributes}
+        members[types] = Members(types=Members(typestrs))
+    return members
 
 
 def named_dimensions(

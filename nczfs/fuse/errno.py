@@ -34,6 +34,9 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.NotADataset: errno.ENOENT,
     errors.NoSuchNode: errno.ENOENT,
     errors.BadSelection: errno.EINVAL,
+    errors.BadValue: errno.EINVAL,
+    errors.NameTaken: errno.EEXIST,
+    errors.NotWritable: errno.EROFS,
     errors.MissingChunk: errno.EIO,  # the file has a size that covers it, so it is not ENOENT
     errors.StructureChanged: errno.ESTALE,
     # Paths say what POSIX calls them.
@@ -45,6 +48,7 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.PathExists: errno.EEXIST,
     errors.NameTooLong: errno.ENAMETOOLONG,
     errors.NotPermitted: errno.EPERM,
+    errors.CrossesTrees: errno.EXDEV,
     errors.ReadOnlyMount: errno.EROFS,
     errors.StaleHandle: errno.ESTALE,
     errors.BadHandle: errno.EBADF,

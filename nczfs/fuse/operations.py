@@ -190,7 +190,9 @@ class Operations(pyfuse3.Operations):
     ) -> EntryAttributes:
         return _entry(
             await self._workers.writers.run_or_undo(
-                "mkdir", lambda: self._fs.mkdir(InodeNo(parent_inode), name), self._forget_one
+                "mkdir",
+                lambda: self._fs.mkdir(InodeNo(parent_inode), name, stat.S_IMODE(mode)),
+                self._forget_one,
             )
         )
 
@@ -249,7 +251,7 @@ class Operations(pyfuse3.Operations):
     ) -> tuple[FileInfo, EntryAttributes]:
         opened, attributes = await self._workers.writers.run_or_undo(
             "create",
-            lambda: self._fs.create(InodeNo(parent_inode), name, flags),
+            lambda: self._fs.create(InodeNo(parent_inode), name, flags, stat.S_IMODE(mode)),
             self._undo_create,
         )
         return self._file_info(opened, flags), _entry(attributes)
@@ -268,7 +270,7 @@ class Operations(pyfuse3.Operations):
 
         def make() -> Attributes:
             opened, attributes = self._fs.create(
-                InodeNo(parent_inode), name, os.O_WRONLY | os.O_EXCL
+                InodeNo(parent_inode), name, os.O_WRONLY | os.O_EXCL, stat.S_IMODE(mode)
             )
             self._fs.flush(opened.handle)
             self._fs.release(opened.handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -76,6 +77,9 @@ class CodecChain:
     compressed: bool = False
 
 
+_NUMBERS = re.compile(r"\d{1,19}")
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkKeys:
     """How the index of a chunk becomes the name of its key, below the array's own key.
@@ -97,6 +101,14 @@ class ChunkKeys:
             return self.scalar
         numbers = self.separator.join(map(str, chunk))
         return f"{self.prefix}{self.separator}{numbers}" if self.prefix else numbers
+
+    def index(self, name: str, ndim: int) -> ChunkIndex | None:
+        """The index of the chunk that has a name below an array of `ndim` dimensions.
+
+        None: no chunk has it.
+        """
+        index = tuple(map(int, _NUMBERS.findall(name))) if ndim else ()
+        return index if len(index) == ndim and self.name(index) == name else None
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,10 @@ class ArrayDescription:
     @cached_property
     def grid(self) -> RegularGrid:
         return RegularGrid(self.shape, self.chunk_shape)
+
+    def chunk_index(self, name: str) -> ChunkIndex | None:
+        """The index of the chunk that has a name below the array; None: no chunk has it."""
+        return self.chunk_keys.index(name, len(self.shape))
 
     @property
     def size(self) -> int:

@@ -36,6 +36,10 @@ class DictDocuments:
     def fetch(self, keys: Iterable[str]) -> None:
         """Nothing to do: all answers are here."""
 
+    def write(self, documents: Iterable[tuple[str, bytes]]) -> None:
+        """Put documents where they belong, as `MetadataFormat.write_node` gives them."""
+        self._documents.update(documents)
+
     def keys(self) -> tuple[str, ...]:
         return tuple(self._documents)
 

@@ -87,6 +87,13 @@ class Faulty(ZMap):
         with self._lock:
             return self._fired
 
+    def arm(self, *faults: Fault) -> None:
+        """Fail so from now on: calls are counted from here, and earlier faults are forgotten."""
+        with self._lock:
+            self._faults = faults
+            self._counts = [0] * len(faults)
+            self._fired = 0
+
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
     ) -> Blob:

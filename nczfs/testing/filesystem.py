@@ -196,7 +196,9 @@ class ToyFileSystem(FileSystem):
         self._before("release", handle)
         del self._handles[handle]
 
-    def create(self, parent: InodeNo, name: bytes, flags: int) -> tuple[Opened, Attributes]:
+    def create(
+        self, parent: InodeNo, name: bytes, flags: int, mode: int
+    ) -> tuple[Opened, Attributes]:
         self._before("create", name)
         with self._lock:
             node = self._make(parent, name, FileKind.FILE)
@@ -204,7 +206,7 @@ class ToyFileSystem(FileSystem):
                 node
             )
 
-    def mkdir(self, parent: InodeNo, name: bytes) -> Attributes:
+    def mkdir(self, parent: InodeNo, name: bytes, mode: int) -> Attributes:
         self._before("mkdir", name)
         with self._lock:
             return self._attributes(self._make(parent, name, FileKind.DIRECTORY))
@@ -245,6 +247,9 @@ class ToyFileSystem(FileSystem):
     def refresh(self, path: str) -> None:
         self.refreshed.append(path)
         self._before("refresh", path)
+
+    def sync(self) -> None:
+        """Everything is stored at once."""
 
     def close(self) -> None:
         self._before("close", None)

@@ -179,12 +179,14 @@ class FileSystem(ABC):
         """The last descriptor is gone; store what came after the last flush, and free."""
 
     @abstractmethod
-    def create(self, parent: InodeNo, name: bytes, flags: int) -> tuple[Opened, Attributes]:
-        """Make and open a file."""
+    def create(
+        self, parent: InodeNo, name: bytes, flags: int, mode: int
+    ) -> tuple[Opened, Attributes]:
+        """Make and open a file; `mode` are its permissions. Raises PathExists with O_EXCL."""
 
     @abstractmethod
-    def mkdir(self, parent: InodeNo, name: bytes) -> Attributes:
-        """Make a directory."""
+    def mkdir(self, parent: InodeNo, name: bytes, mode: int) -> Attributes:
+        """Make a directory. Raises PathExists."""
 
     @abstractmethod
     def unlink(self, parent: InodeNo, name: bytes) -> None:
@@ -213,6 +215,10 @@ class FileSystem(ABC):
     @abstractmethod
     def refresh(self, path: str) -> None:
         """Forget what is cached of a path ("" is everything), never anything unwritten."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Store everything that was written. Raises the first error; the rest is tried as well."""
 
     @abstractmethod
     def close(self) -> None:

@@ -72,7 +72,7 @@ class _Refresh(MadeFile):
     def truncate(self, size: int) -> None:
         """A shell's ``>`` truncates before it writes; there is nothing to cut."""
 
-    def open(self) -> OpenFile:
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         return _OpenRefresh(self._refresh)
 
 

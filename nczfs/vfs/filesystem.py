@@ -6,13 +6,15 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nczfs.engine.array import now
 from nczfs.errors import (
     BadHandle,
     IsADirectory,
     NameTooLong,
+    NczfsError,
+    NoSuchPath,
     NotADirectory,
     NotPermitted,
     ReadOnlyMount,
@@ -46,6 +48,8 @@ class TreeOptions:
     Attributes
     ----------
     uid, gid, file_mode, dir_mode : of every file and directory.
+    read_only : nothing can be made, removed or renamed; files that are `writable` all the same
+        take writes (the control directory).
     attr_ttl_s : for how long the kernel may answer attributes itself.
     pages_ttl_s : for how long pages that the kernel kept are believed without asking the store.
     """
@@ -54,6 +58,7 @@ class TreeOptions:
     gid: int = 0
     file_mode: int = 0o444
     dir_mode: int = 0o555
+    read_only: bool = True
     attr_ttl_s: float = 1.0
     pages_ttl_s: float = 1.0
 
@@ -78,7 +83,7 @@ class _DirectoryHandle:
 
 
 class TreeFileSystem(FileSystem):
-    """A tree of nodes as a read-only file system.
+    """A tree of nodes as a file system.
 
     `_lock` guards the two tables of handles. The nodes do the work; this class numbers them.
 
@@ -86,6 +91,7 @@ class TreeFileSystem(FileSystem):
     ----------
     forget : forgets what is cached of a path in the tree, and tells which other paths of the tree
         show the same keys.
+    sync : stores what the nodes hold that was written and no open file has.
     close : ends what the nodes lean on.
     notifier : of the kernel; None when nothing is mounted.
     """
@@ -96,12 +102,14 @@ class TreeFileSystem(FileSystem):
         options: TreeOptions,
         *,
         forget: Callable[[str], Callable[[str], bool]],
+        sync: Callable[[], None],
         close: Callable[[], None],
         notifier: Notifier | None = None,
     ) -> None:
         self.inodes = InodeTable(root)
         self._options = options
         self._forget = forget
+        self._sync = sync
         self._notifier = notifier
         self._close = close
         self._lock = threading.Lock()
@@ -152,11 +160,15 @@ class TreeFileSystem(FileSystem):
         return self._attributes(ino, node, stat) if stat is not None else None
 
     def setattr(self, ino: InodeNo, changes: Changes, handle: HandleNo | None) -> Attributes:
-        node = self.inodes.get(ino).node
-        if not isinstance(node, File) or not node.writable:
-            raise ReadOnlyMount("the mount is read-only")
+        inode = self.inodes.get(ino)
+        self._check_writable(inode)
         if changes.size is not None:
-            node.truncate(changes.size)
+            if handle is not None:
+                self._open_file(handle).truncate(changes.size)
+            else:
+                self._file(inode).truncate(changes.size)
+        if replace(changes, size=None) != Changes():
+            inode.node.change(changes)
         return self.getattr(ino)
 
     def opendir(self, ino: InodeNo) -> HandleNo:
@@ -201,21 +213,15 @@ class TreeFileSystem(FileSystem):
 
     def open(self, ino: InodeNo, flags: int) -> Opened:
         inode = self.inodes.get(ino)
-        node = inode.node
-        if not isinstance(node, File):
-            raise IsADirectory(f"{self.inodes.path(inode)}: is a directory")
-        if flags & os.O_ACCMODE != os.O_RDONLY or flags & os.O_TRUNC:
-            if not node.writable:
-                raise ReadOnlyMount(f"{self.inodes.path(inode)}: the mount is read-only")
-            node.truncate(0)
+        node = self._file(inode)
+        writing = flags & os.O_ACCMODE != os.O_RDONLY
+        truncate = bool(flags & os.O_TRUNC)
+        if writing or truncate:
+            self._check_writable(inode)
         token_before = node.pages_token
-        file = node.open()
-        keep = self._keeps_pages(inode, node, token_before)
-        self.inodes.opened(ino)
-        with self._lock:
-            handle = HandleNo(next(self._handles))
-            self._files[handle] = _FileHandle(inode, file)
-        return Opened(handle, node.direct_io, keep)
+        file = node.open(writing=writing, truncate=truncate)
+        keep = self._keeps_pages(inode, node, token_before) and not truncate
+        return self._opened(inode, node, file, keep=keep)
 
     def read(self, handle: HandleNo, offset: int, size: int) -> Buffer:
         return self._open_file(handle).read(offset, size)
@@ -242,17 +248,34 @@ class TreeFileSystem(FileSystem):
             found.file.close()
             self.inodes.closed(found.inode.ino)
 
-    def create(self, parent: InodeNo, name: bytes, flags: int) -> tuple[Opened, Attributes]:
-        raise self._read_only(parent, name)
+    def create(
+        self, parent: InodeNo, name: bytes, flags: int, mode: int
+    ) -> tuple[Opened, Attributes]:
+        directory, text = self._place(parent, name)
+        node, file = self._node_of(directory).create(text, mode, exclusive=bool(flags & os.O_EXCL))
+        if flags & os.O_TRUNC:
+            file.truncate(0)
+        inode = self.inodes.number(directory, text, node)
+        self.inodes.remember(inode.ino)
+        opened = self._opened(inode, node, file, keep=False)
+        return opened, self._attributes(inode.ino, node, node.stat())
 
-    def mkdir(self, parent: InodeNo, name: bytes) -> Attributes:
-        raise self._read_only(parent, name)
+    def mkdir(self, parent: InodeNo, name: bytes, mode: int) -> Attributes:
+        directory, text = self._place(parent, name)
+        node = self._node_of(directory).mkdir(text, mode)
+        inode = self.inodes.number(directory, text, node)
+        self.inodes.remember(inode.ino)
+        return self._attributes(inode.ino, node, node.stat())
 
     def unlink(self, parent: InodeNo, name: bytes) -> None:
-        raise self._read_only(parent, name)
+        directory, text = self._place(parent, name)
+        self._node_of(directory).unlink(text)
+        self.inodes.removed(parent, text)
 
     def rmdir(self, parent: InodeNo, name: bytes) -> None:
-        raise self._read_only(parent, name)
+        directory, text = self._place(parent, name)
+        self._node_of(directory).rmdir(text)
+        self.inodes.removed(parent, text)
 
     def rename(
         self,
@@ -263,19 +286,39 @@ class TreeFileSystem(FileSystem):
         *,
         replace: bool,
     ) -> None:
-        raise self._read_only(old_parent, old_name)
+        source, old = self._place(old_parent, old_name)
+        target, new = self._place(new_parent, new_name)
+        self._node_of(source).rename(old, self._node_of(target), new, replace=replace)
+        moved = self.inodes.renamed(old_parent, old, new_parent, new)
+        for inode in moved:
+            self._find_again(inode)
 
     def statfs(self) -> StatFs:
         return StatFs(STATFS_BYTES, STATFS_BYTES, len(self.inodes))
 
     def refresh(self, path: str) -> None:
-        concerns = self._forget(path)
+        self.invalidate(self._forget(path))
+
+    def invalidate(self, concerns: Callable[[str], bool]) -> None:
+        """Have the kernel ask again for the files whose paths `concerns` holds for."""
         for inode in self.inodes.all():
             if concerns(self.inodes.path(inode)):
                 inode.pages_token = None
                 if self._notifier is not None:
                     self._notifier.invalidate_inode(inode.ino)
                     self._notifier.invalidate_entry(inode.parent, os.fsencode(inode.name))
+
+    def sync(self) -> None:
+        with self._lock:
+            files = list(self._files.values())
+        errors: list[NczfsError] = []
+        for store in (*(open_file.file.flush for open_file in files), self._sync):
+            try:
+                store()
+            except NczfsError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def close(self) -> None:
         with self._lock:
@@ -373,9 +416,47 @@ class TreeFileSystem(FileSystem):
             raise BadHandle(f"no open directory has the handle {handle}")
         return found
 
-    def _read_only(self, parent: InodeNo, name: bytes) -> ReadOnlyMount | NotPermitted:
-        path = self.inodes.path(self._directory(parent)).rstrip("/")
-        return ReadOnlyMount(f"{path}/{os.fsdecode(name)}: the mount is read-only")
+    def _place(self, parent: InodeNo, name: bytes) -> tuple[Inode, str]:
+        """A directory, and a name in it that shall be made or changed."""
+        directory = self._directory(parent)
+        text = os.fsdecode(name)
+        if self._options.read_only:
+            path = self.inodes.path(directory).rstrip("/")
+            raise ReadOnlyMount(f"{path}/{text}: the mount is read-only")
+        if len(name) > NAME_BYTES_MAX:
+            raise NameTooLong(f"{text[:40]}...: a name has at most 255 bytes")
+        return directory, text
+
+    def _file(self, inode: Inode) -> File:
+        if not isinstance(inode.node, File):
+            raise IsADirectory(f"{self.inodes.path(inode)}: is a directory")
+        return inode.node
+
+    def _check_writable(self, inode: Inode) -> None:
+        node = inode.node
+        if isinstance(node, File) and node.writable:
+            return
+        path = self.inodes.path(inode)
+        if self._options.read_only:
+            raise ReadOnlyMount(f"{path}: the mount is read-only")
+        if isinstance(node, File):
+            raise NotPermitted(f"{path}: can only be read")
+
+    def _opened(self, inode: Inode, node: File, file: OpenFile, *, keep: bool) -> Opened:
+        self.inodes.opened(inode.ino)
+        with self._lock:
+            handle = HandleNo(next(self._handles))
+            self._files[handle] = _FileHandle(inode, file)
+        return Opened(handle, node.direct_io, keep)
+
+    def _find_again(self, inode: Inode) -> None:
+        """The node of an inode below a directory that was renamed: it knows its new place."""
+        parent = self.inodes.get(inode.parent).node
+        if isinstance(parent, Directory):
+            try:
+                inode.node = parent.lookup(inode.name)
+            except NoSuchPath:
+                return
 
 
 def _entry_at(directory: _DirectoryHandle, position: int) -> tuple[str, Node] | None:

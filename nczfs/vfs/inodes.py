@@ -161,6 +161,29 @@ class InodeTable:
                 if inode is not None:
                     self._drop_if_unused(inode)
 
+    def removed(self, parent: InodeNo, name: str) -> None:
+        """A name is gone; whoever holds its inode keeps it, without a place."""
+        with self._lock:
+            inode = self._by_place.pop((parent, name), None)
+            if inode is not None:
+                self._drop_if_unused(inode)
+
+    def renamed(
+        self, parent: InodeNo, name: str, new_parent: InodeNo, new_name: str
+    ) -> list[Inode]:
+        """A name has moved; the inodes that moved with it, those above first."""
+        with self._lock:
+            self._by_place.pop((new_parent, new_name), None)
+            inode = self._by_place.pop((parent, name), None)
+            if inode is None:
+                return []
+            inode.parent, inode.name = new_parent, new_name
+            self._by_place[new_parent, new_name] = inode
+            moved = [inode]
+            for above in moved:
+                moved += [i for i in self._by_number.values() if i.parent == above.ino != i.ino]
+            return moved
+
     def path(self, inode: Inode) -> str:
         """The path of an inode in the mount, for messages."""
         names = []

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nczfs.errors import NoSuchPath, NotPermitted, ReadOnlyMount
-from nczfs.vfs.base import Buffer
+from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError, ReadOnlyMount
+from nczfs.vfs.base import Buffer, Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,10 @@ class Node(ABC):
     def listing_stat(self) -> NodeStat:
         """What can be said without waiting for anything."""
 
+    def change(self, changes: Changes) -> None:
+        """Change modes, owners or times; the size is none of them. May block."""
+        raise NotPermitted("modes, owners and times cannot be changed here")
+
 
 class Directory(Node):
     """A node with entries."""
@@ -64,6 +68,40 @@ class Directory(Node):
     @abstractmethod
     def listing(self) -> Iterator[tuple[str, Node]]:
         """Every entry once; may block between entries."""
+
+    def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
+        """Make a file (or open the one that is there, unless `exclusive`), open for writing.
+
+        Raises
+        ------
+        PathExists, NotPermitted, ReadOnlyMount.
+        """
+        raise self.refusal(name)
+
+    def mkdir(self, name: str, mode: int) -> Directory:
+        """Make a directory. Raises PathExists, NotPermitted, ReadOnlyMount."""
+        raise self.refusal(name)
+
+    def unlink(self, name: str) -> None:
+        """Remove a file; who has it open keeps it. Raises NoSuchPath, IsADirectory."""
+        raise self.refusal(name)
+
+    def rmdir(self, name: str) -> None:
+        """Remove an empty directory. Raises NoSuchPath, NotADirectory, DirectoryNotEmpty."""
+        raise self.refusal(name)
+
+    def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
+        """Move an entry to another name, here or in another directory of the same kind.
+
+        Raises
+        ------
+        NoSuchPath, PathExists, DirectoryNotEmpty, CrossesTrees, NotPermitted.
+        """
+        raise self.refusal(name)
+
+    def refusal(self, name: str) -> PathError:
+        """The error for whoever wants to change an entry where nothing can be."""
+        return ReadOnlyMount(f"{name}: cannot be made or changed here")
 
 
 class FixedDirectory(Directory):
@@ -130,7 +168,11 @@ class OpenFile(ABC):
 
     def write(self, offset: int, data: Buffer) -> int:
         """Write all of `data`."""
-        raise NotPermitted("this file was not opened for writing")
+        raise BadHandle("this file was not opened for writing")
+
+    def truncate(self, size: int) -> None:
+        """Set the size."""
+        raise BadHandle("this file was not opened for writing")
 
     def flush(self) -> None:  # noqa: B027 - most files have nothing to store
         """Store what was written."""
@@ -157,12 +199,17 @@ class File(Node):
     """Whether `pages_token` is confirmed with the store at each open, so that it needs no age."""
 
     @abstractmethod
-    def open(self) -> OpenFile:
-        """Open for reading (and writing where `writable`). May block."""
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        """Open the file; for writing only where `writable`. May block.
+
+        Parameters
+        ----------
+        truncate : its content goes; nothing of it is read.
+        """
 
     def truncate(self, size: int) -> None:
-        """Set the size."""
-        raise ReadOnlyMount("the mount is read-only")
+        """Set the size, of a file that the caller does not have open. May block."""
+        raise NotPermitted("the size of this file follows from what it shows")
 
 
 class MadeFile(File):
@@ -183,7 +230,7 @@ class MadeFile(File):
     def make(self) -> bytes:
         """The content as of now."""
 
-    def open(self) -> OpenFile:
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         return FixedContent(self.make())
 
 

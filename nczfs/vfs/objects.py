@@ -131,7 +131,7 @@ class ObjectFile(File):
     def listing_stat(self) -> NodeStat:
         return NodeStat(self._stat.size, self._stat.mtime_ns or self._tree.mtime_ns)
 
-    def open(self) -> OpenFile:
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         """Open the version that is there now (a far store is asked once in its TTL)."""
         zmap = self._tree.metadata.zmap
         if zmap.features.near:

@@ -11,9 +11,8 @@ from pathlib import Path
 from nczfs import metrics
 from nczfs.engine.dataset import Engine
 from nczfs.engine.metadata import MetadataCache
-from nczfs.engine.options import MIB, EngineOptions, MissingChunks
+from nczfs.engine.options import EngineOptions, format_options
 from nczfs.errors import BadKey
-from nczfs.formats.detect import options_of
 from nczfs.vfs.access import AccessLog
 from nczfs.vfs.base import Notifier
 from nczfs.vfs.control import ControlDirectory
@@ -36,16 +35,14 @@ class VfsOptions:
 
     Attributes
     ----------
-    memory_limit_bytes : budget of all caches together.
+    engine : caches, limits and threads.
     views : names of the views to show; None shows all.
     show : "both" trees, only the "views" (``datasets/``) or only the "objects".
     log : the log file, to be shown in ``.nczfs/log``.
     config : the effective options for ``.nczfs/config.json``, secrets masked.
     """
 
-    memory_limit_bytes: int = 512 * MIB
-    metadata_ttl_s: float = 60.0
-    missing_chunks: str = "fill"
+    engine: EngineOptions = field(default_factory=EngineOptions)
     views: frozenset[str] | None = None
     show: str = "both"
     uid: int = field(default_factory=os.getuid)
@@ -74,20 +71,14 @@ def mount_tree(
     options = options or VfsOptions()
     parsed = parse_url(url)
     zmap = open_store(parsed, store_options or StoreOptions())
-    engine = Engine(
-        EngineOptions(
-            memory_limit_bytes=options.memory_limit_bytes,
-            metadata_ttl_s=options.metadata_ttl_s,
-            missing_chunks=MissingChunks(options.missing_chunks),
-        )
-    )
+    engine = Engine(options.engine)
     metadata = MetadataCache(zmap, engine.options, engine.pools)
     mtime_ns = time.time_ns()
     access_log = AccessLog()
     datasets = DatasetsTree(
         metadata,
         engine,
-        options_of(parsed.modes),
+        format_options(parsed.modes, engine.options),
         access_log,
         mtime_ns,
         options.views,
@@ -128,6 +119,7 @@ def mount_tree(
             },
             "memory_limit_bytes": engine.cache.limit_bytes,
             "memory_used_bytes": engine.cache.used_bytes,
+            "disk_used_bytes": engine.cache.disk_bytes,
             "open_files": filesystem.open_files,
             "inodes": len(filesystem.inodes),
             "hidden_keys": metrics.value("nczfs_hidden_keys_total"),
@@ -152,6 +144,7 @@ def mount_tree(
             pages_ttl_s=metadata.ttl_s,
         ),
         forget=forget,
+        sync=engine.writeback.flush,
         close=_closer(engine.close, zmap.close),
         notifier=notifier,
     )

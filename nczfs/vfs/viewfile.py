@@ -93,7 +93,7 @@ class ViewFile(File):
             return NodeStat(self._current_layout().size, self._mtime_ns)
         return NodeStat(0, self._mtime_ns, exact=False)
 
-    def open(self) -> OpenFile:
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         layout = self._current_layout()
         if all(isinstance(segment, Literal) for segment in layout.segments):
             return FixedContent(b"".join(s.data for s in layout.segments if isinstance(s, Literal)))

@@ -11,8 +11,8 @@ import numpy as np
 from nczfs.engine.cache import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
-from nczfs.formats import cdl
 from nczfs.formats.attributes import attribute_text
+from nczfs.formats.cdl import printer as cdl
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Attribute, GroupHeader, Variable
 from nczfs.views import info, npy, text

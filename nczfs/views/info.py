@@ -92,7 +92,7 @@ def _dtype(array: ArrayDescription) -> Json:
 
 
 def _codecs(chain: CodecChain) -> Json:
-    return [{"id": codec.name, **codec.configuration} for codec in chain.codecs]
+    return [_plain({"id": codec.name, **codec.configuration}) for codec in chain.codecs]
 
 
 def _plain(value: object) -> Json:

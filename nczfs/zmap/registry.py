@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from importlib.metadata import entry_points
 from os.path import basename, dirname
 from typing import Literal, TypeAlias, cast
 
-from nczfs.errors import UsageError
+from nczfs.errors import AccessDenied, UsageError
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import Prefix, parse_key
@@ -85,6 +86,16 @@ def open_store(url: StoreUrl | str, options: StoreOptions = DEFAULTS) -> ZMap:
     place = parse_url(url) if isinstance(url, str) else url
     zmap = _opener(place.kind)(place, options)
     return Metered(ReadOnly(zmap) if options.read_only else zmap, place.kind)
+
+
+def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
+    """As `open_store`, for what shall be made there: a directory that is missing is made."""
+    if url.kind == "file" and not os.path.exists(url.path):
+        try:
+            os.makedirs(url.path)
+        except OSError as error:
+            raise AccessDenied(f"{url.path}: cannot be made: {error.strerror}") from error
+    return open_store(url, options)
 
 
 def open_directory(url: StoreUrl, options: StoreOptions) -> ZMap:

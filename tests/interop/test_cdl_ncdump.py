@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import warnings
 from pathlib import Path
+from typing import Any
 
 import netCDF4
 import numpy as np
 import pytest
 
-from nczfs.formats.cdl import header
+import nczfs as library
+from nczfs.engine.api import Group
+from nczfs.formats.cdl.parse import Cdl, parse_cdl
+from nczfs.formats.cdl.printer import header
+from nczfs.model.declaration import GroupDeclaration
 from nczfs.testing.documents import DictDocuments, documents_in, read_group
-from tests.unit.formats.test_cdl import NESTED_TEXT
+from tests.support.cdl_samples import copied, write_all_types, write_unlimited
+from tests.support.mounts import nczfs
+from tests.support.reference import reference_root
+from tests.unit.formats.cdl.test_printer import NESTED_TEXT
 
 
 def ncdump(file: Path) -> str:
@@ -102,3 +111,179 @@ def test_ncgen_4_9_0_writes_upper_case_keys_that_are_read_back(tmp_path: Path) -
     group = read_group(documents_in(tmp_path / "u"))
     assert group.header.format == "nczarr-L2U"
     assert header(group, name="u") == text
+
+
+OPTIONS = (
+    (),
+    ("-h",),
+    ("-c",),
+    ("-f", "c"),
+    ("-b", "c"),
+    ("-b", "f"),
+    ("-p", "4"),
+    ("-p", "9,17"),
+    ("-l", "40"),
+    ("-n", "other name"),
+)
+
+
+def both_dumps(place: Path, *options: str) -> tuple[str, str]:
+    """What nczfs and ncdump print of `place`.zarr and `place`.nc."""
+    ours = nczfs("dump", *options, place.with_suffix(".zarr"))
+    assert ours.returncode == 0, ours.stderr
+    theirs = subprocess.run(
+        ["ncdump", *options, str(place.with_suffix(".nc"))], check=True, capture_output=True
+    )
+    return ours.stdout, theirs.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with both samples as NCZarr and as netCDF-4."""
+    place = tmp_path_factory.mktemp("samples")
+    for write, name in ((write_all_types, "all"), (write_unlimited, "unlimited")):
+        write(str(place / f"{name}.nc"))
+        write(f"file://{place}/{name}.zarr#mode=nczarr,file")
+    return place
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+@pytest.mark.parametrize("name", ["all", "unlimited"])
+def test_every_type_is_dumped_as_ncdump_dumps_it(
+    samples: Path, name: str, options: tuple[str, ...]
+) -> None:
+    ours, theirs = both_dumps(samples / name, *options)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("names", ["temp,wide", "/g1/x", "time", "z,e_i2"])
+def test_variables_are_chosen_as_ncdump_chooses_them(samples: Path, names: str) -> None:
+    ours, theirs = both_dumps(samples / "all", "-v", names)
+    assert ours == theirs
+
+
+def test_fortran_indices_are_those_of_ncdump(samples: Path) -> None:
+    ours, theirs = both_dumps(samples / "all", "-f", "f")
+    # A scalar has no index; what ncdump 4.9.0 prints for it is whatever lies in memory.
+    scalars = re.compile(r"^( (?:s_\w+|letter|text) = .*// \w+\()\d+\)$", re.MULTILINE)
+    assert scalars.sub(r"\1)", ours) == scalars.sub(r"\1)", theirs)
+
+
+def real_files() -> list[Path]:
+    root = reference_root()
+    return sorted((root / "real").glob("*.nc")) if root else []
+
+
+@pytest.mark.parametrize("file", real_files(), ids=lambda file: file.stem)
+def test_real_files_are_dumped_as_ncdump_dumps_them(file: Path, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/{file.stem}.zarr#mode=nczarr,file"
+    copied(str(file), url)
+    # netcdf-c stores attributes with six digits in NCZarr.
+    copied(url, str(tmp_path / file.name))
+    for options in ((), ("-f", "c")):
+        ours, theirs = both_dumps(tmp_path / file.stem, *options)
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("name", ["all", "unlimited"])
+def test_ncgen_makes_the_same_values_of_our_text(samples: Path, name: str, tmp_path: Path) -> None:
+    for options in (("-p", "9,17"), ("-p", "9,17", "-s"), ("-p", "9,17", "-f", "f")):
+        text = nczfs("dump", *options, samples / f"{name}.zarr").stdout
+        ncgen(text, tmp_path / "again.nc")
+        with (
+            netCDF4.Dataset(samples / f"{name}.nc") as expected,
+            netCDF4.Dataset(tmp_path / "again.nc") as found,
+        ):
+            assert_equal_groups(found, expected)
+
+
+def assert_equal_groups(found: netCDF4.Dataset, expected: netCDF4.Dataset) -> None:
+    assert list(found.dimensions) == list(expected.dimensions)
+    assert list(found.variables) == list(expected.variables)
+    for name, variable in expected.variables.items():
+        for one in (variable, found[name]):
+            one.set_auto_maskandscale(False)
+            one.set_auto_chartostring(False)
+        assert found[name].dtype == variable.dtype
+        np.testing.assert_array_equal(found[name][...], variable[...])
+        assert {k: repr(found[name].getncattr(k)) for k in found[name].ncattrs()} == {
+            k: repr(variable.getncattr(k)) for k in variable.ncattrs()
+        }
+    assert list(found.groups) == list(expected.groups)
+    for name, group in expected.groups.items():
+        assert_equal_groups(found.groups[name], group)
+
+
+@pytest.mark.parametrize("name", ["all", "unlimited"])
+def test_our_reader_finds_in_our_text_what_the_dataset_holds(samples: Path, name: str) -> None:
+    text = nczfs("dump", "-s", "-p", "9,17", samples / f"{name}.zarr").stdout
+    cdl = parse_cdl(text, name)
+    with library.open(str(samples / f"{name}.zarr")) as dataset:
+        assert_same_as_stored(cdl, cdl.root, dataset)
+
+
+def assert_same_as_stored(cdl: Cdl, declared: GroupDeclaration, group: Group) -> None:
+    tree = group.tree()
+    assert declared.attributes == tree.header.attributes
+    assert list(declared.dimensions) == [
+        dataclasses.replace(d, anonymous=False) for d in tree.dimensions
+    ]
+    assert [v.name for v in declared.variables] == list(group.variables)
+    for variable in declared.variables:
+        stored = group.variables[variable.name]
+        array = stored.description.array
+        assert variable.type is array.dtype.nc_type
+        # NaN is no equal of itself.
+        assert repr(variable.attributes) == repr(stored.description.attributes)
+        assert variable.chunk_shape == (stored.chunks or ())
+        assert variable.codecs == array.codecs.codecs
+        assert variable.byte_order in (None, array.dtype.stored.str[:1].replace("|", "<"))
+        path = stored.path.removeprefix("/")
+        if stored.size:
+            np.testing.assert_array_equal(cdl.data[path].array, stored[...])
+        else:
+            assert path not in cdl.data
+    assert [child.name for child in declared.groups] == list(group.groups)
+    for child in declared.groups:
+        assert_same_as_stored(cdl, child, group.groups[child.name])
+
+
+def test_the_kind_is_what_ncdump_says_of_the_same_dataset(samples: Path) -> None:
+    assert both_dumps(samples / "all", "-k") == ("netCDF-4\n", "netCDF-4\n")
+
+
+def test_special_attributes_say_how_netcdf_c_stored_a_variable(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/s.zarr#mode=nczarr,file"
+    with netCDF4.Dataset(url, "w") as dataset:
+        dataset.createDimension("x", 6)
+        options: dict[str, Any] = {"zlib": True, "complevel": 3, "chunksizes": (4,)}
+        dataset.createVariable("z", "f4", ("x",), fletcher32=True, **options)
+        dataset.createVariable("b", ">i2", ("x",), endian="big")
+        dataset.createVariable("n", "i1", ("x",), fill_value=False)
+    lines = nczfs("dump", "-sh", tmp_path / "s.zarr").stdout.split("\n")
+    assert lines[3:] == [
+        "variables:",
+        "\tfloat z(x) ;",
+        '\t\tz:_Storage = "chunked" ;',
+        "\t\tz:_ChunkSizes = 4 ;",
+        '\t\tz:_Fletcher32 = "true" ;',
+        '\t\tz:_Shuffle = "true" ;',
+        "\t\tz:_DeflateLevel = 3 ;",
+        '\t\tz:_Codecs = "[{\\"id\\": \\"shuffle\\", \\"elementsize\\": 4},'
+        '{\\"id\\": \\"zlib\\", \\"level\\": 3},{\\"id\\": \\"fletcher32\\"}]" ;',
+        '\t\tz:_Endianness = "little" ;',
+        "\tshort b(x) ;",
+        '\t\tb:_Storage = "chunked" ;',
+        "\t\tb:_ChunkSizes = 6 ;",
+        '\t\tb:_Endianness = "big" ;',
+        "\tbyte n(x) ;",
+        '\t\tn:_Storage = "chunked" ;',
+        "\t\tn:_ChunkSizes = 6 ;",
+        '\t\tn:_NoFill = "true" ;',
+        "",
+        "// global attributes:",
+        f'\t\t:_NCProperties = "version=2,netcdf={netCDF4.__netcdf4libversion__},nczarr=2.0.0" ;',
+        '\t\t:_Format = "netCDF-4" ;',
+        "}",
+        "",
+    ]

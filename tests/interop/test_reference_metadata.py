@@ -17,7 +17,7 @@ import pytest
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.cdl import header
+from nczfs.formats.cdl.printer import header
 from nczfs.formats.consolidated import KEY, ConsolidatedDocuments, read_consolidated
 from nczfs.formats.detect import detect
 from nczfs.model.hierarchy import Group, Variable

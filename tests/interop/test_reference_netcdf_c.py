@@ -204,7 +204,7 @@ def test_texts_that_are_json_come_back_as_they_are_stored(
         assert dataset.problems == ()
         assert dataset.attrs["globalfloat"] == 1.0
         assert isinstance(dataset.attrs["globalfloat"], np.float64)
-        assert list(dataset.attrs["globalfloatvec"]) == [1.0, 2.0]  # type: ignore[call-overload]
+        assert list(dataset.attrs["globalfloatvec"]) == [1.0, 2.0]
         assert dataset.attrs["globalchar"] == "abc"
         assert str(dataset.attrs["globalillegal"]).startswith("[ [ 1.0, 0.0, 0.0 ], [ 0.0, ")
         texts = {str(value).replace(" ", "") for value in dataset.variables["v"].attrs.values()}

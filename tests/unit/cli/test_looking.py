@@ -109,9 +109,3 @@ def test_dump_h_names_what_netcdf_c_finds() -> None:
         for name, variable in dataset.variables.items():
             assert f" {name}({', '.join(variable.dimensions)}) ;\n" in text
             assert all(f"\t\t{name}:{attribute} = " in text for attribute in variable.ncattrs())
-
-
-def test_dump_without_h_says_what_it_can() -> None:
-    done = nczfs("dump", SAMPLE)
-    assert done.returncode == 2
-    assert "take `dump -h`, and `nczfs cat` for the values" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -136,6 +137,109 @@ def test_whoever_waits_when_the_cache_is_closed_gets_an_error() -> None:
             future.result(10)
         except NczfsError as error:
             assert "closed" in str(error)  # noqa: PT017
+
+
+def test_a_dropped_chunk_is_loaded_anew() -> None:
+    cache = ChunkCache(1 << 20)
+    for number in (1, 2):
+        with cache.pinned((1, (0,)), lambda known, n=number: loaded(n), 1000, 0.0) as values:  # type: ignore[misc]
+            assert values[0] == number
+        cache.drop((1, (0,)))
+    assert cache.used_bytes == 0
+
+
+def test_a_chunk_that_is_put_is_shown_and_takes_the_place_of_the_old_one() -> None:
+    cache = ChunkCache(1 << 20)
+    with cache.pinned((1, (0,)), lambda known: loaded(1), 1000, 0.0):
+        pass
+    cache.put((1, (0,)), loaded(2, 3000, "v2"))
+    values = cache.peek((1, (0,)), 0.0)
+    assert values is not None
+    assert values[0] == 2
+    assert cache.used_bytes == 3000 + ENTRY_BYTES
+
+
+def test_a_chunk_that_is_put_after_closing_is_not_kept() -> None:
+    cache = ChunkCache(1 << 20)
+    cache.close()
+    cache.put((1, (0,)), loaded(2))
+    assert cache.used_bytes == 0
+
+
+@pytest.mark.parametrize("is_put", [False, True], ids=["drop", "put"])
+def test_a_load_that_was_under_way_when_its_chunk_changed_is_not_kept(is_put: bool) -> None:
+    """Its own reader began before; those who come later, or waited, get the new values."""
+    cache = ChunkCache(1 << 20)
+    started, release = threading.Event(), threading.Event()
+
+    def old(known: Loaded | None) -> Loaded:
+        started.set()
+        release.wait(10)
+        return loaded(1)
+
+    def read(load: Callable[[Loaded | None], Loaded]) -> int:
+        with cache.pinned((1, (0,)), load, 1000, 0.0) as values:
+            return int(values[0])
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(read, old)
+        started.wait(10)
+        second = pool.submit(read, lambda known: loaded(2))
+        if is_put:
+            cache.put((1, (0,)), loaded(2))
+        else:
+            cache.drop((1, (0,)))
+        release.set()
+        assert second.result(10) == 2
+        assert first.result(10) in (1, 2)
+    assert read(lambda known: loaded(2)) == 2
+    assert cache.used_bytes == 1000 + ENTRY_BYTES
+
+
+def test_what_was_read_ahead_and_dropped_meanwhile_is_not_kept() -> None:
+    cache = ChunkCache(1 << 20)
+    assert cache.start_load((1, (0,)), 1000, 0.0)
+    cache.drop((1, (0,)))
+    assert not cache.start_load((1, (0,)), 1000, 0.0)
+    cache.finish_load((1, (0,)), 1000, loaded(1))
+    assert cache.peek((1, (0,)), 0.0) is None
+    assert cache.used_bytes == 0
+
+
+def test_a_load_that_ends_after_closing_still_reaches_its_reader() -> None:
+    cache = ChunkCache(1 << 20)
+
+    def load(known: Loaded | None) -> Loaded:
+        cache.close()
+        return loaded(3)
+
+    with cache.pinned((1, (0,)), load, 1000, 0.0) as values:
+        assert values[0] == 3
+
+
+def test_a_load_that_began_before_is_not_fresh_enough_for_who_comes_after() -> None:
+    """Else what was fetched before a file was opened could be shown as what it held then."""
+    seconds = 1.0
+    cache = ChunkCache(1 << 20, clock=lambda: seconds)
+    assert cache.start_load((1, (0,)), 1000, 0.0)
+    seconds = 9.0
+    cache.finish_load((1, (0,)), 1000, loaded(1))
+    assert cache.peek((1, (0,)), 1.0) is not None
+    assert cache.peek((1, (0,)), 5.0) is None
+
+
+def test_what_was_read_goes_before_what_was_read_ahead() -> None:
+    cache = ChunkCache(4 * (1000 + ENTRY_BYTES))
+    for number in range(3):
+        with cache.pinned((1, (number,)), lambda known: loaded(0), 1000, 0.0):
+            pass
+        assert cache.peek((1, (number,)), 0.0) is not None
+    assert cache.start_load((1, (3,)), 1000, 0.0)
+    cache.finish_load((1, (3,)), 1000, loaded(3))
+    with cache.pinned((1, (4,)), lambda known: loaded(4), 1000, 0.0):
+        pass
+    assert cache.peek((1, (3,)), 0.0) is not None
+    assert cache.peek((1, (0,)), 0.0) is None
 
 
 class CacheMachine(RuleBasedStateMachine):

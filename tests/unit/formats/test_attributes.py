@@ -145,7 +145,13 @@ def test_the_attributes_of_the_format_are_hidden_and_the_order_is_kept() -> None
          "_nczarr_maxstrlen", "_FillValue", "_nc", "a"], "x"
     )  # fmt: skip
     found = read_attributes(dict(values), {}, "k", Problems())
-    assert [attribute.name for attribute in found] == ["z", "_FillValue", "_nc", "a"]
+    assert [attribute.name for attribute in found] == [
+        "z",
+        "_nczarr_maxstrlen",
+        "_FillValue",
+        "_nc",
+        "a",
+    ]
 
 
 def test_an_attribute_without_a_name_is_left_out() -> None:

@@ -12,10 +12,13 @@ from nczfs.formats.consolidated import (
     KEY,
     ConsolidatedDocuments,
     ConsolidatedFormat,
+    consolidated_document,
     read_consolidated,
+    updated_document,
 )
 from nczfs.formats.detect import detect
-from nczfs.model.hierarchy import Variable
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.testing.documents import DictDocuments, read_group
 
 ARRAY = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "<f4", "fill_value": 1.5}
@@ -175,3 +178,47 @@ def test_its_nodes_are_those_with_more_than_attributes() -> None:
 def test_other_documents_are_refused(data: bytes) -> None:
     with pytest.raises(BadMetadata, match=rf"^\{KEY}: "):
         read_consolidated(data, FormatOptions())
+
+
+def test_documents_are_consolidated_in_their_order_and_as_they_are_spelled() -> None:
+    documents = {
+        ".zgroup": b'{"zarr_format":2}',
+        ".zattrs": b'{"n": 007, "x": 1.50, "e": "\xc3\xa9"}',
+        ".nczgroup": b"{}",
+        "v/0": b"\0",
+        "v/.zarray": b'{"shape": [2]}',
+    }
+    text = (
+        '{"metadata": {".zgroup": {"zarr_format": 2}, ".zattrs": {"n": "007", "x": 1.50, '
+        '"e": "é"}, "v/.zarray": {"shape": [2]}}, "zarr_consolidated_format": 1}'
+    )
+    assert consolidated_document(documents) == text.encode()
+
+
+def test_an_update_replaces_removes_and_appends_and_keeps_the_rest() -> None:
+    stored = (
+        b'{"metadata": {"b/.zattrs": {"x": 1.50}, ".zgroup": {"zarr_format": 2}, '
+        b'"c/.zarray": {}}, "zarr_consolidated_format": 1, "made_by": "other"}'
+    )
+    changed = {
+        "a/.zattrs": b'{"new": 1.0}',
+        "c/.zarray": None,
+        "gone/.zattrs": None,
+        ".zgroup": b'{"zarr_format": 2, "more": 1}',
+        ".nczattrs": b"{}",
+    }
+    assert updated_document(stored, changed, FormatOptions()) == (
+        b'{"metadata": {"b/.zattrs": {"x": 1.50}, ".zgroup": {"zarr_format": 2, "more": 1}, '
+        b'"a/.zattrs": {"new": 1.0}}, "zarr_consolidated_format": 1, "made_by": "other"}'
+    )
+
+
+def test_a_consolidated_format_writes_single_documents_by_the_rules_of_its_inner_one() -> None:
+    inner = detect(DictDocuments({".zgroup": {"zarr_format": 2}}), FormatOptions())
+    assert inner is not None
+    outer = ConsolidatedFormat(inner, FormatOptions())
+    store = DictDocuments({KEY: document(METADATA)})
+    new = GroupHeader("g", "zarr2")
+    assert outer.write_node(new, store) == inner.write_node(new, store) != ()
+    types = [f.stored_type(NcType.INT, byte_order=">", string_bytes=None) for f in (outer, inner)]
+    assert types[0] == types[1]

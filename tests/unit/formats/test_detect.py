@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from nczfs.errors import BadMetadata, Unsupported
+from nczfs.errors import BadMetadata, Unsupported, UsageError
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.detect import ROOT_KEYS, detect, options_of
+from nczfs.formats.detect import FORMAT_NAMES, ROOT_KEYS, detect, format_named, options_of
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.testing.documents import DictDocuments
 
@@ -111,3 +111,16 @@ def test_a_prefix_without_a_document_of_its_own_is_no_node() -> None:
     assert found is not None
     assert found.read_node("a", documents) is None
     assert isinstance(found.read_node("a/b", documents), GroupHeader)
+
+
+def test_formats_of_new_datasets_have_the_names_by_which_they_are_told() -> None:
+    assert FORMAT_NAMES == ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "nczarr-L1", "zarr2")
+    for name in FORMAT_NAMES:
+        assert format_named(name, FormatOptions()).name == name
+    assert format_named("nczarr", FormatOptions()).name == "nczarr-L3"
+    assert format_named("zarr", FormatOptions()).name == "zarr2"
+
+
+def test_an_unknown_format_is_refused_with_a_list_of_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"'hdf5' is no format .* nczarr-L3, .*, zarr2, nczarr"):
+        format_named("hdf5", FormatOptions())

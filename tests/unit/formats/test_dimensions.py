@@ -148,3 +148,18 @@ def test_the_number_of_problems_is_bounded() -> None:
     assert names_of([""] * 1000, "k", problems) == ()
     assert len(problems.as_tuple()) == PROBLEMS_MAX + 1
     assert problems.as_tuple()[-1] == f"and {1000 - PROBLEMS_MAX} more problems"
+
+
+def test_an_unlimited_dimension_that_is_shorter_than_the_shape_counts() -> None:
+    found, problems = referred(["/time", "/lat"], (6, 3))
+    assert found == (GROUPS[""]["time"], GROUPS[""]["lat"])
+    assert problems == (
+        "k: dimension '/time' has length 4, and the shape has 6; what lies beyond is left out",
+    )
+    assert referred(["/outer/time"], (6,), is_whole=False)[0] == (GROUPS[""]["time"],)
+
+
+def test_an_array_that_is_shorter_than_its_unlimited_dimension_keeps_its_length() -> None:
+    found, problems = referred(["/time"], (3,))
+    assert found == (Dimension("_Anonymous_Dim_3", 3, anonymous=True),)
+    assert len(problems) == 1

@@ -449,3 +449,25 @@ def test_read_as_pure_zarr_the_xarray_names_count_and_types_still_do() -> None:
     v = found.read_node("v", store)
     assert isinstance(v, Variable)
     assert [d.name for d in v.dimensions] == ["_Anonymous_Dim_2", "_Anonymous_Dim_3"]
+
+
+def test_an_array_ends_where_its_unlimited_dimension_does() -> None:
+    header = {"dimensions": {"t": {"size": 2, "unlimited": 1}, "x": 3}, "arrays": ["v"]}
+    documents = DictDocuments(
+        {
+            ".zgroup": ZGROUP,
+            ".zattrs": {"_nczarr_superblock": {"version": "2.0.0"}, "_nczarr_group": header},
+            "v/.zarray": zarray([5, 3]) | {"chunks": [1, 3]},
+            "v/.zattrs": {"_nczarr_array": {"dimension_references": ["/t", "/x"]}},
+        }
+    )
+    (v,) = read_group(documents).variables
+    assert v.array.shape == (2, 3)
+    assert v.array.chunk_shape == (1, 3)
+    assert [(d.name, d.size, d.unlimited) for d in v.dimensions] == [
+        ("t", 2, True),
+        ("x", 3, False),
+    ]
+    assert v.problems == (
+        "v/.zattrs: dimension '/t' has length 2, and the shape has 5; what lies beyond is left out",
+    )

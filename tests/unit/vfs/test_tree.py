@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from nczfs.engine.options import EngineOptions, MissingChunks
 from nczfs.errors import (
     BadHandle,
     CorruptChunk,
@@ -147,7 +148,7 @@ def test_a_chunk_never_written_is_fill_or_an_error_as_asked(store: ZMap, url: st
     np.testing.assert_array_equal(values[:2, :4], -1)
     np.testing.assert_array_equal(values[2:], FIELD[2:])
     fs.close()
-    strict = mount_tree(url, None, VfsOptions(missing_chunks="error"))
+    strict = mount_tree(url, None, VfsOptions(EngineOptions(missing_chunks=MissingChunks.ERROR)))
     with pytest.raises(MissingChunk, match=r"h/0\.0.*never written"):
         read(strict, "datasets/h/values.raw")
     assert read(strict, "datasets/h/values.raw", 48, 48) == FIELD[2:].tobytes()
@@ -269,8 +270,8 @@ def test_everything_that_would_write_is_refused(fs: TreeFileSystem) -> None:
     attempts: list[Callable[[], object]] = [
         lambda: fs.open(ino, os.O_WRONLY),
         lambda: fs.open(ino, os.O_RDONLY | os.O_TRUNC),
-        lambda: fs.create(directory, b"new", os.O_WRONLY),
-        lambda: fs.mkdir(directory, b"new"),
+        lambda: fs.create(directory, b"new", os.O_WRONLY, 0o644),
+        lambda: fs.mkdir(directory, b"new", 0o755),
         lambda: fs.unlink(directory, b"notes.txt"),
         lambda: fs.rmdir(ROOT_INODE, b"objects"),
         lambda: fs.rename(directory, b"notes.txt", directory, b"x", replace=True),

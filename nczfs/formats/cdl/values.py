@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +11,23 @@ from nczfs.model.dtypes import NcType
 
 FLOAT_DIGITS, DOUBLE_DIGITS = 7, 15
 """The significant digits that ncdump prints without ``-p``; 9 and 17 read back to the same bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """How many significant digits the numbers of a text have; None: ncdump's own number of them."""
+
+    float: int | None = None
+    double: int | None = None
+
+    def of(self, nc_type: NcType) -> int:
+        if nc_type is NcType.FLOAT:
+            return FLOAT_DIGITS if self.float is None else self.float
+        return DOUBLE_DIGITS if self.double is None else self.double
+
+
+USUAL_DIGITS = Digits()
+
 
 SUFFIX: dict[NcType, str] = {
     NcType.BYTE: "b",
@@ -25,12 +43,11 @@ SUFFIX: dict[NcType, str] = {
 }
 
 
-def attribute_number(number: float, nc_type: NcType) -> str:
+def attribute_number(number: float, nc_type: NcType, digits: Digits = USUAL_DIGITS) -> str:
     """A number of an attribute as ncdump prints it, with the suffix that tells its type."""
     if nc_type not in (NcType.FLOAT, NcType.DOUBLE):
         return f"{number}{SUFFIX[nc_type]}"
-    digits = FLOAT_DIGITS if nc_type is NcType.FLOAT else DOUBLE_DIGITS
-    return _float_text(number, digits) + SUFFIX[nc_type]
+    return _float_text(number, digits.of(nc_type)) + SUFFIX[nc_type]
 
 
 def exact_number(number: float, nc_type: NcType) -> str:

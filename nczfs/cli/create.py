@@ -1,0 +1,51 @@
+"""``nczfs create``: a new dataset, empty or of what CDL declares."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from nczfs.cli import logs
+from nczfs.cli.command import Command, Request
+from nczfs.cli.import_ import (
+    TRANSFER_SCOPES,
+    add_target_arguments,
+    cdl_source_of,
+    target,
+    terminable,
+    write,
+)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_target_arguments(parser)
+    parser.add_argument(
+        "--cdl",
+        metavar="FILE",
+        help="with the groups, dimensions, variables and data of a CDL text",
+    )
+
+
+def run(request: Request) -> int:
+    """Make a dataset."""
+    logs.configure_command(request.settings)
+    from nczfs.engine.transfer.choices import Choices
+    from nczfs.engine.transfer.copying import Source
+    from nczfs.model.declaration import GroupDeclaration
+
+    new = target(request)
+    cdl = request.arguments.cdl
+    with terminable():
+        empty = Source(new.url, GroupDeclaration(""), {})
+        source = empty if cdl is None else cdl_source_of(Path(cdl).expanduser())
+        write(source, new, Choices())
+    return 0
+
+
+COMMAND = Command(
+    "create",
+    "make a dataset, empty or as CDL declares it",
+    _arguments,
+    run,
+    scopes=TRANSFER_SCOPES,
+)

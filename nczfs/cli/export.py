@@ -1,0 +1,120 @@
+"""``nczfs export``: a dataset, or a part of one, as a netCDF file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nczfs.cli import logs
+from nczfs.cli.codecs import codecs, lengths
+from nczfs.cli.command import Command, Request
+from nczfs.cli.import_ import TRANSFER_SCOPES, memory_limit, tell, terminable
+from nczfs.cli.parser import typed
+from nczfs.cli.store import engine_options
+from nczfs.errors import UsageError
+
+if TYPE_CHECKING:
+    from nczfs.engine.transfer.copying import Source
+
+# As nccopy names them, and numbers them, without blanks and signs.
+_KINDS = {
+    "netcdf4": ("nc4", "hdf5", "enhanced", "3"),
+    "netcdf4-classic": ("nc7", "netcdf4classicmodel", "4"),
+    "64bit-data": ("nc5", "cdf5", "5"),
+    "64bit-offset": ("nc6", "2"),
+    "classic": ("nc3", "netcdf3", "1"),
+}
+
+
+def kind_name(text: str) -> str:
+    """A kind of netCDF file by one of its names. Raises UsageError."""
+    word = _bare(text)
+    for name, others in _KINDS.items():
+        if word == _bare(name) or word in others:
+            return name
+    raise UsageError(f"{text!r} is no kind of netCDF file; there are {', '.join(_KINDS)}")
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[\s_-]", "", text.lower())
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="of a dataset, or of a place in it")
+    parser.add_argument("file", metavar="FILE", help="the netCDF file that is made")
+    parser.add_argument(
+        "-k",
+        "--kind",
+        type=typed(kind_name),
+        default="netcdf4",
+        metavar="KIND",
+        help=f"{', '.join(_KINDS)}, or nccopy's words for them (default: netcdf4)",
+    )
+    parser.add_argument(
+        "--chunks",
+        type=typed(lengths),
+        default={},
+        metavar="NAME=N,...",
+        help="lengths of chunks along dimensions (default: as in the dataset)",
+    )
+    parser.add_argument(
+        "--codecs",
+        type=typed(codecs),
+        metavar="CODECS",
+        help="as for `nczfs import` (default: those of the dataset, zlib where netCDF has none)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE, if there is one")
+    parser.add_argument(
+        "--skip-unsupported", action="store_true", help="leave out what FILE cannot hold"
+    )
+
+
+def run(request: Request) -> int:
+    """Export a group or a variable."""
+    arguments, settings = request.arguments, request.settings
+    logs.configure_command(settings)
+    from nczfs.cli.nodes import opened_from_root  # NumPy and boto3 come with it
+    from nczfs.engine.transfer.choices import Choices, chosen
+    from nczfs.engine.transfer.dataset_source import dataset_source
+
+    limit = memory_limit(settings)
+    options = replace(engine_options(settings), memory_limit_bytes=limit // 2, cache_bytes_max=0)
+    with terminable(), opened_from_root(arguments.url, settings, options) as node:
+        source = dataset_source(
+            node, arguments.url, tell, skip_unsupported=arguments.skip_unsupported
+        )
+        choices = Choices(arguments.chunks, arguments.codecs)
+        _write(chosen(source, choices), request, limit)
+    return 0
+
+
+def _write(source: Source, request: Request, limit: int) -> None:
+    from tqdm import tqdm
+
+    from nczfs.engine.transfer.netcdf_kinds import KINDS
+    from nczfs.engine.transfer.netcdf_target import NewFile, write_netcdf
+
+    arguments = request.arguments
+    new = NewFile(
+        os.path.expanduser(arguments.file),
+        KINDS[arguments.kind],
+        arguments.overwrite,
+        limit,
+        arguments.skip_unsupported,
+    )
+    with tqdm(
+        total=source.element_count, unit=" values", unit_scale=True, disable=None, leave=False
+    ) as bar:
+        write_netcdf(source, new, tell, bar.update)
+
+
+COMMAND = Command(
+    "export",
+    "make a netCDF file of a dataset",
+    _arguments,
+    run,
+    scopes=TRANSFER_SCOPES,
+)

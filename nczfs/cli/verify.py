@@ -1,0 +1,213 @@
+"""``nczfs verify``: whether a dataset is whole, what was never written, and checksums of values."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nczfs.cli import logs
+from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.options import default_memory_limit
+from nczfs.cli.sources import Settings
+from nczfs.cli.store import engine_options, place, store_options
+from nczfs.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from nczfs.cli.verify_output import Output
+    from nczfs.engine.verify.digests import DigestJob
+    from nczfs.engine.verify.nodes import Nodes
+    from nczfs.engine.verify.state import VerifyState
+    from nczfs.engine.verify.subject import Subject
+
+_NETCDF_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="of a dataset, or of a place in it")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--digest",
+        action="store_true",
+        help="print a checksum of the values of each variable; takes a netCDF file too",
+    )
+    what.add_argument("--holes", action="store_true", help="list the chunks never written")
+    parser.add_argument(
+        "--resume", metavar="FILE", help="note in FILE what is done, and do not do it again"
+    )
+    parser.add_argument("--json", action="store_true", help="one document")
+
+
+def run(request: Request) -> int:
+    """Verify, and print what is found; 1 when something cannot be read as it is declared."""
+    arguments, settings = request.arguments, request.settings
+    logs.configure_command(settings)
+    if arguments.holes and arguments.resume:
+        raise UsageError("--holes reads no chunks: there is nothing to --resume")
+    file = _netcdf_file(arguments.url)
+    if file is not None:
+        if not arguments.digest:
+            raise UsageError(
+                f"{file} is a netCDF file, and not a store; `nczfs verify --digest` prints the "
+                "checksums of its values"
+            )
+        with _told_how_to_go_on(arguments.resume):
+            return _digest_file(file, arguments)
+    base, path = _located(arguments.url, settings)
+    with _told_how_to_go_on(arguments.resume), _opened(base, settings) as subject:
+        if arguments.holes:
+            return _list_holes(subject, path, arguments)
+        if arguments.digest:
+            return _digest_dataset(subject, path, arguments)
+        return _verify(subject, path, arguments)
+
+
+def _verify(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from nczfs.engine.verify.verification import Verification
+
+    with _state(arguments, subject.zmap.name) as state, _output(arguments, "findings") as output:
+        with tqdm(unit=" chunks", leave=False, disable=None) as bar:
+            verification = Verification(subject, state, bar.update)
+            for finding in verification.run(path):
+                output.finding(finding)
+        output.summary(verification.counts)
+    return 1 if verification.counts.errors else 0
+
+
+def _list_holes(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
+    from nczfs.engine.verify.holes import holes
+    from nczfs.model.hierarchy import ChunkKeys, Variable
+
+    with _output(arguments, "findings", "holes") as output:
+        nodes, status = _nodes(subject, path, output)
+        for node in nodes.found.values():
+            if isinstance(node, Variable):
+                for index in holes(subject, node):
+                    output.hole(nodes.shown_path(node.path), ChunkKeys().name(index))
+    return status
+
+
+def _digest_dataset(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
+    from nczfs.engine.verify.digests import dataset_jobs
+
+    with (
+        _state(arguments, subject.zmap.name) as state,
+        _output(arguments, "findings", "digests") as output,
+    ):
+        nodes, status = _nodes(subject, path, output)
+        # As much again as the cache of chunks takes.
+        jobs = dataset_jobs(subject, nodes, subject.engine.options.memory_limit_bytes)
+        return max(status, _print_digests(jobs, state, output))
+
+
+def _digest_file(file: Path, arguments: argparse.Namespace) -> int:
+    from nczfs.engine.verify.netcdf import file_jobs
+
+    with (
+        _state(arguments, file.as_uri()) as state,
+        file_jobs(file) as jobs,
+        _output(arguments, "digests") as output,
+    ):
+        return _print_digests(jobs, state, output)
+
+
+def _print_digests(jobs: Sequence[DigestJob], state: VerifyState | None, output: Output) -> int:
+    from tqdm import tqdm
+
+    from nczfs.engine.verify.digests import digests
+
+    status = 0
+    total = sum(job.size for job in jobs)
+    with tqdm(total=total, unit=" values", unit_scale=True, leave=False, disable=None) as bar:
+        for digest in digests(jobs, state, bar.update):
+            output.digest(digest)
+            status = 1 if digest.trouble else status
+    return status
+
+
+def _nodes(subject: Subject, path: str, output: Output) -> tuple[Nodes, int]:
+    """The nodes from a path on, and 1 when some of them cannot be read."""
+    from nczfs.engine.verify.findings import Kind
+    from nczfs.engine.verify.nodes import Nodes
+
+    nodes, status = Nodes(subject), 0
+    for finding in nodes.walk(path):
+        if finding.kind in (Kind.UNREADABLE, Kind.MISSING):
+            output.finding(finding)
+            status = 1
+    return nodes, status
+
+
+def _output(arguments: argparse.Namespace, *lists: str) -> Output:
+    from nczfs.cli.verify_output import Document, Lines
+
+    if arguments.json:
+        return Document(*lists)
+    return Lines(findings_are_results=lists == ("findings",))
+
+
+def _state(
+    arguments: argparse.Namespace, subject: str
+) -> AbstractContextManager[VerifyState | None]:
+    from nczfs.engine.verify.state import VerifyState
+
+    return VerifyState(arguments.resume, subject) if arguments.resume else nullcontext()
+
+
+def _opened(url: str, settings: Settings) -> AbstractContextManager[Subject]:
+    from nczfs.engine.verify.subject import subject_at
+
+    options = replace(engine_options(settings), memory_limit_bytes=default_memory_limit() // 2)
+    return subject_at(url, store_options(settings), options)
+
+
+def _located(url: str, settings: Settings) -> tuple[str, str]:
+    """The URL of the dataset that a URL leads to or into, and the path in it."""
+    from nczfs.cli.nodes import opened
+    from nczfs.engine.api import Group
+
+    with opened(url, settings) as node:
+        is_root = not isinstance(node, Group) and node.description.key == ""
+        path = "" if is_root else node.path.rstrip("/")
+    front, hash_sign, fragment = place(url, settings).partition("#")
+    return front.rstrip("/").removesuffix(path) + hash_sign + fragment, path.strip("/")
+
+
+def _netcdf_file(url: str) -> Path | None:
+    """The local file that a URL is the path of, when it begins as netCDF-3 and -4 files do."""
+    path = Path(url).expanduser().absolute()
+    try:
+        with path.open("rb") as file:
+            return path if file.read(8).startswith(_NETCDF_MAGIC) else None
+    except OSError:
+        return None
+
+
+@contextmanager
+def _told_how_to_go_on(resume: str | None) -> Iterator[None]:
+    """Say, when the run is cut short, how its work is not lost."""
+    try:
+        yield
+    except (KeyboardInterrupt, StoreError):
+        hint = (
+            f"the same command goes on from here; what is done stands in {resume}"
+            if resume
+            else "with --resume FILE a later run would go on where this one stopped"
+        )
+        print(f"nczfs: stopped; {hint}", file=sys.stderr)
+        raise
+
+
+COMMAND = Command(
+    "verify",
+    "whether a dataset is whole; checksums of its values",
+    _arguments,
+    run,
+    scopes=STORE_SCOPES,
+)

@@ -1,0 +1,215 @@
+"""Changes of metadata: what was asked for, to be applied to whatever a node says by then."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+from nczfs.errors import NameTaken, NoSuchNode, StructureChanged
+from nczfs.formats.base import Node
+from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Variable
+
+
+class Change(ABC):
+    """One change of one node. Applying it twice is applying it once.
+
+    A change is kept until it is stored, and is applied again when another client changed the
+    document meanwhile.
+    """
+
+    @property
+    @abstractmethod
+    def subject(self) -> tuple[str, ...]:
+        """What of the node it is about; a later change of the same subject replaces it."""
+
+    @abstractmethod
+    def apply(self, node: Node | None) -> Node:
+        """The node with the change; None where there is no node yet."""
+
+    def after(self, earlier: Change) -> Change:
+        """What replaces an earlier change of the same subject and this one together."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Create(Change):
+    """A node comes into being."""
+
+    node: Node
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("node",)
+
+    def apply(self, node: Node | None) -> Node:
+        if node is None or repr(node) == repr(self.node):
+            return self.node
+        raise NameTaken(f"/{node.path}: somebody else made it meanwhile")
+
+
+@dataclass(frozen=True, slots=True)
+class SetAttribute(Change):
+    """An attribute gets a value, and keeps its place if it had one."""
+
+    attribute: Attribute
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("attribute", self.attribute.name)
+
+    def apply(self, node: Node | None) -> Node:
+        node = _there(node)
+        name = self.attribute.name
+        if all(known.name != name for known in node.attributes):
+            return replace(node, attributes=(*node.attributes, self.attribute))
+        attributes = (self.attribute if a.name == name else a for a in node.attributes)
+        return replace(node, attributes=tuple(attributes))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAttribute(Change):
+    """An attribute goes."""
+
+    name: str
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("attribute", self.name)
+
+    def apply(self, node: Node | None) -> Node:
+        node = _there(node)
+        return replace(node, attributes=tuple(a for a in node.attributes if a.name != self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class AddMember(Change):
+    """A group lists a new array or group, if it lists its members at all."""
+
+    name: str
+    is_group: bool
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("member", self.name)
+
+    def apply(self, node: Node | None) -> Node:
+        group = _group(node)
+        if self.is_group:
+            return replace(group, groups=_with_name(group.groups, self.name))
+        return replace(group, arrays=_with_name(group.arrays, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class AddDimension(Change):
+    """A group declares a dimension."""
+
+    dimension: Dimension
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("dimension", self.dimension.name)
+
+    def apply(self, node: Node | None) -> Node:
+        group = _group(node)
+        wanted = self.dimension
+        known = next((d for d in group.dimensions if d.name == wanted.name), None)
+        if known is not None:
+            if (known.unlimited and wanted.unlimited) or known.size == wanted.size:
+                return group
+            raise NameTaken(
+                f"/{group.path}: dimension {wanted.name!r}, of length {known.size}, was made by "
+                "somebody else meanwhile"
+            )
+        return replace(group, dimensions=(*group.dimensions, wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeDimension(Change):
+    """A dimension gets another length.
+
+    Attributes
+    ----------
+    grows : it is at least so long; when two clients append, the longer one counts.
+    """
+
+    name: str
+    size: int
+    grows: bool
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("length", self.name)
+
+    def after(self, earlier: Change) -> Change:
+        assert isinstance(earlier, ResizeDimension)
+        return earlier if _is_within(self, earlier) else replace(self, grows=_grows(self, earlier))
+
+    def apply(self, node: Node | None) -> Node:
+        group = _group(node)
+        dimensions = (
+            replace(known, size=_length(known.size, self.size, grows=self.grows))
+            if known.name == self.name
+            else known
+            for known in group.dimensions
+        )
+        return replace(group, dimensions=tuple(dimensions))
+
+
+@dataclass(frozen=True, slots=True)
+class Resize(Change):
+    """An array gets another length along one dimension; `grows` as for `ResizeDimension`."""
+
+    axis: int
+    size: int
+    grows: bool
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("length", str(self.axis))
+
+    def after(self, earlier: Change) -> Change:
+        assert isinstance(earlier, Resize)
+        return earlier if _is_within(self, earlier) else replace(self, grows=_grows(self, earlier))
+
+    def apply(self, node: Node | None) -> Variable:
+        variable = _there(node)
+        if not isinstance(variable, Variable) or self.axis >= len(variable.array.shape):
+            raise StructureChanged(f"/{variable.path}: was changed by somebody else meanwhile")
+        shape = list(variable.array.shape)
+        shape[self.axis] = _length(shape[self.axis], self.size, grows=self.grows)
+        dimensions = list(variable.dimensions)
+        dimensions[self.axis] = replace(dimensions[self.axis], size=shape[self.axis])
+        return replace(
+            variable,
+            array=replace(variable.array, shape=tuple(shape)),
+            dimensions=tuple(dimensions),
+        )
+
+
+def _is_within(later: Resize | ResizeDimension, earlier: Resize | ResizeDimension) -> bool:
+    return later.grows and later.size <= earlier.size
+
+
+def _grows(later: Resize | ResizeDimension, earlier: Resize | ResizeDimension) -> bool:
+    return later.grows and earlier.grows
+
+
+def _length(known: int, wanted: int, *, grows: bool) -> int:
+    return max(known, wanted) if grows else wanted
+
+
+def _there(node: Node | None) -> Node:
+    if node is None:
+        raise NoSuchNode("a group or variable was removed by somebody else meanwhile")
+    return node
+
+
+def _group(node: Node | None) -> GroupHeader:
+    found = _there(node)
+    if not isinstance(found, GroupHeader):
+        raise StructureChanged(f"/{found.path}: was a group, and is a variable now")
+    return found
+
+
+def _with_name(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | None:
+    return names if names is None or name in names else (*names, name)

@@ -1,0 +1,99 @@
+"""The consolidated copy of a dataset's metadata, kept true while the dataset is written."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterable
+
+from nczfs import metrics
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata import StoreDocuments
+from nczfs.errors import Conflict, MetadataError, ObjectExists, Unavailable
+from nczfs.formats import consolidated
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.names import below
+from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
+from nczfs.model.hierarchy import GroupHeader
+from nczfs.zmap.keys import join
+
+log = logging.getLogger(__name__)
+
+CONFLICTS_MAX = 100
+BACKOFF_S = 0.02
+
+
+class ConsolidatedCopy:
+    """Writes ``.zmetadata`` after the documents that it repeats.
+
+    Where there is one, it is kept; where there is none, it is made only on request. The first time
+    it is made anew from all documents, because it may have been stale; then it is amended. Where
+    several clients write, each puts what the store has now into the newest copy.
+    """
+
+    def __init__(self, dataset: Dataset, options: FormatOptions, *, wanted: bool) -> None:
+        self._dataset = dataset
+        self._options = options
+        self._wanted = wanted
+        self._is_true = False
+        self._is_owed = False
+
+    def distrust(self) -> None:
+        """Make it anew at the next `update`, because it may lack what was written."""
+        self._is_true, self._is_owed = False, True
+
+    def update(self, written: Iterable[str]) -> None:
+        """Bring the copy up to date after some documents were written."""
+        keys = list(written)
+        for attempt in range(CONFLICTS_MAX):
+            # Others may have written both since we did.
+            self._dataset.ask_again([consolidated.KEY, *keys])
+            try:
+                self._update_once(keys)
+            except (Conflict, ObjectExists):
+                metrics.WRITE_CONFLICTS.inc()
+                time.sleep(random.uniform(0, BACKOFF_S * min(attempt + 1, 20)))
+            else:
+                return
+        raise Unavailable(f"{consolidated.KEY}: other clients kept changing it")
+
+    def _update_once(self, keys: list[str]) -> None:
+        documents = self._dataset.documents()
+        data = documents.get(consolidated.KEY)
+        is_due = bool(keys) or self._is_owed if data is not None else self._wanted
+        if not is_due:
+            return
+        version = documents.used[join(self._dataset.root, consolidated.KEY)]
+        new = self._amended(data, keys, documents) if data is not None and self._is_true else None
+        if new is None:
+            new = self._from_all()
+        if new != data:
+            self._dataset.store_document(consolidated.KEY, new, version)
+        self._is_true, self._is_owed = True, False
+
+    def _amended(self, data: bytes, keys: list[str], documents: StoreDocuments) -> bytes | None:
+        """The copy with some documents as they are now; None when it cannot be read."""
+        try:
+            newest = {key: documents.get(key) for key in keys}
+            return consolidated.updated_document(data, newest, self._options)
+        except MetadataError as error:
+            log.warning("%s/%s: it is made anew", documents.place, error)
+            return None
+
+    def _from_all(self) -> bytes:
+        self._dataset.ask_again()
+        documents = self._dataset.documents()
+        found: dict[str, bytes] = {}
+        pending = [""]
+        while pending:
+            path = pending.pop()
+            for name in (ZGROUP, ZARRAY, ZATTRS):
+                data = documents.get(below(path, name))
+                if data is not None:
+                    found[below(path, name)] = data
+            loaded = self._dataset.load(path)
+            if loaded is not None and isinstance(loaded.node, GroupHeader):
+                nodes, _ = self._dataset.members(path)
+                pending += [node.path for node in reversed(nodes)]
+        return consolidated.consolidated_document(found)

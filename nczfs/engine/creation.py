@@ -1,0 +1,180 @@
+"""From what somebody wants made to a variable: types, chunks, codecs and fill values chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from nczfs.engine.convert import converted, fill_attribute
+from nczfs.engine.quantize import split_off
+from nczfs.errors import UsageError
+from nczfs.formats.base import MetadataFormat
+from nczfs.formats.zarr2_chain import chain_of
+from nczfs.model.declaration import Fill, VariableDeclaration
+from nczfs.model.dtypes import DEFAULT_FILL, DataType
+from nczfs.model.hierarchy import (
+    ArrayDescription,
+    Attribute,
+    ChunkKeys,
+    CodecSpec,
+    Dimension,
+    Json,
+    Variable,
+)
+
+CHUNK_BYTES_WANTED = 4 << 20
+VLEN_ITEM_BYTES = 64  # what an element of variable length is taken for when chunks are chosen
+UNLIMITED_ALONE = 1024  # elements, as for netcdf-c
+
+
+def described(
+    path: str,
+    declaration: VariableDeclaration,
+    dimensions: Sequence[Dimension],
+    metadata_format: MetadataFormat,
+    separator: str,
+) -> Variable:
+    """The variable that a declaration asks for.
+
+    Parameters
+    ----------
+    path : that it gets, below the root of the dataset.
+    dimensions : those that the declaration names.
+    separator : of its chunk keys, "." or "/".
+
+    Raises
+    ------
+    Unsupported : the format has no such type.
+    UsageError : chunks, codecs or the fill value do not fit.
+    """
+    stored = metadata_format.stored_type(
+        declaration.type,
+        byte_order=declaration.byte_order,
+        string_bytes=declaration.string_bytes,
+    )
+    shape = tuple(dimension.size for dimension in dimensions)
+    chunk_shape = _chunk_shape(path, declaration, dimensions, stored.dtype)
+    codecs = declaration.codecs
+    if codecs is None:
+        codecs = default_codecs(stored.dtype, metadata_format.name)
+    attributes = _attributes(path, declaration, stored.dtype)
+    if metadata_format.last_is_compressor:
+        codecs, rounded = split_off(codecs, stored.dtype, f"/{path}")
+        attributes = attributes if rounded is None else (*attributes, rounded)
+    array = ArrayDescription(
+        shape,
+        chunk_shape,
+        stored.dtype,
+        _fill_value(path, declaration, stored.dtype),
+        chain_of(
+            (*stored.filters, *codecs),
+            stored.dtype,
+            last_is_compressor=metadata_format.last_is_compressor,
+        ),
+        ChunkKeys(separator),
+    )
+    return Variable(
+        path,
+        path,
+        metadata_format.name,
+        array,
+        tuple(dimensions),
+        attributes,
+    )
+
+
+def default_chunks(
+    shape: Sequence[int], unlimited: Sequence[bool], item_size: int
+) -> tuple[int, ...]:
+    """Chunks of about 4 MiB, by netcdf-c's rule.
+
+    Fixed dimensions keep their length when all together fit, and are scaled by one factor
+    otherwise; unlimited ones get 1, except when all are.
+    """
+    wanted = max(1, CHUNK_BYTES_WANTED // item_size)
+    if shape and all(unlimited):
+        if len(shape) == 1:
+            return (UNLIMITED_ALONE,)
+        return (max(1, int(wanted ** (1 / len(shape)))),) * len(shape)
+    chunks = [1 if grows else max(1, n) for n, grows in zip(shape, unlimited, strict=True)]
+    # More than once where short dimensions could not give their part.
+    while (size := prod(chunks)) > wanted:
+        factor = (wanted / size) ** (1 / sum(length > 1 for length in chunks))
+        chunks = [max(1, int(length * factor)) for length in chunks]
+    return tuple(chunks)
+
+
+def default_codecs(dtype: DataType, format_name: str) -> tuple[CodecSpec, ...]:
+    """The codecs of a variable for which nobody gave any.
+
+    In NCZarr zlib behind a shuffle, which netCDF has always had, and in pure Zarr Blosc, which all
+    of its readers have. Those of the oldest layouts mostly came without any.
+    """
+    if format_name in ("nczarr-L1", "nczarr-L2U"):
+        return ()
+    if format_name == "zarr2":
+        settings: dict[str, Json] = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
+        return (CodecSpec("blosc", MappingProxyType(settings)),)
+    zlib = CodecSpec("zlib", MappingProxyType({"level": 4}))
+    if dtype.item_size < 2 or dtype.stored.kind in "SUV":
+        return (zlib,)
+    shuffle = CodecSpec("shuffle", MappingProxyType({"elementsize": dtype.item_size}))
+    return (shuffle, zlib)
+
+
+def _chunk_shape(
+    path: str,
+    declaration: VariableDeclaration,
+    dimensions: Sequence[Dimension],
+    dtype: DataType,
+) -> tuple[int, ...]:
+    chunks = declaration.chunk_shape
+    if chunks is None:
+        return default_chunks(
+            [dimension.size for dimension in dimensions],
+            [dimension.unlimited for dimension in dimensions],
+            dtype.item_size or VLEN_ITEM_BYTES,
+        )
+    if len(chunks) != len(dimensions) or any(length < 1 for length in chunks):
+        raise UsageError(
+            f"/{path}: chunks {chunks} do not fit {len(dimensions)} dimensions: one length of at "
+            "least 1 for each"
+        )
+    return tuple(chunks)
+
+
+def _attributes(
+    path: str, declaration: VariableDeclaration, dtype: DataType
+) -> tuple[Attribute, ...]:
+    """Those of the declaration, and first the `_FillValue` that it states otherwise."""
+    fill = declaration.fill_value
+    if isinstance(fill, Fill) or any(a.name == "_FillValue" for a in declaration.attributes):
+        return declaration.attributes
+    attribute = fill_attribute(fill, dtype, f"/{path}")
+    return declaration.attributes if attribute is None else (attribute, *declaration.attributes)
+
+
+def _fill_value(path: str, declaration: VariableDeclaration, dtype: DataType) -> object:
+    fill = declaration.fill_value
+    if fill is Fill.DEFAULT:
+        fill = DEFAULT_FILL.get(dtype.nc_type) if dtype.nc_type is not None else None
+        own = next((a.value for a in declaration.attributes if a.name == "_FillValue"), None)
+        if own is not None:
+            fill = own[0] if isinstance(own, tuple) and own else own
+    if fill is Fill.NONE or fill is None:
+        return None
+    if dtype.vlen is not None:
+        return fill
+    value = converted(np.asarray(fill), dtype, f"/{path}: fill value").reshape(-1)[:1]
+    if dtype.stored.kind in "fc":
+        # JSON has one NaN: chunks must not be left out for being all fill with other bits.
+        parts = value.copy().view(value.real.dtype)
+        parts[np.isnan(parts)] = np.nan
+        value = parts.view(value.dtype)
+    if dtype.stored.kind in "biufcSU":
+        # Without the NULs at the end, as numpy gives text.
+        return value.tolist()[0] if value.size else dtype.native.type()
+    return value[0]

@@ -1,0 +1,306 @@
+"""Changing an open dataset: new groups, dimensions and variables, attributes, lengths."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from nczfs.engine.changes import (
+    AddDimension,
+    AddMember,
+    Change,
+    Create,
+    DeleteAttribute,
+    Resize,
+    ResizeDimension,
+    SetAttribute,
+)
+from nczfs.engine.chunkio import fill_element
+from nczfs.engine.consolidate import ConsolidatedCopy
+from nczfs.engine.creation import described
+from nczfs.engine.dataset import Dataset
+from nczfs.errors import NameTaken, NczfsError, NoSuchNode, NotWritable, UsageError
+from nczfs.formats.attributes import DEFAULT_MAXSTRLEN, MAXSTRLEN, is_hidden
+from nczfs.formats.base import Node
+from nczfs.formats.dimensions import anonymous
+from nczfs.formats.names import below, checked_name, parent_of, split_path
+from nczfs.model.boxes import Box
+from nczfs.model.declaration import VariableDeclaration
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Variable
+
+LENGTH_MAX = 2**63 - 1
+
+
+class Editor:
+    """Makes and changes the nodes of a dataset that was opened for writing.
+
+    What is asked for is seen at once through the same `Dataset`; others see it after `sync`. Every
+    method may be called from any thread; `_lock` is held by whoever looks whether a name is free
+    and takes it, or makes a dimension longer.
+
+    Parameters
+    ----------
+    separator : of the chunk keys of new variables.
+    """
+
+    def __init__(self, dataset: Dataset, copy: ConsolidatedCopy, separator: str) -> None:
+        self._dataset = dataset
+        self._copy = copy
+        self._separator = separator
+        self._lock = threading.RLock()
+        self.is_closed = False
+
+    def create_root(self) -> None:
+        """Make the root group."""
+        self._add("", Create(self._new_group("", ())))
+
+    def create_group(self, path: str, attributes: Iterable[Attribute] = ()) -> GroupHeader:
+        """Make a group; groups above it that are missing are made, too.
+
+        Raises
+        ------
+        NameTaken : a group or variable is there. UsageError : a name that cannot be one.
+        """
+        with self._lock:
+            above = ""
+            steps = [checked_name(step) for step in path.split("/")]
+            for step in steps[:-1]:
+                above = below(above, step)
+                if self._dataset.load(above) is None:
+                    self._add_group(above, ())
+                self._group(above)
+            return self._add_group(below(above, steps[-1]), attributes)
+
+    def create_dimension(self, group: str, name: str, size: int | None) -> Dimension:
+        """Declare a dimension; None: unlimited, of length 0 so far."""
+        with self._lock:
+            name = checked_name(name)
+            if size is not None and not 0 <= size <= LENGTH_MAX:
+                raise UsageError(f"dimension {name!r}: {size} is no length")
+            if self._declared(self._group(group), name) is not None:
+                raise NameTaken(f"/{below(group, name)}: there is a dimension of that name")
+            return self._declare(Dimension(name, size or 0, size is None, group))
+
+    def create_variable(self, group: str, declaration: VariableDeclaration) -> Variable:
+        """Make a variable.
+
+        Raises
+        ------
+        NameTaken, NoSuchNode (a dimension that nobody declares), Unsupported, UsageError.
+        """
+        with self._lock:
+            name = checked_name(declaration.name)
+            path = below(group, name)
+            header = self._group(group)
+            self._check_free(path)
+            if declaration.string_bytes is None:
+                declaration = replace(declaration, string_bytes=self._string_bytes(declaration))
+            dimensions = [self.dimension(group, wanted) for wanted in declaration.dimensions]
+            variable = described(
+                path, declaration, dimensions, self._dataset.format, self._separator
+            )
+            self._add(path, Create(variable))
+            if header.arrays is not None:
+                self._dataset.edits.add(group, AddMember(name, is_group=False))
+            return variable
+
+    def anonymous_dimension(self, size: int) -> str:
+        """The full name of a dimension without a name, made when nobody has one so long."""
+        with self._lock:
+            dimension = anonymous(size)
+            header = self._group("")
+            if self._dataset.format.declares and self._declared(header, dimension.name) is None:
+                self._declare(dimension)
+            return f"/{dimension.name}"
+
+    def dimension(self, group: str, name: str) -> Dimension:
+        """The dimension that a name means in a group: the nearest one upwards, or by full name.
+
+        Raises
+        ------
+        NoSuchNode : nobody declares it.
+        """
+        if name.startswith("/"):
+            place = split_path(name)
+            found = None
+            if place is not None:
+                found = self._declared(self._group(place[0]), place[1])
+            if found is None and name.startswith("/_Anonymous_Dim_"):
+                return anonymous(int(name.rpartition("_")[2]))
+        else:
+            above = group
+            while (found := self._declared(self._group(above), name)) is None and above:
+                above = parent_of(above)
+        if found is None:
+            raise NoSuchNode(f"/{group}: no dimension {name!r}; create_dimension makes one")
+        return found
+
+    def set_attribute(self, path: str, attribute: Attribute) -> None:
+        """Give an attribute a value. Raises UsageError for names that belong to the format."""
+        if is_hidden(attribute.name):
+            raise UsageError(f"/{path}: attribute {attribute.name!r} belongs to the format")
+        name = checked_name(attribute.name)
+        self._add(path, SetAttribute(replace(attribute, name=name)))
+
+    def delete_attribute(self, path: str, name: str) -> None:
+        """Remove an attribute; nothing happens when there is none."""
+        self._dataset.edits.add(path, DeleteAttribute(name))
+
+    def grow(self, variable: Variable, shape: Sequence[int]) -> None:
+        """Make the unlimited dimensions of a variable as long as a shape demands."""
+        with self._lock:
+            node = self._dataset.node(variable.path)
+            for dimension, size in zip(_dimensions(node), shape, strict=True):
+                if size > dimension.size:
+                    if not dimension.unlimited:
+                        raise NotWritable(f"/{variable.path}: {dimension.name} is not unlimited")
+                    self.resize(dimension, size, grows=True)
+
+    def resize(self, dimension: Dimension, size: int, *, grows: bool = False) -> None:
+        """Give a dimension, and every variable that has it, another length.
+
+        What a dimension loses is deleted; what it wins reads as fill.
+
+        Parameters
+        ----------
+        grows : it becomes at least so long, whatever another client makes of it.
+        """
+        if not 0 <= size <= LENGTH_MAX:
+            raise UsageError(f"dimension {dimension.name!r}: {size} is no length")
+        with self._lock:
+            users = self._users(dimension)
+            shrunk = [(v, axis) for v, axis in users if size < v.array.shape[axis]]
+            for variable, axis in shrunk:
+                self._blank(variable, axis, size)
+            edits = self._dataset.edits
+            for variable, axis in users:
+                edits.add(variable.path, Resize(axis, size, grows))
+            if self._dataset.format.declares:
+                edits.add(dimension.group, ResizeDimension(dimension.name, size, grows))
+            else:
+                edits.declare(replace(dimension, size=size))
+            if shrunk:
+                self.sync()
+            for variable, axis in shrunk:
+                self._delete_chunks_beyond(variable, axis, size)
+
+    def sync(self) -> None:
+        """Have all that was written and changed stored: chunks, documents, the consolidated copy.
+
+        Raises
+        ------
+        CodecError, MetadataError, StoreError : what could not be stored is kept.
+        """
+        dataset = self._dataset
+        dataset.engine.writeback.flush(dataset.array_numbers())
+        nodes: dict[str, Node] = {path: dataset.node(path) for path in dataset.edits.pending()}
+        try:
+            self._copy.update(dataset.edits.flush(nodes))
+        except NczfsError:
+            self._copy.distrust()
+            raise
+
+    def close(self) -> None:
+        """`sync` for the last time; nothing can be changed any more."""
+        self.is_closed = True
+        self.sync()
+
+    def _add(self, path: str, change: Change) -> None:
+        self._dataset.edits.check(path, change)
+        self._dataset.edits.add(path, change)
+
+    def _string_bytes(self, declaration: VariableDeclaration) -> int | None:
+        """Bytes of a string, where an attribute of the variable or the root tells them."""
+        root = self._group("").attributes if declaration.type is NcType.STRING else ()
+        for attributes, name in (
+            (declaration.attributes, MAXSTRLEN),
+            (root, DEFAULT_MAXSTRLEN),
+        ):
+            value = next((a.value for a in attributes if a.name == name), None)
+            number = value[0] if isinstance(value, tuple) and len(value) == 1 else None
+            if isinstance(number, int) and number > 0:
+                return number
+        return None
+
+    def _new_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
+        listed: tuple[str, ...] | None = () if self._dataset.format.declares else None
+        name = self._dataset.format.name
+        return GroupHeader(path, name, (), tuple(attributes), listed, listed)
+
+    def _add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
+        self._check_free(path)
+        group = self._new_group(path, attributes)
+        above = self._group(parent_of(path))
+        self._add(path, Create(group))
+        if above.groups is not None:
+            self._dataset.edits.add(above.path, AddMember(group.name, is_group=True))
+        return group
+
+    def _check_free(self, path: str) -> None:
+        if self._dataset.load(path) is not None:
+            raise NameTaken(f"/{path}: there is a group or variable of that name")
+
+    def _group(self, path: str) -> GroupHeader:
+        node = self._dataset.node(path)
+        if not isinstance(node, GroupHeader):
+            raise NoSuchNode(f"/{path}: is a variable, not a group")
+        return node
+
+    def _declare(self, dimension: Dimension) -> Dimension:
+        if self._dataset.format.declares:
+            self._add(dimension.group, AddDimension(dimension))
+        else:
+            self._dataset.edits.declare(dimension)
+        return dimension
+
+    def _declared(self, group: GroupHeader, name: str) -> Dimension | None:
+        """The dimension of that name in a group; where no group declares any, a variable's."""
+        for dimension in group.dimensions:
+            if dimension.name == name:
+                return dimension
+        if self._dataset.format.declares:
+            return None
+        for node in self._dataset.members(group.path)[0]:
+            for dimension in _dimensions(node):
+                if dimension.name == name and dimension.group == group.path:
+                    return dimension
+        return None
+
+    def _users(self, dimension: Dimension) -> list[tuple[Variable, int]]:
+        """The variables that have a dimension, and which of theirs it is."""
+        found: list[tuple[Variable, int]] = []
+        groups = [self._dataset.group("")]
+        while groups:
+            group = groups.pop()
+            groups += group.groups
+            for variable in group.variables:
+                for axis, known in enumerate(variable.dimensions):
+                    if (known.group, known.name) == (dimension.group, dimension.name):
+                        found.append((variable, axis))
+        return found
+
+    def _blank(self, variable: Variable, axis: int, size: int) -> None:
+        """Write fill where a chunk that stays has elements beyond the new end."""
+        array = self._dataset.array(variable)
+        chunk = variable.array.chunk_shape[axis]
+        shape = variable.array.shape
+        edge = min(shape[axis], -(-size // chunk) * chunk)
+        box = Box(
+            tuple(size if d == axis else 0 for d in range(len(shape))),
+            tuple(edge if d == axis else length for d, length in enumerate(shape)),
+        )
+        if prod(box.shape):
+            array.write_box(box, np.broadcast_to(fill_element(variable.array), box.shape))
+
+    def _delete_chunks_beyond(self, variable: Variable, axis: int, size: int) -> None:
+        first = -(-size // variable.array.chunk_shape[axis])
+        self._dataset.delete_chunks(variable, lambda chunk: chunk[axis] >= first)
+
+
+def _dimensions(node: Node) -> tuple[Dimension, ...]:
+    return node.dimensions if isinstance(node, Variable) else ()

@@ -1,0 +1,247 @@
+"""Changes of metadata that wait, and their way into the documents of the store."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from nczfs import metrics
+from nczfs.engine.changes import Change, Create, Resize
+from nczfs.engine.metadata import MetadataCache, StoreDocuments
+from nczfs.errors import Conflict, NczfsError, ObjectExists, Unavailable
+from nczfs.formats.base import FormatOptions, MetadataFormat, Node
+from nczfs.formats.names import parent_of
+from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
+from nczfs.zmap.base import Version
+from nczfs.zmap.keys import Key, Prefix, join
+
+CONFLICTS_MAX = 100
+BACKOFF_S = 0.02
+
+
+class Edits:
+    """The pending changes of one dataset, by the path of their node.
+
+    Reading sees them at once; the store gets them at `flush`. `_lock` guards the dicts and is not
+    held while the store is asked; `_flushing` is held by the one thread that flushes.
+
+    Parameters
+    ----------
+    metadata_format : that of the dataset; the single documents are changed.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        root: Prefix,
+        metadata_format: MetadataFormat,
+        options: FormatOptions,
+    ) -> None:
+        self._metadata = metadata
+        self._root = root
+        self._format = metadata_format.single
+        self._options = options
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+        self._changes: dict[str, dict[tuple[str, ...], Change]] = {}
+        self._applied: dict[str, tuple[Node | None, Node | None]] = {}
+        self._dimensions: dict[str, dict[str, Dimension]] = {}
+        self._begun: set[str] = set()  # nodes of ours of which some documents may be in the store
+        self.revision = 0
+
+    def add(self, path: str, change: Change) -> None:
+        """Note a change of the node at a path."""
+        with self._lock:
+            changes = self._changes.setdefault(path, {})
+            earlier = changes.get(change.subject)
+            changes[change.subject] = change if earlier is None else change.after(earlier)
+            known = self._applied.pop(path, None)
+            if known is not None and earlier is None:
+                # A group that gets a thousand members is not made anew for each of them.
+                self._applied[path] = (known[0], change.apply(known[1]))
+            self.revision += 1
+
+    def check(self, path: str, change: Change) -> None:
+        """Whether the format can hold what a node is with one more change.
+
+        Raises
+        ------
+        Unsupported : it cannot; `flush` would fail for ever. MetadataError, StoreError.
+        """
+        documents = self.documents()
+        node = documents.node(self._format, path)
+        self._format.write_node(change.apply(self.applied(path, node)), documents)
+
+    def declare(self, dimension: Dimension) -> None:
+        """Remember a dimension that no document of this format holds, as long as we live."""
+        with self._lock:
+            self._dimensions.setdefault(dimension.group, {})[dimension.name] = dimension
+            self.revision += 1
+
+    def applied(self, path: str, node: Node | None) -> Node | None:
+        """What a node is with its pending changes; None when there is none."""
+        with self._lock:
+            changes = self._changes.get(path)
+            if changes is not None:
+                known = self._applied.get(path)
+                if known is None or known[0] is not node:
+                    known = (node, self._changed(path, node, list(changes.values())))
+                    self._applied[path] = known
+                node = known[1]
+        return node if node is None or not self._dimensions else self._with_dimensions(node)
+
+    def created_below(self, path: str) -> list[str]:
+        """Names of the new nodes right below a group that are not in the store yet."""
+        start = f"{path}/" if path else ""
+        found = []
+        for known, changes in list(self._changes.items()):
+            name = known.removeprefix(start)
+            if known.startswith(start) and name and "/" not in name and ("node",) in changes:
+                found.append(name)
+        return found
+
+    def flush(self, nodes: Mapping[str, Node]) -> dict[str, bytes]:
+        """Store the pending changes: arrays first, then groups, the deepest first.
+
+        So what makes a new node visible to others is written after the node itself, and a dimension
+        grows after the arrays that have it.
+
+        Parameters
+        ----------
+        nodes : those that have pending changes, as they are now.
+
+        Returns
+        -------
+        the documents that were written, by their keys relative to the dataset.
+
+        Raises
+        ------
+        MetadataError, StoreError, DatasetError : all changes are kept, to be stored again.
+        """
+        with self._flushing:
+            written: dict[str, bytes] = {}
+            stored: dict[str, list[Change]] = {}
+            self._metadata.ask_again({key for node in nodes.values() for key in self._keys(node)})
+            for path in sorted(nodes, key=lambda path: _order(path, nodes[path])):
+                stored[path] = list(self._changes.get(path, {}).values())
+                written |= self._store_node(nodes[path], stored[path])
+            # All together: an array reads only as long as its dimension, which is stored later.
+            for path, changes in stored.items():
+                self._done(path, changes)
+            return written
+
+    def pending(self) -> list[str]:
+        """Paths of the nodes that have changes."""
+        return list(self._changes)
+
+    def _store_node(self, node: Node, changes: list[Change]) -> dict[str, bytes]:
+        for attempt in range(CONFLICTS_MAX):
+            try:
+                return self._store_once(node.path, changes)
+            except (Conflict, ObjectExists):
+                metrics.WRITE_CONFLICTS.inc()
+                self._metadata.ask_again(self._keys(node))
+                time.sleep(random.uniform(0, BACKOFF_S * min(attempt + 1, 20)))
+        raise Unavailable(f"/{node.path}: other clients kept changing the same node")
+
+    def _keys(self, node: Node) -> list[Key]:
+        """The documents that tell what a node is, those with its dimensions among them."""
+        paths = [node.path]
+        if isinstance(node, Variable) and self._format.declares:
+            paths += [dimension.group for dimension in node.dimensions]
+        return [join(self._root, key) for path in paths for key in self._format.keys(path)]
+
+    def _store_once(self, path: str, changes: list[Change]) -> dict[str, bytes]:
+        documents = self.documents()
+        documents.fetch(self._format.keys(path))
+        node = self._changed(path, documents.node(self._format, path), changes)
+        assert node is not None
+        if isinstance(node, Variable) and self._format.declares:
+            node = self._as_long_as_declared(node, documents)
+        seen = dict(documents.used)
+        written = dict(self._format.write_node(node, documents))
+        if any(documents.used[key] != version for key, version in seen.items()):
+            raise Conflict(f"/{path}: was changed by somebody else while it was read")
+        for key, data in written.items():
+            full = join(self._root, key)
+            try:
+                self._write(full, data, documents.used[full])
+            except (Conflict, ObjectExists):
+                raise
+            except NczfsError:
+                self._begun.add(path)  # nobody knows whether it was written
+                raise
+            self._begun.add(path)
+        return written
+
+    def _changed(self, path: str, node: Node | None, changes: list[Change]) -> Node | None:
+        """A node with some changes. What is there of one that we began to store is ours."""
+        for change in changes:
+            is_ours = isinstance(change, Create) and path in self._begun
+            node = change.apply(None if is_ours else node)
+        return node
+
+    def _as_long_as_declared(self, variable: Variable, documents: StoreDocuments) -> Variable:
+        """A variable with the lengths that its unlimited dimensions have by now."""
+        for axis, dimension in enumerate(variable.dimensions):
+            if dimension.unlimited:
+                path = dimension.group
+                changes = list(self._changes.get(path, {}).values())
+                group = self._changed(path, documents.node(self._format, path), changes)
+                known = group.dimensions if isinstance(group, GroupHeader) else ()
+                sizes = (other.size for other in known if other.name == dimension.name)
+                longer = Resize(axis, max(sizes, default=0), grows=True)
+                variable = longer.apply(variable)
+        return variable
+
+    def _write(self, key: Key, data: bytes, known: Version) -> None:
+        zmap = self._metadata.zmap
+        replaces = known if zmap.features.conditional_writes else None
+        self._metadata.written(key, data, zmap.write(key, data, replaces=replaces))
+
+    def documents(self) -> StoreDocuments:
+        """The single documents of the dataset."""
+        return StoreDocuments(self._metadata, self._root, self._options.document_bytes_max)
+
+    def _done(self, path: str, stored: Iterable[Change]) -> None:
+        with self._lock:
+            changes = self._changes.get(path, {})
+            for change in stored:
+                if changes.get(change.subject) is change:
+                    del changes[change.subject]
+            self._applied.pop(path, None)
+            if not changes:
+                self._changes.pop(path, None)
+            self.revision += 1
+
+    def _with_dimensions(self, node: Node) -> Node:
+        if isinstance(node, GroupHeader):
+            return _declaring(node, self._dimensions.get(node.path, {}))
+        return _having(node, self._dimensions)
+
+
+def _order(path: str, node: Node) -> tuple[bool, int, str]:
+    return isinstance(node, GroupHeader), -path.count("/") if path else 1, path
+
+
+def _declaring(group: GroupHeader, declared: Mapping[str, Dimension]) -> GroupHeader:
+    known = {dimension.name: dimension for dimension in group.dimensions}
+    return replace(group, dimensions=tuple({**known, **declared}.values()))
+
+
+def _having(variable: Variable, declared: Mapping[str, Mapping[str, Dimension]]) -> Variable:
+    """The variable with the dimensions that were declared for it, if their lengths are its."""
+
+    def found(dimension: Dimension) -> Dimension:
+        above = variable.path
+        while above:
+            above = parent_of(above)
+            known = declared.get(above, {}).get(dimension.name)
+            if known is not None:
+                return known if known.size == dimension.size else dimension
+        return dimension
+
+    return replace(variable, dimensions=tuple(map(found, variable.dimensions)))

@@ -1,0 +1,26 @@
+"""What the chunk cache and its disk tier hand to each other: loaded chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nczfs.model.grid import ChunkIndex
+
+Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+ChunkId: TypeAlias = "tuple[int, ChunkIndex]"
+"""The number of an array (never used again) and the index of a chunk in its grid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load gives: the values, the bytes they keep in memory, the version they came from.
+
+    `version` is whatever the loader wants to be shown again when the chunk is checked for change.
+    """
+
+    values: Values
+    nbytes: int
+    version: object

@@ -1,0 +1,213 @@
+"""``nczfs.open``: from a URL and a mode to an open dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nczfs.engine.api import OpenDataset, RootArray
+from nczfs.engine.consolidate import ConsolidatedCopy
+from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.editor import Editor
+from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.options import EngineOptions, format_options
+from nczfs.errors import NotADataset, NotWritable, ObjectExists, UsageError
+from nczfs.formats.base import FormatOptions, MetadataFormat
+from nczfs.formats.detect import format_named
+from nczfs.model.hierarchy import GroupHeader
+from nczfs.zmap import keys
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.registry import StoreOptions, create_store, open_store
+from nczfs.zmap.url import parse_url
+
+MODES = {
+    "r": "reading",
+    "r+": "reading and writing what is there",
+    "a": "reading and writing; made when nothing is there",
+    "w": "made anew; what was there is deleted",
+    "x": "made; an error when something is there",
+}
+DEFAULT_FORMAT = "nczarr-L3"
+
+
+def open_url(
+    url: str,
+    mode: str = "r",
+    *,
+    format: str | None = None,
+    consolidated: bool = False,
+    separator: str = ".",
+    visible: bool = True,
+    store_options: StoreOptions | None = None,
+    options: EngineOptions | None = None,
+) -> OpenDataset:
+    """Open the dataset at a URL.
+
+    Parameters
+    ----------
+    url : a path, ``s3://…``, ``https://…``, with a netcdf-c fragment or without.
+    mode : "r" reading; "r+" writing, too; "a" the same, and it is made when nothing is there; "w"
+        it is made anew, and what was there is deleted; "x" it is made, and must not be there.
+    format : of a dataset that is made: "nczarr-L3" (also "nczarr", the default), "nczarr-L2l",
+        "nczarr-L2U", "nczarr-L1", "zarr2" (also "zarr"); None: what the mode words of the URL say.
+    consolidated : write ``.zmetadata`` too. Where there is one it is kept true in any case.
+    separator : of the chunk keys of new variables, "." or "/".
+    visible : a dataset that is made is there at once; else others see nothing before `sync`.
+
+    Returns
+    -------
+    OpenDataset : its root group. A dataset whose root is an array gives a group with one variable.
+
+    Raises
+    ------
+    NotADataset : nothing at the URL is a group or an array; or, for "w", it holds something else.
+    ObjectExists : mode "x", and something is there.
+    BadUrl, UsageError, MetadataError, StoreError.
+    """
+    place = parse_url(url)
+    metadata = format_options(place.modes, options or EngineOptions())
+    _check(mode, separator)
+    new_format(format, metadata)  # before a directory is made for what does not exist
+    opener = create_store if mode in ("a", "w", "x") else open_store
+    return open_zmap(
+        opener(place, store_options or StoreOptions()),
+        mode,
+        format=format,
+        consolidated=consolidated,
+        separator=separator,
+        metadata=metadata,
+        options=options,
+        name=place.last_word,
+    )
+
+
+def open_zmap(
+    zmap: ZMap,
+    mode: str = "r",
+    *,
+    format: str | None = None,
+    consolidated: bool = False,
+    separator: str = ".",
+    metadata: FormatOptions = FormatOptions(),  # noqa: B008 - frozen
+    options: EngineOptions | None = None,
+    name: str = "array",
+) -> OpenDataset:
+    """Open the dataset that fills a store, which is closed with it. As `open_url`, but for
+
+    Parameters
+    ----------
+    metadata : how the documents are read and written.
+    name : of the variable, when the root is an array.
+    """
+    _check(mode, separator)
+    named = new_format(format, metadata)
+    if mode != "r" and not zmap.features.writable:
+        zmap.close()
+        raise NotWritable(f"{zmap.name}: can only be read; open it with mode 'r'")
+    engine = Engine(options)
+
+    def close() -> None:
+        engine.close()
+        zmap.close()
+
+    try:
+        cache = MetadataCache(zmap, engine.options, engine.pools)
+        dataset = _existing(engine, cache, metadata, mode)
+        if dataset is not None:
+            return _opened(dataset, metadata, mode, name, separator, close, consolidated)
+        dataset = Dataset(engine, cache, keys.ROOT, named, metadata)
+        return _created(dataset, metadata, separator, close, consolidated=consolidated)
+    except BaseException:
+        close()
+        raise
+
+
+def new_format(name: str | None, options: FormatOptions) -> MetadataFormat:
+    """The format of a dataset that is made: the named one, or what the mode words ask for.
+
+    Raises
+    ------
+    UsageError : there is no such format.
+    """
+    return format_named(name or (DEFAULT_FORMAT if not options.pure else "zarr2"), options)
+
+
+def _check(mode: str, separator: str) -> None:
+    if mode not in MODES:
+        known = ", ".join(repr(word) for word in MODES)
+        raise UsageError(f"mode {mode!r} is none of {known}")
+    if separator not in (".", "/"):
+        raise UsageError(f"separator {separator!r} is neither '.' nor '/'")
+
+
+def _existing(
+    engine: Engine, metadata: MetadataCache, options: FormatOptions, mode: str
+) -> Dataset | None:
+    """The dataset that shall be opened; None: one shall be made, and the place is free for it."""
+    zmap = metadata.zmap
+    dataset = None
+    if mode != "x":
+        dataset = open_dataset(engine, metadata, keys.ROOT, options, writable=mode != "r")
+    if mode in ("r", "r+"):
+        if dataset is None:
+            raise NotADataset(
+                f"{zmap.name}: no Zarr or NCZarr group or array (no .zgroup, .zarray): give the "
+                "URL of a dataset; nczfs ls lists what is there"
+            )
+        return dataset
+    if dataset is not None and mode == "a":
+        return dataset
+    if dataset is not None:
+        _delete_all(zmap)
+        metadata.forget(keys.ROOT)
+    elif next(iter(zmap.search(keys.ROOT)), None) is not None:
+        if mode == "x":
+            raise ObjectExists(f"{zmap.name}: there is something already (mode 'x')")
+        raise NotADataset(
+            f"{zmap.name}: holds something that is no dataset; nothing was deleted or written"
+        )
+    return None
+
+
+def _delete_all(zmap: ZMap) -> None:
+    """Delete every key, those that make a dataset visible first."""
+    rest = []
+    for stat in zmap.list(keys.ROOT):
+        if "/" in stat.key:
+            rest.append(stat.key)
+        else:
+            zmap.delete(stat.key)
+    for key in rest:
+        zmap.delete(key)
+
+
+def _opened(
+    dataset: Dataset,
+    options: FormatOptions,
+    mode: str,
+    name: str,
+    separator: str,
+    close: Callable[[], None],
+    consolidated: bool,
+) -> OpenDataset:
+    root = dataset.node("")
+    editor = None
+    if mode != "r":
+        copy = ConsolidatedCopy(dataset, options, wanted=consolidated)
+        editor = Editor(dataset, copy, separator)
+    if not isinstance(root, GroupHeader):
+        return RootArray(dataset, root, name, editor, close)
+    return OpenDataset(dataset, root, editor, close)
+
+
+def _created(
+    dataset: Dataset,
+    options: FormatOptions,
+    separator: str,
+    close: Callable[[], None],
+    *,
+    consolidated: bool,
+) -> OpenDataset:
+    copy = ConsolidatedCopy(dataset, options, wanted=consolidated)
+    editor = Editor(dataset, copy, separator)
+    editor.create_root()
+    return OpenDataset(dataset, dataset.node(""), editor, close)

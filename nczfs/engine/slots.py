@@ -1,0 +1,96 @@
+"""The books of the disk tier: where its chunks are, and which it did not take."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+
+from nczfs.engine.loaded import ChunkId, Loaded, Values
+from nczfs.engine.spillfile import Place
+from nczfs.model.boxes import Box
+
+SLOTS_MAX = 1 << 16  # each costs half a KiB of memory that no budget counts
+GHOSTS_MAX = 1 << 16
+
+
+class Slot:
+    """A chunk in the tier: first in memory, waiting for being written, then in the file."""
+
+    __slots__ = (
+        "checked_at",
+        "chunk_id",
+        "dtype",
+        "loaded",
+        "nbytes",
+        "place",
+        "read_bytes",
+        "shape",
+        "version",
+    )
+
+    def __init__(self, chunk_id: ChunkId, loaded: Loaded, checked_at: float) -> None:
+        self.chunk_id = chunk_id
+        self.checked_at = checked_at
+        self.version = loaded.version
+        self.shape = loaded.values.shape
+        self.dtype = loaded.values.dtype
+        self.nbytes = loaded.values.nbytes
+        self.loaded: Loaded | None = loaded
+        self.place: Place | None = None
+        self.read_bytes = 0  # of parts; see `is_worth_memory`
+
+    @property
+    def is_gone(self) -> bool:
+        """Others have taken its place on the disk."""
+        return self.place is not None and self.place.segment.is_gone
+
+    def is_worth_memory(self, part: Box | None) -> bool:
+        """Whether the chunk shall be read back whole, to be kept in memory again.
+
+        So it is once as many bytes of it were asked for in parts as it has: by then reading it
+        whole at the first time would have cost the same.
+        """
+        if part is not None:
+            self.read_bytes += part.size * self.dtype.itemsize
+            if self.read_bytes < self.nbytes:
+                return False
+        self.read_bytes = 0
+        return True
+
+    def loaded_from(self, values: Values) -> Loaded:
+        """The chunk as it was loaded, from the values that were read back."""
+        return Loaded(values, self.nbytes, self.version)
+
+    def covered(self, part: Box | None) -> tuple[int, int]:
+        """The bytes, a run of them, in which all elements of a part lie."""
+        if part is None or not self.shape:
+            return 0, self.nbytes
+        first = int(np.ravel_multi_index(part.start, self.shape))
+        last = int(np.ravel_multi_index(tuple(stop - 1 for stop in part.stop), self.shape))
+        return first * self.dtype.itemsize, (last + 1) * self.dtype.itemsize
+
+
+class Ghosts:
+    """Chunks that were not worth a place when they had to go, the last to go last.
+
+    One that has to go again while it is remembered here was loaded twice within a span that the
+    tier could have bridged.
+    """
+
+    def __init__(self) -> None:
+        self._nbytes: OrderedDict[ChunkId, int] = OrderedDict()
+        self._sum = 0
+
+    def remember(self, chunk_id: ChunkId, nbytes: int, span_bytes: int) -> None:
+        """A chunk goes; those that went more than `span_bytes` ago are forgotten."""
+        self._nbytes[chunk_id] = nbytes
+        self._sum += nbytes
+        while self._sum > span_bytes or len(self._nbytes) > GHOSTS_MAX:
+            self._sum -= self._nbytes.popitem(last=False)[1]
+
+    def forget(self, chunk_id: ChunkId) -> bool:
+        """True when it was remembered."""
+        nbytes = self._nbytes.pop(chunk_id, None)
+        self._sum -= nbytes or 0
+        return nbytes is not None

@@ -1,0 +1,35 @@
+"""A CDL text as a source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nczfs.engine.cache import Values
+from nczfs.engine.transfer.copying import Content, Selection, Source
+from nczfs.formats.cdl.lists import CdlData
+from nczfs.formats.cdl.parse import parse_cdl
+
+
+def cdl_source(text: str, where: str) -> Source:
+    """What a CDL text declares, and the values that it gives.
+
+    Raises
+    ------
+    BadMetadata, Unsupported : ``FILE:LINE: what was wrong``.
+    """
+    cdl = parse_cdl(text, where)
+    contents = {path: _content(data) for path, data in cdl.data.items()}
+    return Source(where, cdl.root, contents)
+
+
+def _content(data: CdlData) -> Content:
+    kept: list[Values] = []
+
+    def read(selection: Selection) -> Values:
+        if not kept:
+            kept.append(data.array)
+        index: tuple[Any, ...] = (*selection, ...)  # an array, of a scalar too
+        part: Values = kept[0][index]
+        return part
+
+    return Content(data.shape, tuple(max(1, n) for n in data.shape), read, kept.clear)

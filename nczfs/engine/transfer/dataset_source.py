@@ -1,0 +1,170 @@
+"""A group or variable of an open dataset as a source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from nczfs.engine.api import Group, Variable
+from nczfs.engine.cache import Values
+from nczfs.engine.convert import fill_attribute
+from nczfs.engine.transfer.copying import Content, Selection, Source, Told
+from nczfs.errors import BadMetadata
+from nczfs.formats.names import below
+from nczfs.model import hierarchy as model
+from nczfs.model.declaration import ElementType, Fill, GroupDeclaration, VariableDeclaration
+from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType
+from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
+
+
+def dataset_source(
+    node: Group | Variable, name: str, told: Told, *, skip_unsupported: bool
+) -> Source:
+    """Everything below a group, which becomes the root, or a variable alone.
+
+    Parameters
+    ----------
+    name : of the node, for messages.
+    told : hears what is not taken over as it is.
+    skip_unsupported : leave out members that cannot be read, instead of an error.
+
+    Raises
+    ------
+    BadMetadata : a member cannot be read.
+    """
+    if isinstance(node, Variable):
+        header = model.GroupHeader("", node.description.format)
+        tree = model.Group(header, (), (node.description,))
+        base, variables = node.path.rpartition("/")[0].strip("/"), {node.description.path: node}
+    else:
+        tree, base = node.tree(), node.path.strip("/")
+        variables = _variables(node)
+    walk = _Walk(name, base, told, skip_unsupported)
+    walk.check(tree)
+    root = walk.group(tree, "")
+    contents = {
+        _relative(path, base): _content(variable)
+        for path, variable in variables.items()
+        if path in walk.taken
+    }
+    return Source(name, replace(root, name="", dimensions=walk.dimensions("")), contents)
+
+
+@dataclass
+class _Walk:
+    """Turns groups into declarations with paths from the exported group on.
+
+    Attributes
+    ----------
+    base : path of that group in its dataset.
+    taken : paths of the variables, in the dataset.
+    """
+
+    name: str
+    base: str
+    told: Told
+    skip_unsupported: bool
+    taken: set[str] = field(default_factory=set)
+    _found: dict[str, dict[str, Dimension]] = field(default_factory=dict)
+
+    def check(self, group: model.Group) -> None:
+        """Refuse broken members, or tell that they are left out."""
+        for name, why in group.broken:
+            if not self.skip_unsupported:
+                raise BadMetadata(f"{name}: {why}; --skip-unsupported leaves it out")
+            self.told(f"{name}: {why}: left out")
+        for child in group.groups:
+            self.check(child)
+
+    def group(self, group: model.Group, path: str) -> GroupDeclaration:
+        for dimension in group.header.dimensions:
+            self._named(dimension, dimension.size)
+        variables = tuple(self._variable(variable) for variable in group.variables)
+        groups = tuple(self.group(child, below(path, child.name)) for child in group.groups)
+        return GroupDeclaration(
+            group.name, self.dimensions(path), group.header.attributes, variables, groups
+        )
+
+    def dimensions(self, path: str) -> tuple[Dimension, ...]:
+        """Those found so far that belong to a group."""
+        return tuple(self._found.get(path, {}).values())
+
+    def _variable(self, variable: model.Variable) -> VariableDeclaration:
+        array = variable.array
+        self.taken.add(variable.path)
+        return VariableDeclaration(
+            variable.name or self.name.rstrip("/").rpartition("/")[2],
+            _type(array.dtype),
+            tuple(
+                self._named(dimension, length)
+                for dimension, length in zip(variable.dimensions, array.shape, strict=True)
+            ),
+            _attributes(variable),
+            array.chunk_shape,
+            _codecs(array),
+            Fill.NONE if array.fill_value is None else Fill.DEFAULT,
+            ">" if array.dtype.stored.str.startswith(">") else None,
+        )
+
+    def _named(self, dimension: Dimension, length: int) -> str:
+        """The full name of a dimension; where two of one name differ in length, of another one.
+
+        One of a group above the exported one becomes one of the root.
+        """
+        inside = f"{dimension.group}/".startswith(f"{self.base}/") or not self.base
+        path = _relative(dimension.group, self.base) if inside else ""
+        known = self._found.setdefault(path, {})
+        wanted = replace(dimension, size=length, group=path)
+        if known.setdefault(dimension.name, wanted).size != length:
+            wanted = replace(wanted, name=f"{dimension.name}_{length}")
+            if wanted.name not in known:
+                self.told(f"/{path}: a second dimension {dimension.name!r} becomes {wanted.name!r}")
+            known.setdefault(wanted.name, wanted)
+        return "/" + below(path, wanted.name)
+
+
+def _variables(group: Group) -> dict[str, Variable]:
+    found = {variable.description.path: variable for variable in group.variables.values()}
+    for child in group.groups.values():
+        found |= _variables(child)
+    return found
+
+
+def _content(variable: Variable) -> Content:
+    def read(selection: Selection) -> Values:
+        return np.asarray(variable[selection or ...])
+
+    return Content(variable.shape, variable.chunks, read)
+
+
+def _relative(path: str, base: str) -> str:
+    return path.removeprefix(base).strip("/") if base else path
+
+
+def _type(dtype: DataType) -> ElementType:
+    return dtype.stored if dtype.nc_type is None else dtype.nc_type
+
+
+def _codecs(array: model.ArrayDescription) -> tuple[CodecSpec, ...]:
+    """Without what makes bytes of objects, which netCDF does by itself."""
+    codecs = array.codecs.codecs
+    return codecs[1:] if array.dtype.vlen is not None else codecs
+
+
+def _attributes(variable: model.Variable) -> tuple[Attribute, ...]:
+    """With a `_FillValue`, where the fill value is not what netCDF takes by default.
+
+    xarray keeps what it knows as `_FillValue` in that place alone.
+    """
+    dtype, fill = variable.array.dtype, variable.array.fill_value
+    known = any(attribute.name == "_FillValue" for attribute in variable.attributes)
+    if known or fill is None or dtype.nc_type is None or _is_default(fill, dtype.nc_type):
+        return variable.attributes
+    attribute = fill_attribute(fill, dtype, f"/{variable.path}")
+    return variable.attributes if attribute is None else (attribute, *variable.attributes)
+
+
+def _is_default(fill: object, nc_type: NcType) -> bool:
+    # numpy takes a text for the same with and without NULs at its end.
+    return fill == DEFAULT_FILL[nc_type] or fill in (b"", "")

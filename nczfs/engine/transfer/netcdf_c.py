@@ -1,0 +1,244 @@
+"""What netCDF4-python keeps to itself of netcdf-c: types of attributes and variables, filters.
+
+netCDF4-python gives text and a string as the same `str`, takes NULs out of texts, passes over
+variables of types that it does not know, and has no filters but its own. The functions here are
+those of the library that it is linked to, take the identifiers that it has for its objects, raise
+RuntimeError as it does, and are as little for several threads as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from netCDF4 import _netCDF4
+
+from nczfs.errors import BadValue, Unsupported
+from nczfs.formats.jsontext import one_line
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
+from nczfs.model.hierarchy import Attribute
+
+GLOBAL = -1
+"""Instead of a variable: the group itself."""
+
+# netcdf.h numbers the types from 1, in the order in which CDL names them.
+_TYPE_OF_NUMBER: dict[int, NcType] = dict(enumerate((t for t in NcType if t is not NcType.JSON), 1))
+_NUMBER_OF_TYPE: dict[NcType, int] = {
+    nc_type: number for number, nc_type in _TYPE_OF_NUMBER.items()
+}
+_CLASSES = {13: "variable-length", 14: "opaque", 15: "enum", 16: "compound"}
+_CHUNKED, _BIG_ENDIAN, _NO_FILL = 0, 2, 1  # NC_CHUNKED, NC_ENDIAN_BIG, NC_NOFILL
+_NAME_BYTES = 257  # NC_MAX_NAME and the end
+
+Filter = tuple[int, tuple[int, ...]]
+"""HDF5's number of a filter, and its parameters."""
+
+
+def attribute(group: int, variable: int, name: str) -> Attribute:
+    """An attribute with its type and all its characters.
+
+    Raises
+    ------
+    Unsupported : its type is one that a user defined.
+    """
+    number, count = ctypes.c_int(), ctypes.c_size_t()
+    place = (group, variable, name.encode())
+    _call("nc_inq_att", *place, ctypes.byref(number), ctypes.byref(count))
+    nc_type = _TYPE_OF_NUMBER.get(number.value)
+    if nc_type is None:
+        raise Unsupported(f"attribute {name!r} is of the {_user_type(group, number.value)}")
+    if nc_type is NcType.STRING:
+        return Attribute(name, nc_type, _strings(place, count.value))
+    dtype = np.dtype("S1" if nc_type is NcType.CHAR else CODE_OF_NC_TYPE[nc_type])
+    values = np.empty(count.value, dtype)
+    _call("nc_get_att", *place, _pointer(values))
+    if nc_type is NcType.CHAR:
+        return Attribute(name, nc_type, values.tobytes().decode("utf-8", "surrogateescape"))
+    return Attribute(name, nc_type, tuple(values.tolist()))
+
+
+def set_attribute(group: int, variable: int, given: Attribute) -> None:
+    """Write an attribute; what is no more than JSON becomes its text, as for netcdf-c.
+
+    Raises
+    ------
+    BadValue : netcdf-c refuses it.
+    """
+    values, count, nc_type = _stored(given)
+    place = (group, variable, given.name.encode("utf-8", "surrogateescape"))
+    try:
+        _call("nc_put_att", *place, _NUMBER_OF_TYPE[nc_type], ctypes.c_size_t(count), values)
+    except RuntimeError as error:
+        raise BadValue(f"attribute {given.name!r}: {error}") from error
+
+
+@contextmanager
+def defining(group: int) -> Iterator[None]:
+    """Within it definitions are allowed, which a classic file takes in a mode of its own."""
+    _function("nc_redef")(group)  # netCDF-4 knows no modes, and a new file is in this one
+    yield
+    _function("nc_enddef")(group)
+
+
+def variable_types(group: int) -> dict[str, NcType | str]:
+    """The variables of a group with their types; text tells of a type that a user defined."""
+    count = ctypes.c_int()
+    _call("nc_inq_nvars", group, ctypes.byref(count))
+    found: dict[str, NcType | str] = {}
+    for variable in range(count.value):
+        name, number = ctypes.create_string_buffer(_NAME_BYTES), ctypes.c_int()
+        _call("nc_inq_varname", group, variable, name)
+        _call("nc_inq_vartype", group, variable, ctypes.byref(number))
+        nc_type = _TYPE_OF_NUMBER.get(number.value)
+        found[name.value.decode()] = nc_type or _user_type(group, number.value)
+    return found
+
+
+def dimensions(group: int, variable: int) -> tuple[int, ...]:
+    """The identifiers of the dimensions of a variable."""
+    count = ctypes.c_int()
+    _call("nc_inq_varndims", group, variable, ctypes.byref(count))
+    found = (ctypes.c_int * max(1, count.value))()
+    _call("nc_inq_vardimid", group, variable, found)
+    return tuple(found[: count.value])
+
+
+def is_filled(group: int, variable: int) -> bool:
+    """Whether what was never written reads as a fill value."""
+    no_fill = ctypes.c_int()
+    _call("nc_inq_var_fill", group, variable, ctypes.byref(no_fill), None)
+    return not no_fill.value
+
+
+def filters(group: int, variable: int) -> tuple[Filter, ...]:
+    """The filters of a variable of a netCDF-4 file, in the order in which they encode."""
+    count = ctypes.c_size_t()
+    _call("nc_inq_var_filter_ids", group, variable, ctypes.byref(count), None)
+    numbers = (ctypes.c_uint * max(1, count.value))()
+    _call("nc_inq_var_filter_ids", group, variable, ctypes.byref(count), numbers)
+    return tuple(
+        (number, _parameters(group, variable, number)) for number in numbers[: count.value]
+    )
+
+
+def has_filter(group: int, number: int) -> bool:
+    """Whether the library at hand can encode with a filter."""
+    status: int = _function("nc_inq_filter_avail")(group, ctypes.c_uint(number))
+    return status == 0
+
+
+def define_variable(
+    group: int,
+    name: str,
+    nc_type: NcType,
+    dimensions: Sequence[int],
+    *,
+    chunks: Sequence[int] = (),
+    filters: Sequence[Filter] = (),
+    big_endian: bool = False,
+    filled: bool = True,
+) -> int:
+    """Make a variable; netCDF4-python sees it when the file is opened anew.
+
+    Parameters
+    ----------
+    dimensions : identifiers.
+    chunks, filters, big_endian : of netCDF-4 files alone.
+
+    Returns
+    -------
+    its identifier.
+    """
+    number = ctypes.c_int()
+    places = (ctypes.c_int * max(1, len(dimensions)))(*dimensions)
+    spelled = name.encode("utf-8", "surrogateescape")
+    rank = len(dimensions)
+    _call(
+        "nc_def_var",
+        group,
+        spelled,
+        _NUMBER_OF_TYPE[nc_type],
+        rank,
+        places,
+        ctypes.byref(number),
+    )
+    variable = number.value
+    if chunks:
+        lengths = (ctypes.c_size_t * rank)(*chunks)
+        _call("nc_def_var_chunking", group, variable, _CHUNKED, lengths)
+    for filter_number, parameters in filters:
+        values = (ctypes.c_uint * max(1, len(parameters)))(*parameters)
+        count = ctypes.c_size_t(len(parameters))
+        _call("nc_def_var_filter", group, variable, filter_number, count, values)
+    if big_endian:
+        _call("nc_def_var_endian", group, variable, _BIG_ENDIAN)
+    if not filled:
+        _call("nc_def_var_fill", group, variable, _NO_FILL, None)
+    return variable
+
+
+def _parameters(group: int, variable: int, number: int) -> tuple[int, ...]:
+    count = ctypes.c_size_t()
+    of_filter = (group, variable, ctypes.c_uint(number), ctypes.byref(count))
+    _call("nc_inq_var_filter_info", *of_filter, None)
+    values = (ctypes.c_uint * max(1, count.value))()
+    _call("nc_inq_var_filter_info", *of_filter, values)
+    return tuple(values[: count.value])
+
+
+def _strings(place: tuple[int, int, bytes], count: int) -> tuple[str, ...]:
+    pointers = (ctypes.c_char_p * max(1, count))()
+    _call("nc_get_att", *place, pointers)
+    try:
+        return tuple((p or b"").decode("utf-8", "surrogateescape") for p in pointers[:count])
+    finally:
+        _call("nc_free_string", ctypes.c_size_t(count), pointers)
+
+
+def _stored(given: Attribute) -> tuple[Any, int, NcType]:
+    value = given.value
+    if given.type is NcType.JSON and not isinstance(value, tuple):
+        value = value if isinstance(value, str) else one_line(value)
+    if isinstance(value, str):
+        text = value.encode("utf-8", "surrogateescape")
+        return text, len(text), NcType.CHAR
+    assert isinstance(value, tuple)
+    if given.type is NcType.STRING:
+        return _pointers(given.name, [str(item) for item in value]), len(value), NcType.STRING
+    values = np.array(value, CODE_OF_NC_TYPE[given.type])
+    return _pointer(values), len(value), given.type
+
+
+def _pointers(name: str, texts: Sequence[str]) -> Any:
+    if any("\0" in text for text in texts):
+        raise BadValue(f"attribute {name!r}: a string of netCDF cannot contain NUL")
+    encoded = [text.encode("utf-8", "surrogateescape") for text in texts]
+    return (ctypes.c_char_p * max(1, len(encoded)))(*encoded)
+
+
+def _pointer(values: np.ndarray[Any, np.dtype[Any]]) -> Any:
+    return values.ctypes.data_as(ctypes.c_void_p)
+
+
+def _user_type(group: int, number: int) -> str:
+    name, kind = ctypes.create_string_buffer(_NAME_BYTES), ctypes.c_int()
+    _call("nc_inq_user_type", group, number, name, None, None, None, ctypes.byref(kind))
+    return f"{_CLASSES.get(kind.value, 'unknown')} type {name.value.decode()!r}"
+
+
+def _call(name: str, *arguments: Any) -> None:
+    status = _function(name)(*arguments)
+    if status != 0:
+        raise RuntimeError(_function("nc_strerror", ctypes.c_char_p)(status).decode())
+
+
+@cache
+def _function(name: str, result: Any = ctypes.c_int) -> Any:
+    # Symbols of the libraries that the module is linked to are found through it.
+    found = getattr(ctypes.CDLL(_netCDF4.__file__), name)
+    found.restype = result
+    return found

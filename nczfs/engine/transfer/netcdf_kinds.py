@@ -1,0 +1,205 @@
+"""The kinds of netCDF files, and what they cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from nczfs.engine.convert import retyped
+from nczfs.engine.transfer.copying import Source, Told, groups_of, variables_of
+from nczfs.errors import BadValue, Unsupported
+from nczfs.formats.names import below, parent_of
+from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
+from nczfs.model.hierarchy import Attribute, Dimension
+
+_CLASSIC_TYPES = frozenset(
+    {NcType.BYTE, NcType.CHAR, NcType.SHORT, NcType.INT, NcType.FLOAT, NcType.DOUBLE}
+)
+_ALL_TYPES = frozenset(NcType) - {NcType.JSON}
+
+
+Format: TypeAlias = Literal[
+    "NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of file.
+
+    Attributes
+    ----------
+    format : what netCDF4-python calls it.
+    types : of variables and attributes.
+    has_groups : groups, and several unlimited dimensions in any place.
+    is_hdf5 : chunks, filters, and a byte order for each variable.
+    """
+
+    format: Format
+    types: frozenset[NcType]
+    has_groups: bool = False
+    is_hdf5: bool = False
+
+
+KINDS = {
+    "netcdf4": Kind("NETCDF4", _ALL_TYPES, has_groups=True, is_hdf5=True),
+    "netcdf4-classic": Kind("NETCDF4_CLASSIC", _CLASSIC_TYPES, is_hdf5=True),
+    "64bit-data": Kind("NETCDF3_64BIT_DATA", _ALL_TYPES - {NcType.STRING}),
+    "64bit-offset": Kind("NETCDF3_64BIT_OFFSET", _CLASSIC_TYPES),
+    "classic": Kind("NETCDF3_CLASSIC", _CLASSIC_TYPES),
+}
+
+
+def fitted(source: Source, kind: Kind, told: Told, *, skip_unsupported: bool) -> Source:
+    """What of a source fits into files of a kind.
+
+    Raises
+    ------
+    Unsupported : something does not, and may not be left out.
+    """
+    fitting = _Fitting(source.root, kind)
+    root = fitting.group(source.root, "")
+    if fitting.refused and not skip_unsupported:
+        more = f", and {len(fitting.refused) - 1} more" if len(fitting.refused) > 1 else ""
+        raise Unsupported(
+            f"{source.name}: {fitting.refused[0]}, which {kind.format} files cannot hold{more}; "
+            "--skip-unsupported leaves such things out"
+        )
+    for line in fitting.refused:
+        told(f"{line}: left out")
+    for line in fitting.changed:
+        told(line)
+    kept = {path for path, _ in variables_of(root)}
+    contents = {path: content for path, content in source.contents.items() if path in kept}
+    return replace(source, root=root, contents=contents)
+
+
+class _Fitting:
+    """Walks through the groups of a source.
+
+    Attributes
+    ----------
+    refused : what files of the kind cannot hold, a phrase each.
+    changed : what becomes something else, a line each.
+    """
+
+    def __init__(self, root: GroupDeclaration, kind: Kind) -> None:
+        self._kind = kind
+        self._declared = {
+            f"/{below(path, dimension.name)}": dimension
+            for path, group in groups_of(root)
+            for dimension in group.dimensions
+        }
+        self._used = {name for variable in root.variables for name in variable.dimensions}
+        # The only dimension of a classic file that can grow, or has no length yet.
+        open_ended = [d for d in root.dimensions if d.unlimited or not d.size]
+        open_ended.sort(key=lambda d: (f"/{d.name}" not in self._used, not d.unlimited))
+        self._record = open_ended[0] if open_ended else None
+        self.refused: list[str] = []
+        self.changed: list[str] = []
+
+    def group(self, group: GroupDeclaration, path: str) -> GroupDeclaration:
+        groups = group.groups
+        if groups and not self._kind.has_groups:
+            self.refused += [f"/{below(path, child.name)} is a group" for child in groups]
+            groups = ()
+        return replace(
+            group,
+            dimensions=tuple(self._dimensions(group.dimensions)),
+            attributes=self._attributes(group.attributes, f"/{path}"),
+            variables=tuple(self._variables(group.variables, path)),
+            groups=tuple(self.group(child, below(path, child.name)) for child in groups),
+        )
+
+    def _dimensions(self, dimensions: tuple[Dimension, ...]) -> Iterator[Dimension]:
+        for dimension in dimensions:
+            if not dimension.unlimited and not dimension.size:
+                self.changed.append(f"dimension {dimension.name!r} of length 0 becomes unlimited")
+            if self._can_grow(dimension) or (dimension.size and not dimension.unlimited):
+                yield dimension
+            elif dimension.size:
+                self.changed.append(f"dimension {dimension.name!r} is not unlimited any more")
+                yield replace(dimension, unlimited=False)
+
+    def _can_grow(self, dimension: Dimension) -> bool:
+        return self._kind.has_groups or dimension is self._record
+
+    def _variables(
+        self, variables: tuple[VariableDeclaration, ...], path: str
+    ) -> Iterator[VariableDeclaration]:
+        for variable in variables:
+            place = f"/{below(path, variable.name)}"
+            wrong = self._fault(variable, path)
+            if wrong is not None:
+                self.refused.append(f"{place} {wrong}")
+                continue
+            attributes = self._attributes(self._with_fill(variable, place), place)
+            yield replace(variable, attributes=attributes)
+
+    def _with_fill(self, variable: VariableDeclaration, place: str) -> tuple[Attribute, ...]:
+        """The attributes with a `_FillValue` of the type of the variable, or none at all."""
+        own = next((a for a in variable.attributes if a.name == "_FillValue"), None)
+        if own is None or is_fill_value(own, variable.type):
+            return variable.attributes
+        fitting = _retyped(own, variable.type)
+        if fitting is None:
+            self.changed.append(f"{place}: its _FillValue is not of its type: left out")
+            return tuple(a for a in variable.attributes if a is not own)
+        return tuple(fitting if a is own else a for a in variable.attributes)
+
+    def _fault(self, variable: VariableDeclaration, path: str) -> str | None:
+        nc_type = variable.type
+        if not isinstance(nc_type, NcType) or nc_type not in self._kind.types:
+            name = nc_type.value if isinstance(nc_type, NcType) else nc_type
+            return f"is of type {name}"
+        for name in variable.dimensions:
+            if _nearest(self._declared, name.rpartition("/")[2], path) != name:
+                return f"has a dimension {name} that a nearer one of that name hides"
+        if not self._kind.has_groups:
+            found = [self._declared[name] for name in variable.dimensions]
+            if any(dimension is self._record for dimension in found[1:]):
+                return "has the unlimited dimension behind another one"
+            if any(not d.size and d is not self._record for d in found):
+                return "has a second dimension of length 0"
+        return None
+
+    def _attributes(self, attributes: tuple[Attribute, ...], place: str) -> tuple[Attribute, ...]:
+        found: list[Attribute] = []
+        for attribute in attributes:
+            value = attribute.value
+            if attribute.type in self._kind.types or attribute.type is NcType.JSON:
+                found.append(attribute)
+            elif attribute.type is NcType.STRING and isinstance(value, tuple) and len(value) == 1:
+                found.append(Attribute(attribute.name, NcType.CHAR, str(value[0])))
+            else:
+                self.refused.append(
+                    f"{place} has an attribute {attribute.name!r} of type {attribute.type.value}"
+                )
+        return tuple(found)
+
+
+def _nearest(declared: dict[str, Dimension], name: str, path: str) -> str:
+    place = path
+    while (full := f"/{below(place, name)}") not in declared and place:
+        place = parent_of(place)
+    return full
+
+
+def _retyped(attribute: Attribute, element: object) -> Attribute | None:
+    """An attribute of numbers as one of another type, if its value is one of that."""
+    numeric = attribute.type in CODE_OF_NC_TYPE and element in CODE_OF_NC_TYPE
+    if not numeric or not isinstance(element, NcType):
+        return None
+    try:
+        found = retyped(attribute, element)
+    except BadValue:
+        return None
+    return found if is_fill_value(found, element) else None
+
+
+def is_fill_value(attribute: Attribute, element: object) -> bool:
+    """Whether an attribute is one value of a type; in netCDF-3 a `_FillValue` can be anything."""
+    value = attribute.value
+    return attribute.type is element and isinstance(value, str | tuple) and len(value) == 1

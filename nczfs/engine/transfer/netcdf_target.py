@@ -1,0 +1,263 @@
+"""Writing a source into a new netCDF file, which has its name when it is whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import netCDF4
+import numpy as np
+
+from nczfs.engine.cache import Values
+from nczfs.engine.transfer import netcdf_c
+from nczfs.engine.transfer.copying import (
+    BLOCK_SHARE,
+    CACHE_SHARE,
+    Content,
+    Selection,
+    Source,
+    Told,
+    copy,
+    elements_in,
+    groups_of,
+    variables_of,
+    with_variables,
+)
+from nczfs.engine.transfer.netcdf_kinds import Kind, fitted
+from nczfs.engine.transfer.netcdf_source import chunk_shape, translated
+from nczfs.errors import AccessDenied, BadValue, CorruptStore, NoContent, ObjectExists
+from nczfs.formats.hdf5_filters import filter_of_codec
+from nczfs.formats.names import below
+from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute, CodecSpec
+
+_SUBSTITUTE = (CodecSpec("shuffle"), CodecSpec("zlib", {"level": 4}))
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """The file that shall be made.
+
+    Attributes
+    ----------
+    overwrite : a file that is there is replaced.
+    memory_limit_bytes : for the library's caches and for the values on their way, together.
+    skip_unsupported : leave out what the kind of file cannot hold.
+    """
+
+    path: str
+    kind: Kind
+    overwrite: bool
+    memory_limit_bytes: int
+    skip_unsupported: bool
+
+
+def write_netcdf(source: Source, new: NewFile, told: Told, copied: Callable[[int], object]) -> None:
+    """Make a netCDF file of everything that a source has.
+
+    Parameters
+    ----------
+    told : hears what could not be taken over as it is.
+    copied : hears of the elements, as they are written.
+
+    Raises
+    ------
+    Unsupported : files of the kind cannot hold something; nothing was written.
+    ObjectExists : there is such a file.
+    AccessDenied, CorruptStore : it cannot be written; BadValue, CodecError, StoreError : the
+        source cannot be read. Nothing is left of it.
+    """
+    source = fitted(source, new.kind, told, skip_unsupported=new.skip_unsupported)
+    done = 0
+
+    def counted(elements: int) -> None:
+        nonlocal done
+        done += elements
+        copied(elements)
+
+    try:
+        _write(source, new, told, counted)
+    except _NotEncoded as error:
+        told(f"{error}; blosc of netcdf-c takes no chunk that gets no smaller: zlib instead")
+        copied(-done)
+        _write(replace(source, root=with_variables(source.root, _without_blosc)), new, told, copied)
+
+
+def _write(source: Source, new: NewFile, told: Told, copied: Callable[[int], object]) -> None:
+    declared = dict(variables_of(source.root))
+    with _renamed_at_end(new) as temporary:
+        with _opened(temporary, "w", new) as file:
+            _Definer(file, new, told).define(source.root)
+        with _opened(temporary, "r+", new) as file:
+            for path, content in source.contents.items():
+                _fill(file[path], path, content, declared[path], new, copied)
+
+
+def _fill(
+    variable: Any,
+    path: str,
+    content: Content,
+    declared: VariableDeclaration,
+    new: NewFile,
+    copied: Callable[[int], object],
+) -> None:
+    variable.set_auto_maskandscale(False)
+    variable.set_auto_chartostring(False)
+    chunks = chunk_shape(variable)
+    dtype = np.dtype(object if declared.type is NcType.STRING else variable.dtype)
+    elements_max = elements_in(new.memory_limit_bytes // BLOCK_SHARE, dtype, declared.string_bytes)
+
+    def write(selection: Selection, values: Values) -> None:
+        with _written(f"{new.path}: /{path}", declared):
+            variable[selection or ...] = values
+
+    def cache(size: int) -> None:
+        if chunks is not None:
+            with _written(f"{new.path}: /{path}", declared):
+                variable.set_var_chunk_cache(size, 1009, 0.75)
+
+    cache(new.memory_limit_bytes // CACHE_SHARE)
+    copy(content, chunks or content.chunks, write, elements_max, copied)
+    cache(0)  # has the library store what is in it
+
+
+def _without_blosc(_path: str, declared: VariableDeclaration) -> VariableDeclaration:
+    has_blosc = any(codec.name == "blosc" for codec in declared.codecs or ())
+    return replace(declared, codecs=_SUBSTITUTE) if has_blosc else declared
+
+
+class _NotEncoded(CorruptStore):
+    """netcdf-c could not store values that have to go through its blosc."""
+
+
+@contextmanager
+def _written(place: str, declared: VariableDeclaration) -> Iterator[None]:
+    try:
+        with translated(place):
+            yield
+    except CorruptStore as error:
+        if any(codec.name == "blosc" for codec in declared.codecs or ()):
+            raise _NotEncoded(str(error)) from error
+        raise
+
+
+@contextmanager
+def _renamed_at_end(new: NewFile) -> Iterator[str]:
+    folder, name = os.path.split(os.path.abspath(new.path))
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}")
+    _check_free(new)
+    if not os.path.isdir(folder):
+        raise NoContent(f"{folder}: no such directory")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise AccessDenied(f"{folder}: cannot be written: Permission denied")
+    try:
+        yield temporary
+        _check_free(new)
+        os.replace(temporary, new.path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _check_free(new: NewFile) -> None:
+    if os.path.lexists(new.path) and not new.overwrite:
+        raise ObjectExists(f"{new.path}: exists already; --overwrite replaces it")
+
+
+@contextmanager
+def _opened(path: str, mode: Literal["w", "r+"], new: NewFile) -> Iterator[Any]:
+    with translated(new.path):
+        file = netCDF4.Dataset(path, mode, format=new.kind.format)
+    try:
+        yield file
+    except BaseException:
+        with suppress(Exception):  # the file goes, and the first error is the one to tell
+            file.close()
+        raise
+    with translated(new.path):
+        file.close()
+
+
+@dataclass
+class _Definer:
+    """Makes groups, dimensions and variables in a new file."""
+
+    file: Any
+    new: NewFile
+    told: Told
+
+    def define(self, root: GroupDeclaration) -> None:
+        groups = {"": self.file}
+        for path, declared in groups_of(root):
+            with translated(f"{self.new.path}: /{path}"):
+                if path:
+                    groups[path] = self.file.createGroup(path)
+                group = groups[path]
+                for dimension in declared.dimensions:
+                    length = None if dimension.unlimited else dimension.size
+                    group.createDimension(dimension.name, length)
+                with netcdf_c.defining(group._grpid):
+                    self._set_attributes(group, netcdf_c.GLOBAL, path, declared.attributes)
+                    for variable in declared.variables:
+                        self._define(group, below(path, variable.name), variable)
+
+    def _define(self, group: Any, path: str, declared: VariableDeclaration) -> None:
+        nc_type = declared.type
+        assert isinstance(nc_type, NcType)
+        dimensions = [_found(group, name.rpartition("/")[2]) for name in declared.dimensions]
+        is_hdf5 = self.new.kind.is_hdf5
+        chunks = _clipped(declared.chunk_shape or (), dimensions) if is_hdf5 else ()
+        # What a file has of a string in a chunk is where it lies: filters do nothing for it.
+        filtered = chunks and nc_type is not NcType.STRING
+        with translated(f"{self.new.path}: /{path}"):
+            variable = netcdf_c.define_variable(
+                group._grpid,
+                declared.name,
+                nc_type,
+                [dimension._dimid for dimension in dimensions],
+                chunks=chunks,
+                filters=self._filters(group, path, declared) if filtered else (),
+                big_endian=is_hdf5 and declared.byte_order == ">",
+                filled=declared.fill_value is not Fill.NONE,
+            )
+        self._set_attributes(group, variable, path, declared.attributes)
+
+    def _set_attributes(
+        self, group: Any, variable: int, path: str, attributes: tuple[Attribute, ...]
+    ) -> None:
+        for attribute in attributes:
+            try:
+                netcdf_c.set_attribute(group._grpid, variable, attribute)
+            except BadValue as error:
+                raise BadValue(f"{self.new.path}: /{path}: {error}") from error
+
+    def _filters(
+        self, group: Any, path: str, declared: VariableDeclaration
+    ) -> list[netcdf_c.Filter]:
+        """The filters that do what the codecs do; zlib where there is none for one of them."""
+        found: list[netcdf_c.Filter] = []
+        for codec in declared.codecs or ():
+            known = filter_of_codec(codec)
+            if known is None or not netcdf_c.has_filter(group._grpid, known[0]):
+                self.told(f"/{path}: netCDF has no filter for codec {codec.name!r}: zlib instead")
+                return [known for codec in _SUBSTITUTE if (known := filter_of_codec(codec))]
+            found.append(known)
+        return found
+
+
+def _clipped(chunks: Sequence[int], dimensions: Sequence[Any]) -> tuple[int, ...]:
+    """HDF5 wants no chunk to be longer than a dimension that cannot grow."""
+    return tuple(
+        chunk if dimension.isunlimited() else min(chunk, len(dimension))
+        for chunk, dimension in zip(chunks, dimensions, strict=bool(chunks))
+    )
+
+
+def _found(group: Any, name: str) -> Any:
+    while name not in group.dimensions:
+        group = group.parent
+    return group.dimensions[name]

@@ -1,0 +1,177 @@
+"""Whether stored chunks decode to what their array declares; many at a time, none of them kept."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nczfs.engine.cache import Loaded
+from nczfs.engine.chunkio import ChunkIO
+from nczfs.engine.options import MissingChunks
+from nczfs.engine.verify.keys import StoredChunk
+from nczfs.engine.verify.subject import Subject
+from nczfs.errors import CodecError, CorruptStore
+
+_CODECS = "nczfs.codecs"
+_SAID_ONCE = " (said once for each array)"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A chunk that was read; `trouble` is what was wrong with it."""
+
+    chunk: StoredChunk
+    trouble: str | None
+
+
+class ChunkChecks:
+    """Reads and decodes chunks in the pools of an engine, in bounded memory.
+
+    Results come in the order in which the chunks were given. A chunk that went away meanwhile is
+    sound: it reads as fill.
+
+    Parameters
+    ----------
+    budget_bytes : of the chunks under way at a time; one alone may be larger.
+    """
+
+    def __init__(self, subject: Subject, budget_bytes: int) -> None:
+        self._subject = subject
+        self._pools = subject.engine.pools
+        self._budget = budget_bytes
+        self._under_way: deque[tuple[StoredChunk, Future[str | None]]] = deque()
+        self._reserved = 0
+        options = subject.engine.options
+        self._depth = 2 * (options.fetch_threads if self._far else options.decode_threads)
+
+    @property
+    def _far(self) -> bool:
+        return self._subject.metadata.far
+
+    def submit(self, chunk: StoredChunk) -> Iterator[Checked]:
+        """Start with a chunk, and give the results that are there, or had to be waited for.
+
+        Raises
+        ------
+        StoreError : a chunk could not be asked for.
+        """
+        cost = _cost(chunk)
+        while self._under_way and (
+            self._under_way[0][1].done()
+            or len(self._under_way) >= self._depth
+            or self._reserved + cost > self._budget
+        ):
+            yield self._next()
+        self._reserved += cost
+        self._under_way.append((chunk, self._start(chunk)))
+
+    def drain(self) -> Iterator[Checked]:
+        """The results of all that is under way. Raises as `submit` does."""
+        while self._under_way:
+            yield self._next()
+
+    def _next(self) -> Checked:
+        chunk, future = self._under_way.popleft()
+        self._reserved -= _cost(chunk)
+        return Checked(chunk, future.result())
+
+    def _start(self, chunk: StoredChunk) -> Future[str | None]:
+        dataset, variable = self._subject.dataset, chunk.variable
+        # Anew for each chunk: a pipeline tells only once that chunks are too long.
+        chunkio = ChunkIO(
+            dataset.zmap,
+            dataset.prefix(variable.key),
+            dataset.url(variable.key),
+            variable.array,
+            MissingChunks.FILL,
+        )
+        where = f"{dataset.zmap.name}/{chunkio.key(chunk.index)}: "
+        result: Future[str | None] = Future()
+
+        def decode(fetched: Callable[[], Loaded]) -> None:
+            _settle(result, where, fetched)
+
+        def fetch() -> None:
+            try:
+                fetched = chunkio.fetch(chunk.index, None)
+                if self._far:
+                    self._pools.decode.submit(decode, fetched)
+                else:
+                    decode(fetched)
+            except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+                _fail(result, where, error)
+
+        (self._pools.fetch if self._far else self._pools.decode).submit(fetch)
+        return result
+
+
+def _cost(chunk: StoredChunk) -> int:
+    """About what it takes in memory: what is stored, and two steps of the codecs."""
+    return chunk.stat.size + 2 * chunk.variable.array.chunk_bytes
+
+
+def _settle(result: Future[str | None], where: str, fetched: Callable[[], Loaded]) -> None:
+    try:
+        with _heard() as warnings:
+            fetched()
+    except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+        _fail(result, where, error)
+    else:
+        result.set_result("; ".join(warnings) or None)
+
+
+def _fail(result: Future[str | None], where: str, error: Exception) -> None:
+    """What the data are to blame for is the result; all else ends the verification."""
+    if isinstance(error, CodecError | CorruptStore):
+        result.set_result(str(error).removeprefix(where))
+    else:
+        result.set_exception(error)
+
+
+_thread = threading.local()
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """What the codecs warn of in this thread, while `codecs_heard` is open."""
+    warnings: list[str] = []
+    _thread.warnings = warnings
+    try:
+        yield warnings
+    finally:
+        del _thread.warnings
+
+
+class _Ear(logging.Handler):
+    """Gives warnings to the check of the chunk that they are about; all others to the log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warnings = getattr(_thread, "warnings", None)
+        if warnings is None or record.levelno < logging.WARNING:
+            logging.getLogger("nczfs").handle(record)
+        else:
+            warnings.append(record.getMessage().removesuffix(_SAID_ONCE))
+
+
+@contextmanager
+def codecs_heard() -> Iterator[None]:
+    """Have what codecs warn of as trouble of the chunk, and not in the log.
+
+    They decode what is readable in spite of a fault, and say so nowhere else.
+    """
+    logger, ear = logging.getLogger(_CODECS), _Ear()
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(min(logger.getEffectiveLevel(), logging.WARNING))
+    logger.propagate = False
+    logger.addHandler(ear)
+    try:
+        yield
+    finally:
+        logger.removeHandler(ear)
+        logger.propagate = propagate
+        logger.setLevel(level)

@@ -1,0 +1,94 @@
+"""The checksums of many variables, one after the other, and those that earlier runs made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from nczfs.engine.verify.digest import BLOCK_BYTES_MAX, Told, digest_of
+from nczfs.engine.verify.nodes import Nodes
+from nczfs.engine.verify.state import VerifyState, mark_of
+from nczfs.engine.verify.subject import Subject
+from nczfs.errors import CodecError, CorruptStore, MetadataError
+from nczfs.model.hierarchy import Variable
+
+
+@dataclass(frozen=True, slots=True)
+class DigestJob:
+    """A checksum that can be made.
+
+    Attributes
+    ----------
+    path : of the variable, with a leading slash.
+    size : its number of elements.
+    incarnation : tells something that changes when the values do.
+    digest : makes the checksum; tells the number of elements after each block.
+    """
+
+    path: str
+    size: int
+    incarnation: Callable[[], str]
+    digest: Callable[[Told], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A checksum, or what kept it from being made: one of the two is ""."""
+
+    path: str
+    value: str
+    trouble: str = ""
+
+
+def dataset_jobs(
+    subject: Subject, nodes: Nodes, block_bytes_max: int = BLOCK_BYTES_MAX
+) -> list[DigestJob]:
+    """The checksums of the variables that `nodes` found, sorted by path."""
+    jobs = [
+        DigestJob(
+            nodes.shown_path(node.path),
+            node.array.size,
+            partial(_incarnation, subject, node),
+            partial(digest_of, subject.dataset.array(node), block_bytes_max),
+        )
+        for node in nodes.found.values()
+        if isinstance(node, Variable)
+    ]
+    return sorted(jobs, key=lambda job: job.path)
+
+
+def digests(
+    jobs: Iterable[DigestJob], state: VerifyState | None, told: Told = lambda _count: None
+) -> Iterator[Digest]:
+    """Make the checksums, those left out that `state` has of the same values.
+
+    Raises
+    ------
+    StoreError : the store could not be asked.
+    """
+    for job in jobs:
+        mark = mark_of("digest", job.path, job.incarnation()) if state is not None else b""
+        known = state.digest(mark) if state is not None else None
+        if known is not None:
+            told(job.size)
+            yield Digest(job.path, known)
+            continue
+        try:
+            value = job.digest(told)
+        except (CodecError, MetadataError, CorruptStore) as error:
+            yield Digest(job.path, "", str(error))
+            continue
+        if state is not None:
+            state.add_digest(mark, value)
+        yield Digest(job.path, value)
+
+
+def _incarnation(subject: Subject, variable: Variable) -> str:
+    """The description of an array, and the versions of all its chunks in whatever order."""
+    cut = len(variable.key) + 1 if variable.key else 0
+    total = 0
+    for stat in subject.zmap.list(subject.dataset.prefix(variable.key)):
+        if variable.array.chunk_index(stat.key[cut:]) is not None:
+            total += int.from_bytes(mark_of(stat.key, stat.version.token))
+    return f"{variable.array!r} {total}"

@@ -1,0 +1,96 @@
+"""What a verification finds, and what it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Severity(Enum):
+    """Whether something cannot be read as it is declared, or merely lies about."""
+
+    ERROR = "error"
+    NOTE = "note"
+
+
+class Kind(Enum):
+    """What a finding is about (docs/verify.md has a row for each)."""
+
+    UNREADABLE = "unreadable"
+    DOCUMENT = "document"
+    MISSING = "missing"
+    DIMENSION = "dimension"
+    FILL = "fill"
+    CONSOLIDATED = "consolidated"
+    CODEC = "codec"
+    CHUNK = "chunk"
+    BEYOND = "beyond"
+    STRAY = "stray"
+    UNLISTED = "unlisted"
+
+    @property
+    def severity(self) -> Severity:
+        return Severity.NOTE if self in _NOTES else Severity.ERROR
+
+
+_NOTES = frozenset({Kind.BEYOND, Kind.STRAY, Kind.UNLISTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes
+    ----------
+    path : of the group or variable, with a leading slash.
+    key : of the object, below the dataset; "" where it is about no single one.
+    message : what was wrong.
+    """
+
+    kind: Kind
+    path: str
+    key: str
+    message: str
+
+    @property
+    def severity(self) -> Severity:
+        return self.kind.severity
+
+    @property
+    def line(self) -> str:
+        """The finding on one line, whatever bytes the names in it have."""
+        where = f" {self.key}" if self.key else ""
+        return printable(f"{self.severity.value} {self.path}{where}: {self.message}")
+
+
+@dataclass(slots=True)
+class Counts:
+    """How far a verification came.
+
+    Attributes
+    ----------
+    chunks : verified by this run; `chunks_before`: by an earlier one, and unchanged since.
+    stored_bytes : of the chunks of this run, as they are stored.
+    """
+
+    groups: int = 0
+    variables: int = 0
+    chunks: int = 0
+    chunks_before: int = 0
+    stored_bytes: int = 0
+    errors: int = 0
+    notes: int = 0
+
+    def add(self, finding: Finding) -> None:
+        """Count a finding."""
+        if finding.severity is Severity.ERROR:
+            self.errors += 1
+        else:
+            self.notes += 1
+
+
+def printable(text: str) -> str:
+    """A text with everything escaped that does not print, line ends among it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,121 @@
+"""What each key of a dataset is: a document, a chunk, or something that does not belong to it."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nczfs.engine.verify.findings import Finding, Kind
+from nczfs.engine.verify.nodes import DOCUMENT_NAMES, Nodes
+from nczfs.errors import NoSuchObject
+from nczfs.formats.nodes import ZARRAY, ZGROUP
+from nczfs.formats.problems import shown
+from nczfs.model.grid import ChunkIndex
+from nczfs.model.hierarchy import Variable
+from nczfs.zmap.base import Stat, ZMap
+from nczfs.zmap.keys import Key, join
+
+_NUMBER = re.compile(r"\d{1,20}")
+_PLACES_REMEMBERED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """An object that is a chunk of a variable."""
+
+    variable: Variable
+    index: ChunkIndex
+    stat: Stat
+
+
+class KeySorter:
+    """Tells what a key is, from the nodes that are known. Keeps nothing of the keys it has seen.
+
+    Keys below a node that cannot be read are passed over: what is wrong with it was told.
+    """
+
+    def __init__(self, zmap: ZMap, nodes: Nodes) -> None:
+        self._zmap = zmap
+        self._nodes = nodes
+        self._unlisted: set[str] = set()
+        self._places: OrderedDict[str, bool] = OrderedDict()
+
+    def sort(self, stat: Stat) -> StoredChunk | Finding | None:
+        """A chunk, or what is to be said of the key; None: a document, or nothing new."""
+        for place in _upwards(stat.key):
+            if place in self._nodes.broken:
+                return None
+            node = self._nodes.found.get(place)
+            if isinstance(node, Variable):
+                return self._in_array(node, stat)
+            if node is not None:
+                return self._in_group(place, stat.key)
+        return None
+
+    def _in_array(self, variable: Variable, stat: Stat) -> StoredChunk | Finding | None:
+        name = stat.key[len(variable.key) + 1 if variable.key else 0 :]
+        if name in DOCUMENT_NAMES:
+            return None
+        path = self._nodes.shown_path(variable.path)
+        index = variable.array.chunk_index(name)
+        if index is None:
+            return Finding(
+                Kind.STRAY, path, stat.key, "neither a document nor the name of a chunk; ignored"
+            )
+        if index not in variable.array.grid:
+            shape = shown(list(variable.array.shape))
+            return Finding(
+                Kind.BEYOND, path, stat.key, f"a chunk beyond the shape {shape}; never read"
+            )
+        return StoredChunk(variable, index, stat)
+
+    def _in_group(self, group: str, key: Key) -> Finding | None:
+        parent, _, name = key.rpartition("/")
+        if parent == group and name in DOCUMENT_NAMES:
+            return None
+        for place in _downwards(group, parent):
+            if self._is_node(place):
+                if place in self._unlisted:
+                    return None
+                self._unlisted.add(place)
+                return Finding(
+                    Kind.UNLISTED, f"/{place}", "", "there, and no member of a group: not shown"
+                )
+        return Finding(
+            Kind.STRAY, self._nodes.shown_path(group), key, "no part of the dataset; ignored"
+        )
+
+    def _is_node(self, place: str) -> bool:
+        """Whether a group or array lies at a place that no group leads to."""
+        known = self._places.get(place)
+        if known is None:
+            known = any(self._exists(join(place, name)) for name in (ZARRAY, ZGROUP, "zarr.json"))
+            self._places[place] = known
+            if len(self._places) > _PLACES_REMEMBERED:
+                self._places.popitem(last=False)
+        return known
+
+    def _exists(self, key: Key) -> bool:
+        try:
+            self._zmap.stat(key)
+        except NoSuchObject:
+            return False
+        return True
+
+
+def _upwards(key: str) -> Iterator[str]:
+    """The places that a key lies below, the nearest first, and at last the root."""
+    while key:
+        key = key.rpartition("/")[0]
+        yield key
+
+
+def _downwards(group: str, parent: str) -> Iterator[str]:
+    """The places below a group, down to one below it."""
+    place = group
+    for name in parent[len(group) :].strip("/").split("/"):
+        if name:
+            place = join(place, name)
+            yield place

@@ -1,0 +1,108 @@
+"""The checksums of the variables of a netCDF file, to be compared with those of a dataset."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import netCDF4
+import numpy as np
+
+from nczfs.engine.cache import Values
+from nczfs.engine.verify.digest import (
+    BLOCK_BYTES_MAX,
+    Elements,
+    Selection,
+    Told,
+    digest_of_elements,
+)
+from nczfs.engine.verify.digests import DigestJob
+from nczfs.errors import CorruptStore, Unsupported
+
+_USER_TYPES = (netCDF4.CompoundType, netCDF4.VLType, netCDF4.EnumType)
+
+
+@contextmanager
+def file_jobs(
+    path: str | os.PathLike[str], block_bytes_max: int = BLOCK_BYTES_MAX
+) -> Iterator[list[DigestJob]]:
+    """The checksums that can be made of a netCDF file, sorted by path.
+
+    Those of variables of types that a user defined raise Unsupported.
+
+    Raises
+    ------
+    CorruptStore : netCDF cannot open it.
+    """
+    with _translated(str(path)), warnings.catch_warnings(record=True) as left_out:
+        warnings.simplefilter("always")
+        dataset = netCDF4.Dataset(path)
+    try:
+        dataset.set_auto_maskandscale(False)
+        dataset.set_auto_chartostring(False)
+        status = os.stat(path)
+        incarnation = f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+        jobs = [
+            DigestJob(
+                name,
+                int(variable.size),
+                lambda: incarnation,
+                _digester(str(path), name, variable, block_bytes_max),
+            )
+            for name, variable in _variables(dataset, "")
+        ]
+        jobs += [_refusal(str(path), str(warning.message)) for warning in left_out]
+        yield sorted(jobs, key=lambda job: job.path)
+    finally:
+        dataset.close()
+
+
+def _variables(group: Any, above: str) -> Iterator[tuple[str, Any]]:
+    for name, variable in group.variables.items():
+        yield f"{above}/{name}", variable
+    for name, child in group.groups.items():
+        yield from _variables(child, f"{above}/{name}")
+
+
+def _refusal(file: str, message: str) -> DigestJob:
+    """For a variable that netCDF4 leaves out, and only warns of, without its group."""
+
+    def digest(_told: Told) -> str:
+        raise Unsupported(f"{file}: {message.removeprefix('WARNING: ')}")
+
+    return DigestJob("/", 0, str, digest)
+
+
+def _digester(file: str, path: str, variable: Any, block_bytes_max: int) -> Callable[[Told], str]:
+    def digest(told: Told) -> str:
+        # A string is a VLType too, without a name of its own.
+        if isinstance(variable.datatype, _USER_TYPES) and variable.dtype is not str:
+            raise Unsupported(
+                f"{file}: {path}: the type {variable.datatype.name!r} is one that a user "
+                "defined; there is no checksum for it"
+            )
+        shape = tuple(variable.shape)
+        chunking = variable.chunking()
+        chunks = tuple(chunking) if isinstance(chunking, list) else (1,) * len(shape)
+        dtype = np.dtype(object if variable.dtype is str else variable.dtype)
+
+        def read(selection: Selection) -> Values:
+            with _translated(f"{file}: {path}"):
+                return np.asarray(variable[selection or ...], dtype)
+
+        return digest_of_elements(
+            Elements(shape, dtype, chunks, dtype == "S1", read), block_bytes_max, told
+        )
+
+    return digest
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError, IndexError) as error:
+        raise CorruptStore(f"{where}: {error}") from error

@@ -1,0 +1,216 @@
+"""The data lists of CDL: the constants behind ``v =``, and the array that they make.
+
+A list gives the elements in C order. Where a dimension other than the first is unlimited, each run
+of it stands in braces, and so the lengths of unlimited dimensions follow from the lists. What a
+list leaves out at its end, or at the end of a part in braces, is filler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nczfs.errors import Unsupported
+from nczfs.formats.cdl.constants import Misfit, item_of
+from nczfs.formats.cdl.leaves import CharLeaf, Leaf, NumberLeaf, TextLeaf, Values, dtype_of
+from nczfs.formats.cdl.tokens import Scanner
+from nczfs.model.dtypes import NcType
+
+BYTES_MAX = 1 << 32
+"""A variable that CDL gives values to has no more; all of it becomes one array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Parts in braces, each with the elements behind a further unlimited dimension."""
+
+    parts: list[Node]
+
+    @property
+    def count(self) -> int:
+        return len(self.parts)
+
+
+Node: TypeAlias = "Leaf | Branch"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the list of a variable must look.
+
+    Attributes
+    ----------
+    fixed : the length of each dimension, slowest first; None where it is unlimited.
+    """
+
+    type: NcType
+    fixed: tuple[int | None, ...]
+
+    @cached_property
+    def inner(self) -> tuple[int, ...]:
+        """The unlimited dimensions whose runs stand in braces."""
+        return tuple(i for i, length in enumerate(self.fixed) if i and length is None)
+
+    def leaf(self) -> Leaf:
+        if self.type is NcType.STRING:
+            return TextLeaf()
+        if self.type is NcType.CHAR:
+            return CharLeaf((self.fixed[-1] or None) if len(self.fixed) > 1 else None)
+        return NumberLeaf(self.type)
+
+
+def read_list(scanner: Scanner, layout: Layout, level: int = 0) -> Node:
+    """The list that begins with the next token, up to what ends it (``;`` or ``}``).
+
+    Raises
+    ------
+    BadMetadata : a constant that is none of the type, or braces where they cannot be.
+    """
+    if level == len(layout.inner):
+        leaf = layout.leaf()
+        _read_row(scanner, leaf)
+        return leaf
+    parts: list[Node] = []
+    while not _at_end(scanner):
+        if not scanner.take(b"{"):
+            scanner.fail(
+                f"{scanner.shown()} where `{{` must stand: runs of an unlimited dimension that is "
+                "not the first stand in braces"
+            )
+        parts.append(read_list(scanner, layout, level + 1))
+        scanner.expect(b"}", "the values of a run")
+        if not _at_end(scanner):
+            scanner.expect(b",", "`}`")
+    return Branch(parts)
+
+
+def _at_end(scanner: Scanner) -> bool:
+    return scanner.token.is_mark(b";") or scanner.token.is_mark(b"}")
+
+
+def _read_row(scanner: Scanner, leaf: Leaf) -> None:
+    """Constants and commas. Braces round some of them mean nothing where lengths are fixed."""
+    depth = 0
+    more = not _at_end(scanner)
+    while more:
+        while scanner.take(b"{"):
+            depth += 1
+        if _take_run(scanner, leaf):
+            continue
+        _add(scanner, leaf)
+        while depth and scanner.take(b"}"):
+            depth -= 1
+        more = scanner.take(b",")
+    if depth:
+        scanner.expect(b"}", "values in braces")
+
+
+def _take_run(scanner: Scanner, leaf: Leaf) -> bool:
+    try:
+        return leaf.take_run(scanner)
+    except Misfit as error:
+        scanner.fail(str(error))
+
+
+def _add(scanner: Scanner, leaf: Leaf) -> None:
+    try:
+        item = item_of(scanner.token)
+        if item is None:
+            scanner.fail(f"{scanner.shown()} where a value must stand")
+        leaf.add(item)
+    except Misfit as error:
+        scanner.fail(str(error))
+    scanner.next()
+
+
+def needed_lengths(node: Node, layout: Layout) -> dict[int, int]:
+    """How long a list makes the unlimited dimensions of its variable: by their place in it."""
+    lengths: dict[int, int] = {}
+    starts = (0, *layout.inner, len(layout.fixed))
+    nodes: list[Node] = [node]
+    for start, stop in pairwise(starts):
+        if layout.fixed[start:stop] and layout.fixed[start] is None:
+            row = prod(length or 0 for length in layout.fixed[start + 1 : stop])
+            most = max((part.count for part in nodes), default=0)
+            lengths[start] = -(-most // row) if row else 0
+        nodes = [part for parent in nodes if isinstance(parent, Branch) for part in parent.parts]
+    return lengths
+
+
+def placed(node: Node, layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[int, Leaf], ...]:
+    """The rows of a list, each with the index of its first element in the whole array.
+
+    Raises
+    ------
+    Misfit : there are more elements than the array has.
+    """
+    found: list[tuple[int, Node]] = [(0, node)]
+    start = 0
+    for stop in (*layout.inner, len(shape)):
+        room = prod(shape[start:stop])
+        step = prod(shape[stop:])
+        below: list[tuple[int, Node]] = []
+        for offset, part in found:
+            if part.count > room:
+                raise Misfit(f"{part.count} values where there is room for {room}")
+            if isinstance(part, Branch):
+                below += [(offset + i * step, child) for i, child in enumerate(part.parts)]
+            else:
+                below.append((offset, part))
+        found, start = below, stop
+    return tuple((offset, part) for offset, part in found if isinstance(part, Leaf))
+
+
+@dataclass(frozen=True, slots=True)
+class CdlData:
+    """The values that CDL gives a variable.
+
+    Attributes
+    ----------
+    path : of the variable, without a leading slash.
+    shape : with the final lengths of unlimited dimensions.
+    fill : the filler, as `numpy.full` takes it.
+    rows : the constants, with the index of the first element of each row of them.
+    """
+
+    path: str
+    type: NcType
+    shape: tuple[int, ...]
+    fill: Any
+    rows: tuple[tuple[int, Leaf], ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values: S1 for CHAR, object (str) for STRING, in this machine's byte order."""
+        return dtype_of(self.type)
+
+    @property
+    def values(self) -> Values:
+        """All elements in C order, filler included; made anew each time.
+
+        Raises
+        ------
+        Unsupported : they are absurdly many.
+        """
+        size = prod(self.shape)
+        if size * self.dtype.itemsize > BYTES_MAX:
+            raise Unsupported(
+                f"{self.path}: {size} values are more than CDL can give a variable "
+                f"(max {BYTES_MAX} bytes); write it in parts"
+            )
+        if len(self.rows) == 1 and self.rows[0][1].count == size:
+            return self.rows[0][1].values(self.fill)
+        values = np.full(size, self.fill, self.dtype)
+        for offset, leaf in self.rows:
+            values[offset : offset + leaf.count] = leaf.values(self.fill)
+        return values
+
+    @property
+    def array(self) -> Values:
+        """The values in the shape of the variable; made anew each time. Raises as `values`."""
+        return self.values.reshape(self.shape)

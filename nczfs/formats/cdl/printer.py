@@ -1,0 +1,274 @@
+"""CDL: a group as text, as ncdump prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from nczfs.formats.cdl.special import special_attributes
+from nczfs.formats.cdl.values import (
+    USUAL_DIGITS,
+    Digits,
+    attribute_number,
+    escaped_name,
+    quoted,
+)
+from nczfs.formats.jsontext import compact
+from nczfs.formats.names import below, parent_of
+from nczfs.model.dtypes import DataType, NcType
+from nczfs.model.hierarchy import Attribute, Dimension, Group, Variable
+
+# Types that netCDF does not have, and the type in which it can hold their values. What is neither
+# here nor a netCDF type (complex, structured, ...) stands in a comment.
+_CLOSEST = {"b": NcType.UBYTE, "f": NcType.FLOAT, "M": NcType.INT64, "m": NcType.INT64}
+
+# With a colon behind it, ncgen takes such a name for the beginning of a section.
+_SECTIONS = frozenset({"variables", "dimensions", "data", "group", "types"})
+
+Declared = Mapping[str, Mapping[str, Dimension]]
+"""The dimensions that are printed: by the path of their group, and their name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What a text says beyond the usual.
+
+    Attributes
+    ----------
+    specials : whether the special attributes are printed, as ``ncdump -s`` does.
+    properties : the text of ``_NCProperties``, which is one of them.
+    """
+
+    digits: Digits = USUAL_DIGITS
+    specials: bool = False
+    properties: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedVariable:
+    """A variable whose declaration is printed, for whoever prints its values.
+
+    Attributes
+    ----------
+    type : that it is declared with.
+    unlimited : which of its dimensions are, in the text.
+    is_coordinate : whether it has one dimension, and a dimension that is seen from it its name.
+    indent : what begins a line of its group.
+    """
+
+    variable: Variable
+    type: NcType
+    unlimited: tuple[bool, ...]
+    is_coordinate: bool
+    indent: str
+
+
+Data = Callable[[PrintedVariable], Iterator[str]]
+"""Prints the values of a variable, in pieces; nothing for one that is not wanted."""
+
+
+def header(group: Group, *, name: str, style: Style = Style()) -> str:
+    """A group and everything below it without values, as ``ncdump -h`` prints a netCDF-4 file."""
+    return "".join(text(group, name=name, style=style))
+
+
+def text(
+    group: Group,
+    *,
+    name: str,
+    style: Style = Style(),
+    data: Data | None = None,
+) -> Iterator[str]:
+    """A group and everything below it, as ncdump prints a netCDF-4 file.
+
+    Parameters
+    ----------
+    group : it becomes the root of the text. Dimensions of groups above it are declared in it.
+    name : the word after ``netcdf``.
+    data : prints the values; None: the header only.
+
+    Notes
+    -----
+    Floats have ncdump's seven and fifteen digits. What CDL cannot say is a comment, so that ncgen
+    accepts the text: variables of a type that netCDF lacks, the type that another one stands for,
+    members that cannot be read.
+    """
+    yield f"netcdf {escaped_name(name)} {{\n"
+    yield from _Printer(group, style, data).group(group, "")
+    yield "}\n"
+
+
+class _Printer:
+    def __init__(self, top: Group, style: Style, data: Data | None) -> None:
+        self._root = top.header.path
+        self._declared = _declared(top)
+        self._style = style
+        self._data = data
+
+    def group(self, group: Group, indent: str) -> Iterator[str]:
+        for line in self._header(group):
+            yield f"{indent}{line}\n" if line else "\n"
+        if self._data is not None and group.variables:
+            yield f"{indent}data:\n"
+            for variable in group.variables:
+                nc_type, _ = printed_type(variable.array.dtype)
+                if nc_type is not None:
+                    yield from self._data(self._printed(variable, nc_type, indent))
+        for child in group.groups:
+            name = escaped_name(child.name)
+            yield f"\n{indent}group: {name} {{\n"
+            yield from self.group(child, f"{indent}  ")
+            yield f"{indent}  }} // group {name}\n"
+
+    def _header(self, group: Group) -> Iterator[str]:
+        dimensions = self._declared.get(group.header.path, {})
+        if dimensions:
+            yield "dimensions:"
+            for dimension in dimensions.values():
+                yield f"\t{_dimension(dimension)}"
+        if group.variables:
+            yield "variables:"
+            for variable in group.variables:
+                for line in self._variable(variable):
+                    yield f"\t{line}"
+        for broken, why in group.broken:
+            yield f"// {escaped_name(broken)} cannot be read: {_comment(why)}"
+        is_root = group.header.path == self._root
+        if group.header.attributes or self._style.specials:
+            yield ""
+            yield f"// {'global' if is_root else 'group'} attributes:"
+        for attribute in group.header.attributes:
+            yield f"\t\t{_attribute('', attribute, self._style.digits)}"
+        if is_root and self._style.specials:
+            if self._style.properties is not None:
+                yield f"\t\t:_NCProperties = {quoted(self._style.properties)} ;"
+            yield '\t\t:_Format = "netCDF-4" ;'
+
+    def _variable(self, variable: Variable) -> Iterator[str]:
+        name = escaped_name(variable.name)
+        here = parent_of(variable.path)
+        references = [
+            _reference(dimension, here, self._declared, self._root)
+            for dimension in self._dimensions(variable)
+        ]
+        shape = f"({', '.join(references)})" if references else ""
+        nc_type, remark = printed_type(variable.array.dtype)
+        comment = "" if nc_type else "// "
+        yield f"{comment}{nc_type.value if nc_type else _comment(remark)} {name}{shape} ;" + (
+            f" // {_comment(remark)}" if nc_type and remark else ""
+        )
+        owner = f"{name} " if name in _SECTIONS else name
+        for attribute in variable.attributes:
+            yield f"{comment}\t{_attribute(owner, attribute, self._style.digits)}"
+        if self._style.specials:
+            for special, value in special_attributes(variable):
+                yield f"{comment}\t{owner}:{special} = {value} ;"
+
+    def _dimensions(self, variable: Variable) -> list[Dimension]:
+        return [_settled(d, self._declared, self._root) for d in variable.dimensions]
+
+    def _printed(self, variable: Variable, nc_type: NcType, indent: str) -> PrintedVariable:
+        unlimited = tuple(dimension.unlimited for dimension in self._dimensions(variable))
+        seen = here = parent_of(variable.path)
+        names = set(self._declared[here])
+        while seen != self._root:
+            seen = parent_of(seen)
+            names |= self._declared.get(seen, {}).keys()
+        return PrintedVariable(
+            variable,
+            nc_type,
+            unlimited,
+            len(variable.dimensions) == 1 and variable.name in names,
+            indent,
+        )
+
+
+def _dimension(dimension: Dimension) -> str:
+    name = escaped_name(dimension.name)
+    if dimension.unlimited:
+        return f"{name} = UNLIMITED ; // ({dimension.size} currently)"
+    return f"{name} = {dimension.size} ;"
+
+
+def printed_type(dtype: DataType) -> tuple[NcType | None, str]:
+    """The netCDF type that a variable is declared with, and a remark on its own type.
+
+    None where netCDF has no such type, and none that is close to it.
+    """
+    if dtype.nc_type is not None and dtype.nc_type is not NcType.JSON:
+        return dtype.nc_type, ""
+    closest = _CLOSEST.get(dtype.stored.kind)
+    return closest, dtype.typestr if dtype.vlen is None else f"{dtype.typestr} {dtype.vlen.value}"
+
+
+def _attribute(variable: str, attribute: Attribute, digits: Digits) -> str:
+    name = f"{variable}:{escaped_name(attribute.name)}"
+    value = attribute.value
+    match attribute.type:
+        case NcType.CHAR:
+            assert isinstance(value, str)
+            return f"{name} = {quoted(value)} ;"
+        case NcType.JSON:
+            # netCDF has no such value; netcdf-c gives its JSON as text.
+            assert not isinstance(value, tuple)
+            return f"{name} = {quoted(compact(value))} ;"
+        case NcType.STRING:
+            assert isinstance(value, tuple)
+            return f"string {name} = {', '.join(quoted(str(item)) for item in value)} ;"
+        case nc_type:
+            assert isinstance(value, tuple)
+            numbers = [
+                attribute_number(n, nc_type, digits) for n in value if not isinstance(n, str)
+            ]
+            # Without values it has no type either: ncdump prints an empty text.
+            return f"{name} = {', '.join(numbers) or quoted('')} ;"
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _declared(top: Group) -> dict[str, dict[str, Dimension]]:
+    """Where each dimension is printed: every one that a variable has, once."""
+    root = top.header.path
+    declared: dict[str, dict[str, Dimension]] = {}
+    stack = [top]
+    variables: list[Variable] = []
+    while stack:
+        group = stack.pop()
+        declared[group.header.path] = {d.name: d for d in group.dimensions}
+        variables += group.variables
+        stack += group.groups
+    for variable in variables:
+        for dimension in variable.dimensions:
+            home = dimension.group if dimension.group in declared else root
+            known = declared[home].setdefault(dimension.name, dimension)
+            if known.size != dimension.size:
+                spare = _anonymous(dimension)
+                declared[root].setdefault(spare.name, spare)
+    return declared
+
+
+def _settled(dimension: Dimension, declared: Declared, root: str) -> Dimension:
+    """The printed dimension that stands for one of a variable; `group` says where it is printed."""
+    home = dimension.group if dimension.group in declared else root
+    known = declared[home][dimension.name]
+    if known.size != dimension.size:
+        # Two arrays give one name two lengths, which no netCDF group can.
+        return Dimension(_anonymous(dimension).name, dimension.size, group=root, anonymous=True)
+    return Dimension(known.name, known.size, known.unlimited, home)
+
+
+def _anonymous(dimension: Dimension) -> Dimension:
+    return Dimension(f"_Anonymous_Dim_{dimension.size}", dimension.size, anonymous=True)
+
+
+def _reference(dimension: Dimension, here: str, declared: Declared, root: str) -> str:
+    """The name of a dimension in a group: its full name where the short one means another one."""
+    above = here
+    while above != root and dimension.name not in declared.get(above, {}):
+        above = parent_of(above)
+    if above == dimension.group:
+        return escaped_name(dimension.name)
+    group = dimension.group.removeprefix(root).strip("/")
+    return "/" + "/".join(map(escaped_name, below(group, dimension.name).split("/")))

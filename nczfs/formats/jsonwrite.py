@@ -1,0 +1,61 @@
+"""JSON as this program writes it: strict, on one line, in netcdf-c's style.
+
+Raw UTF-8, because netcdf-c does not decode ``\\uXXXX``; every float with a point or an exponent, so
+that a reader without types keeps the kind of number; NaN and infinities as words in quotes.
+
+A number that was read and is written again keeps its spelling, a bare NaN too: to a reader without
+types the same word in quotes is a text, and it would be changed by a change of something else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from nczfs.formats.jsontext import Real, Word
+from nczfs.model.hierarchy import Json
+
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d*+)\Z")
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def strict(value: Json) -> str:
+    """The JSON of a value: ``{"b": [1,2], "c": 1.50}``, as netcdf-c sets its blanks."""
+    match value:
+        case Real():
+            return value.text
+        case Word():
+            # An integer too long to be converted is read as a word.
+            return str(value) if _INTEGER.match(value) else _quoted(str(value))
+        case float():
+            return repr(value) if math.isfinite(value) else _quoted(_word(value))
+        case list():
+            return "[" + ",".join(map(strict, value)) + "]"
+        case dict():
+            return (
+                "{"
+                + ", ".join(f"{_quoted(name)}: {strict(item)}" for name, item in value.items())
+                + "}"
+            )
+        case _:
+            return _quoted(value)
+
+
+def shortest(number: float, dtype: np.dtype[Any]) -> Json:
+    """A number of a float type with the fewest digits that read back to it in that type."""
+    if not math.isfinite(number):
+        return _word(number)
+    short = float(str(dtype.type(number)))
+    # Readers round that double again: in principle it may end at a neighbour.
+    return Real(repr(short if dtype.type(short) == number else float(number)))
+
+
+def _word(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"

@@ -1,0 +1,197 @@
+"""NCZarr nodes as documents: what each layout adds to Zarr v2, encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nczfs.errors import Unsupported
+from nczfs.formats.attributes_write import attribute_json, attribute_typestr
+from nczfs.formats.base import Documents, FormatOptions
+from nczfs.formats.dimensions import SCALAR_NAME
+from nczfs.formats.names import below
+from nczfs.formats.nczarr_layouts import (
+    L1,
+    Layout,
+    array_member,
+    group_member,
+    has_superblock,
+    home,
+    own_document,
+    spelled,
+)
+from nczfs.formats.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, ZGROUP, NodeDocuments
+from nczfs.formats.rewriting import Encoding, Members, OrderedMembers
+from nczfs.formats.zarr2_write import array_members
+from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
+
+HIDDEN_TYPE = "|J0"
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Where what NCZarr adds to one node stands, or shall stand.
+
+    Attributes
+    ----------
+    own, types : the layouts of the group or array member and of the types of attributes.
+    array_document, types_document : names of documents of their own (L1).
+    superblock : whether the node has one.
+    xarray : whether names of dimensions are written for programs that do not know NCZarr.
+    """
+
+    own: Layout
+    types: Layout
+    array_document: str = L1.array
+    types_document: str = L1.types
+    superblock: bool = False
+    xarray: bool = True
+
+
+def homes_of(
+    layout: Layout,
+    node: NodeDocuments,
+    documents: Documents,
+    options: FormatOptions,
+) -> Homes:
+    """Where things stand at a node; what stands nowhere goes where the layout has it."""
+    what = "group" if node.array is None else "array"
+    types = home(layout, node, "types") or layout
+    superblock = has_superblock(layout, node, documents)
+    own = home(layout, node, what)
+    if own is None:
+        return Homes(layout, types, superblock=superblock, xarray=options.xarray)
+    member = group_member if node.array is None else array_member
+    own = spelled(own, member(layout, node, documents, options))
+    if not layout.own_documents:
+        return Homes(own, types, superblock=superblock, xarray=options.xarray)
+    return Homes(
+        own,
+        types,
+        own_document(node.path, documents, "array"),
+        own_document(node.path, documents, "types"),
+        superblock,
+        options.xarray,
+    )
+
+
+def encode_group(header: GroupHeader, homes: Homes) -> Encoding:
+    """The documents of a group; without a list of members none of NCZarr's about them."""
+    layout = homes.own
+    own: dict[str, Members] = {}
+    if homes.superblock and not layout.own_documents:
+        own[layout.superblock] = Members(version="2.0.0")
+    if header.arrays is not None:
+        own[layout.group] = Members(
+            {
+                layout.dimensions: OrderedMembers({d.name: _length(d) for d in header.dimensions}),
+                layout.arrays: list(header.arrays),
+                "groups": list(header.groups or ()),
+            }
+        )
+    documents: Encoding = {ZATTRS: _attributes(header.attributes, homes)}
+    zgroup = Members(zarr_format=2)
+    if layout.own_documents:
+        documents.update(own)
+    elif layout.in_attributes:
+        documents[ZATTRS].update(reversed(own.items()))
+    else:
+        zgroup.update(own)
+    _add_types(documents, header.attributes, homes, reversed(own))
+    if homes.superblock and layout.own_documents:
+        documents[layout.superblock] = Members(zarr_format=2, nczarr_version="1.0.0")
+    return {**documents, ZGROUP: zgroup}
+
+
+def encode_variable(variable: Variable, homes: Homes) -> Encoding:
+    """The documents of a variable; it refers to its dimensions by their full names."""
+    layout = homes.own
+    array = variable.array
+    attributes = _attributes(variable.attributes, homes)
+    if homes.xarray:
+        names: list[Json] = [d.name for d in variable.dimensions]
+        attributes[ARRAY_DIMENSIONS] = names or [SCALAR_NAME]
+    references = Members({layout.references: [full_name(d) for d in variable.dimensions]})
+    if not array.shape:
+        # netcdf-c up to 4.9.2 looks at the storage, later releases at the flag.
+        references["scalar"] = 1
+    is_early = not array.shape and not layout.in_attributes
+    references["storage"] = "scalar" if is_early else "chunked"
+    zarray = array_members(
+        array, below(variable.path, ZARRAY), literal_text=True, scalar_shape=(1,)
+    )
+    documents: Encoding = {ZATTRS: attributes}
+    if layout.own_documents:
+        documents[homes.array_document] = references
+    else:
+        (attributes if layout.in_attributes else zarray)[layout.array] = references
+    _add_types(documents, variable.attributes, homes, [layout.array])
+    return {**documents, ZARRAY: zarray}
+
+
+def full_name(dimension: Dimension) -> str:
+    """The name by which variables of all groups refer to a dimension."""
+    return "/" + below(dimension.group, dimension.name)
+
+
+def check_dimensions(header: GroupHeader, existing: GroupHeader | None, layout: Layout) -> None:
+    """Refuse dimensions that a group of the layout cannot declare.
+
+    Raises
+    ------
+    Unsupported : unlimited ones in a layout whose readers know lengths alone; any where the group
+        lists no members, because to declare one would hide them all.
+    """
+    known = () if existing is None else existing.dimensions
+    where = below(header.path, ZGROUP)
+    if header.arrays is None and header.dimensions:
+        raise Unsupported(f"{where}: a group that lists no members cannot declare dimensions")
+    for dimension in header.dimensions:
+        if layout.early and dimension.unlimited and dimension not in known:
+            raise Unsupported(
+                f"{where}: {layout.name} has no unlimited dimensions ({dimension.name}); make it "
+                "fixed, or use the format nczarr-L3"
+            )
+
+
+def check_references(variable: Variable, existing: Variable | None, *, is_whole: bool) -> None:
+    """Refuse new references where the root is a group of a larger dataset.
+
+    Raises
+    ------
+    Unsupported : full names count from a root that is not seen.
+    """
+    known = () if existing is None else existing.dimensions
+    if is_whole or [*map(full_name, variable.dimensions)] == [*map(full_name, known)]:
+        return
+    raise Unsupported(
+        f"{below(variable.path, ZARRAY)}: the dataset was opened at one of its groups, where the "
+        "full names of dimensions are not known; open it at its root"
+    )
+
+
+def _length(dimension: Dimension) -> Json:
+    if dimension.unlimited:
+        return {"size": dimension.size, "unlimited": 1}
+    return dimension.size
+
+
+def _attributes(attributes: tuple[Attribute, ...], homes: Homes) -> Members:
+    # An empty list, and in early releases any unusual one, is the end of netcdf-c's reading.
+    early = homes.types.early
+    return Members(
+        {a.name: attribute_json(a, json_as_text=early or a.value == []) for a in attributes}
+    )
+
+
+def _add_types(
+    documents: Encoding, attributes: tuple[Attribute, ...], homes: Homes, own: Iterable[str]
+) -> None:
+    layout = homes.types
+    types = Members({a.name: attribute_typestr(a, early=layout.early) for a in attributes})
+    if layout.own_documents:
+        documents[homes.types_document] = Members(types=types)
+        return
+    if homes.own.in_attributes:
+        types.update(dict.fromkeys((*own, layout.types), HIDDEN_TYPE))
+    documents[ZATTRS][layout.types] = Members(types=types)

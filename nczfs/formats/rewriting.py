@@ -1,0 +1,164 @@
+"""Documents written again: what changed is replaced, and all else stays as it is spelled.
+
+A node is encoded twice: as the documents read now, and as it shall be. Only where the two differ is
+a stored document touched. So whatever a reader does not look at, or understands in a form that we
+would not write, survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias, TypeVar
+
+from nczfs.errors import BadMetadata, Unsupported
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
+from nczfs.formats.jsontext import parse_object
+from nczfs.formats.jsonwrite import strict
+from nczfs.formats.names import below
+from nczfs.model.hierarchy import GroupHeader, Json, Variable
+
+
+class Members(dict[str, Json]):
+    """An object of which the format governs these members; others that stand in it survive."""
+
+
+class OrderedMembers(Members):
+    """Members whose order is the format's as well; others go behind them."""
+
+
+Encoding: TypeAlias = "dict[str, Members]"
+"""The documents of one node by their names, in the order in which they are to be written."""
+
+NodeT = TypeVar("NodeT", GroupHeader, Variable)
+
+# Where netcdf-c has the members of the format: behind all others, in this order.
+_RANKS = {
+    "_array_dimensions": 1,
+    "_nczarr_array": 2,
+    "_nczarr_group": 2,
+    "_nczarr_superblock": 2,
+    "_nczarr_attr": 3,
+}
+
+
+def existing_node(found: MetadataFormat, node: NodeT, documents: Documents) -> NodeT | None:
+    """What is read now at the place of a node; None: there is nothing.
+
+    Raises
+    ------
+    Unsupported : a variable is to be written over a group, or a group over a variable.
+    """
+    if all(documents.get(key) is None for key in found.keys(node.path)):
+        return None
+    existing = found.read_node(node.path, documents)
+    if existing is None:
+        return None
+    if not isinstance(existing, type(node)):
+        kind = "group" if isinstance(existing, GroupHeader) else "variable"
+        raise Unsupported(f"/{node.path}: there is a {kind} of that name; delete it first")
+    return existing
+
+
+def rewrite(
+    path: str,
+    documents: Documents,
+    current: Encoding | None,
+    wanted: Encoding,
+    options: FormatOptions,
+) -> tuple[tuple[str, bytes], ...]:
+    """The documents that have to be written so that a node reads as wanted.
+
+    Parameters
+    ----------
+    current : the encoding of what is read now; None: there is no such node, and what lies at its
+        place is no part of it.
+
+    Raises
+    ------
+    BadMetadata : a broken document would be overwritten.
+    Unsupported : a document would be larger or deeper than is read again.
+    """
+    written: list[tuple[str, bytes]] = []
+    for name, members in wanted.items():
+        key = below(path, name)
+        data = documents.get(key)
+        if current is None:
+            document: Json = dict(members)
+            is_changed = True
+        else:
+            try:
+                stored = {} if data is None else _parsed(data, key, options)
+            except BadMetadata as error:
+                if merged({}, current.get(name, Members()), members):
+                    raise BadMetadata(f"{error}; repair or delete it before writing") from error
+                continue
+            document = merged(stored, current.get(name, Members()), members)
+            is_changed = strict(document) != strict(stored)
+        if is_changed:
+            new = _encoded(document, key, options)
+            if new != data:
+                written.append((key, new))
+    return tuple(written)
+
+
+def merged(stored: Mapping[str, Json], current: Members, wanted: Members) -> dict[str, Json]:
+    """A stored object with the members replaced in which `wanted` is not `current`.
+
+    A new member goes behind the last one of its rank: attributes of the user stand before what the
+    format adds.
+    """
+    result = dict(stored)
+    new: dict[str, Json] = {}
+    for name in current.keys() - wanted.keys():
+        result.pop(name, None)
+    for name, value in wanted.items():
+        old = current.get(name)
+        if name in current and strict(old) == strict(value):
+            continue
+        kept = result.get(name)
+        if isinstance(value, Members):
+            below_it = old if isinstance(old, Members) else Members()
+            inner = merged(kept if isinstance(kept, dict) else {}, below_it, value)
+            if isinstance(value, OrderedMembers):
+                inner = {**{member: inner[member] for member in value}, **inner}
+            value = inner
+        if name in result:
+            result[name] = value
+        else:
+            new[name] = value
+    return _inserted(result, new)
+
+
+def _inserted(members: dict[str, Json], new: dict[str, Json]) -> dict[str, Json]:
+    last: dict[int, int] = {}
+    for place, name in enumerate(members):
+        last[_rank(name)] = place
+    behind: dict[int, list[str]] = {}
+    for name in sorted(new, key=_rank):
+        place = max((p for rank, p in last.items() if rank <= _rank(name)), default=-1)
+        behind.setdefault(place, []).append(name)
+    result = {name: new[name] for name in behind.get(-1, ())}
+    for place, name in enumerate(members):
+        result[name] = members[name]
+        result.update((added, new[added]) for added in behind.get(place, ()))
+    return result
+
+
+def _rank(name: str) -> int:
+    return _RANKS.get(name.lower(), 0)
+
+
+def _parsed(data: bytes, key: str, options: FormatOptions) -> dict[str, Json]:
+    return parse_object(data, key, bytes_max=options.document_bytes_max)[0]
+
+
+def _encoded(document: Json, key: str, options: FormatOptions) -> bytes:
+    try:
+        data = strict(document).encode()
+    except UnicodeEncodeError as error:
+        raise Unsupported(f"{key}: {error.object[:60]!r} is no Unicode text") from error
+    try:
+        _parsed(data, key, options)
+    except BadMetadata as error:
+        raise Unsupported(f"{error}; such a document is not written") from error
+    return data

@@ -1,0 +1,67 @@
+"""What somebody wants made: groups, dimensions and variables before they have a stored form.
+
+CDL, a netCDF file, an ``info.json`` and the library's `create_variable` all say the same things
+about a new variable; what they leave out has defaults, which the format and the engine know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
+
+
+class Fill(Enum):
+    """What stands for a fill value where nobody gave one."""
+
+    DEFAULT = "default"
+    NONE = "none"
+
+
+ElementType: TypeAlias = "NcType | np.dtype[Any]"
+"""A netCDF type, or a numpy dtype where netCDF has none (bool, complex, datetime, ...)."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariableDeclaration:
+    """A variable to be made.
+
+    Attributes
+    ----------
+    name : within its group.
+    type : of the elements.
+    dimensions : names, slowest first, as seen from the group (the nearest one upwards that has the
+        name), or full names with a leading slash.
+    attributes : in order, `_FillValue` among them when the user set one.
+    chunk_shape : None: chosen by the engine.
+    codecs : in encoding order; None: the default of the engine; () : none at all.
+    fill_value : a value of the type, `Fill.DEFAULT` (that of netCDF), or `Fill.NONE`.
+    byte_order : "<" or ">"; None: little-endian.
+    string_bytes : bytes of an element of fixed-length strings; None: the format's default.
+    """
+
+    name: str
+    type: ElementType
+    dimensions: tuple[str, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    chunk_shape: tuple[int, ...] | None = None
+    codecs: tuple[CodecSpec, ...] | None = None
+    fill_value: object = Fill.DEFAULT
+    byte_order: str | None = None
+    string_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeclaration:
+    """A group to be made, and everything below it; the root has the name ""."""
+
+    name: str
+    dimensions: tuple[Dimension, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    variables: tuple[VariableDeclaration, ...] = ()
+    groups: tuple[GroupDeclaration, ...] = ()

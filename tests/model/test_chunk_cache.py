@@ -1,0 +1,132 @@
+"""The chunk cache with its disk tier, against a store whose chunks change: nothing old is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from nczfs.engine.cache import ENTRY_BYTES, ChunkCache, ChunkId, Loaded, Use
+from nczfs.engine.spill import SpillTier
+from nczfs.model.boxes import Box
+
+SHAPE = (30, 1100)  # of bytes, and two blocks of the disk tier and a bit
+NBYTES = 30 * 1100
+CHUNKS = st.integers(0, 11)
+ROWS = st.integers(0, 29)
+
+
+def chunk(number: int, version: int) -> Loaded:
+    values = np.arange(NBYTES, dtype=np.int64) + 7 * number + 101 * version
+    return Loaded((values % 251).astype(np.uint8).reshape(SHAPE), NBYTES, version)
+
+
+class ChunkCacheMachine(RuleBasedStateMachine):
+    """The model is the version of every chunk in the store, and the oldest that may be shown.
+
+    Time stands still but for `wait`; the disk writes when `write` says so.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self.tasks: list[Callable[[], None]] = []
+        self.tier = SpillTier(self.tasks.append, 3 * NBYTES, None, 6 * NBYTES)
+        memory = 4 * (NBYTES + ENTRY_BYTES) + self.tier.queue_bytes
+        self.cache = ChunkCache(memory, clock=lambda: self.seconds, tier=self.tier)
+        self.stored = dict.fromkeys(range(12), 0)
+        self.oldest = dict.fromkeys(range(12), 0)
+        self.ahead: dict[int, Loaded] = {}
+
+    def teardown(self) -> None:
+        self.cache.close()
+
+    def load(self, number: int, known: Loaded | None) -> Loaded:
+        self.oldest[number] = self.stored[number]
+        if known is not None and known.version == self.stored[number]:
+            return known
+        return chunk(number, self.stored[number])
+
+    def check(self, number: int, values: Any, where: tuple[slice, ...], *, fresh: bool) -> None:
+        oldest = self.stored[number] if fresh else self.oldest[number]
+        shown = [
+            version
+            for version in range(oldest, self.stored[number] + 1)
+            if np.array_equal(values[where], chunk(number, version).values[where])
+        ]
+        assert shown, f"chunk {number} is older than version {oldest}"
+        self.oldest[number] = shown[0]
+
+    @precondition(lambda self: len(self.ahead) < 2)
+    @rule(number=CHUNKS, first=ROWS, rows=st.integers(1, 30), fresh=st.booleans())
+    def read(self, number: int, first: int, rows: int, fresh: bool) -> None:
+        if number in self.ahead:
+            return
+        part = Box((first, 0), (min(30, first + rows), 1100))
+        chunk_id: ChunkId = (1, (number,))
+        with self.cache.pinned(
+            chunk_id,
+            lambda known: self.load(number, known),
+            NBYTES,
+            self.seconds if fresh else 0.0,
+            Use(part, part.size / NBYTES),
+        ) as values:
+            self.check(number, values, part.slices(), fresh=fresh)
+
+    @rule(number=CHUNKS)
+    def peek(self, number: int) -> None:
+        values = self.cache.peek((1, (number,)), 0.0, 0.01)
+        if values is not None:
+            self.check(number, values, (), fresh=False)
+
+    @rule(number=CHUNKS, fresh=st.booleans())
+    def start(self, number: int, fresh: bool) -> None:
+        chunk_id: ChunkId = (1, (number,))
+        if self.cache.start_load(chunk_id, NBYTES, self.seconds if fresh else 0.0):
+            self.ahead[number] = self.load(number, self.cache.known(chunk_id))
+
+    @precondition(lambda self: self.ahead)
+    @rule()
+    def finish(self) -> None:
+        number, loaded = self.ahead.popitem()
+        self.cache.finish_load((1, (number,)), NBYTES, loaded)
+
+    @rule(number=CHUNKS)
+    def change_by_somebody_else(self, number: int) -> None:
+        self.stored[number] += 1
+        self.seconds += 1
+
+    @rule(number=CHUNKS, is_put=st.booleans())
+    def change_by_us(self, number: int, is_put: bool) -> None:
+        self.stored[number] += 1
+        if is_put:
+            self.cache.put((1, (number,)), chunk(number, self.stored[number]))
+        else:
+            self.cache.drop((1, (number,)))
+        self.oldest[number] = self.stored[number]
+
+    @rule()
+    def wait(self) -> None:
+        self.seconds += 1
+
+    @rule()
+    def discard(self) -> None:
+        self.cache.discard(1)
+
+    @precondition(lambda self: self.tasks)
+    @rule()
+    def write(self) -> None:
+        self.tasks.pop()()
+
+    @invariant()
+    def the_budgets_hold(self) -> None:
+        assert self.cache.used_bytes <= self.cache.limit_bytes
+        assert self.cache.disk_bytes <= 6 * NBYTES
+
+
+TestChunkCache = ChunkCacheMachine.TestCase
+TestChunkCache.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)

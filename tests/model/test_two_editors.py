@@ -1,0 +1,138 @@
+"""Two clients that edit one dataset, over a store that fails: no acknowledged change is lost."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from nczfs.engine.api import OpenDataset
+from nczfs.engine.opening import open_zmap
+from nczfs.engine.options import EngineOptions
+from nczfs.errors import StoreError
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.zmap.memory import MemoryZMap
+
+OPTIONS = EngineOptions(
+    memory_limit_bytes=1 << 16, cache_bytes_max=0, fetch_threads=2, decode_threads=2
+)
+NODES = ("", "v", "g", "g/w")
+NAMES = ("units", "a", "b")
+
+
+class TwoEditors(RuleBasedStateMachine):
+    """Two clients change attributes and make members; the store of the first one fails sometimes.
+
+    Attributes
+    ----------
+    stored : of each node, the attributes that the store must have; several values where nobody
+        knows which one it has.
+    pending : what the first client changed and was not told is stored.
+    """
+
+    @initialize(layout=st.sampled_from(("nczarr-L3", "nczarr-L2l", "zarr2")), copied=st.booleans())
+    def create(self, layout: str, copied: bool) -> None:
+        self.memory = MemoryZMap()
+        with open_zmap(self.memory, "w", format=layout, consolidated=copied) as dataset:
+            dataset.create_variable("v", (), "i4", fillvalue=None)
+            dataset.create_group("g").create_variable("w", (), "i4", fillvalue=None)
+        self.faulty = Faulty(self.memory)
+        self.ours = open_zmap(self.faulty, "r+", options=OPTIONS)
+        self.theirs = open_zmap(self.memory, "r+", options=OPTIONS)
+        self.stored: dict[tuple[str, str], set[int | None]] = {
+            (node, name): {None} for node in NODES for name in NAMES
+        }
+        self.pending: dict[tuple[str, str], int | None] = {}
+        self.made: set[str] = {"v", "g"}
+        self.making: set[str] = set()
+
+    def change(self, dataset: OpenDataset, node: str, name: str, value: int | None) -> None:
+        attributes = (dataset[node] if node else dataset).attrs
+        if value is None:
+            attributes.pop(name, None)
+        else:
+            attributes[name] = value
+
+    @rule(
+        node=st.sampled_from(NODES),
+        name=st.sampled_from(NAMES),
+        value=st.none() | st.integers(0, 99),
+    )
+    def we_change(self, node: str, name: str, value: int | None) -> None:
+        if value is None and name not in (self.ours[node] if node else self.ours).attrs:
+            return
+        self.change(self.ours, node, name, value)
+        self.pending[node, name] = value
+
+    @rule(node=st.sampled_from(NODES), name=st.sampled_from(NAMES), value=st.integers(0, 99))
+    def they_change(self, node: str, name: str, value: int) -> None:
+        self.change(self.theirs, node, name, value)
+        self.theirs.sync()
+        self.stored[node, name] = {value}
+
+    @rule(number=st.integers(0, 9))
+    def we_make(self, number: int) -> None:
+        name = f"our{number}"
+        if name not in self.made | self.making:
+            self.ours.create_variable(name, (), "i4", data=number, attributes={"units": "m"})
+            self.making.add(name)
+
+    @rule(number=st.integers(0, 9))
+    def they_make(self, number: int) -> None:
+        name = f"their{number}"
+        if name not in self.made:
+            self.theirs.create_group(name, {"units": "m"})
+            self.theirs.sync()
+            self.made.add(name)
+
+    @rule(
+        fault=st.none()
+        | st.builds(Fault, st.integers(0, 9), after=st.booleans(), repeats=st.integers(1, 3))
+    )
+    def sync(self, fault: Fault | None) -> None:
+        self.faulty.arm(*([] if fault is None else [fault]))
+        try:
+            self.ours.sync()
+        except StoreError:
+            assert self.faulty.fired
+            for place, value in self.pending.items():
+                self.stored[place] = self.stored[place] | {value}
+        else:
+            for place, value in self.pending.items():
+                self.stored[place] = {value}
+            self.made |= self.making
+            self.pending, self.making = {}, set()
+        self.faulty.arm()
+
+    @precondition(lambda self: hasattr(self, "making"))
+    @invariant()
+    def our_own_changes_are_seen(self) -> None:
+        for (node, name), value in self.pending.items():
+            assert (self.ours[node] if node else self.ours).attrs.get(name) == value
+        assert self.making <= set(self.ours.variables)
+
+    @precondition(lambda self: hasattr(self, "making"))
+    @invariant()
+    def a_reader_finds_what_was_acknowledged(self) -> None:
+        with open_zmap(self.memory, options=OPTIONS) as found:
+            assert not found.problems
+            members = {*found.variables, *found.groups}
+            assert self.made <= members <= self.made | self.making
+            for place, possible in self.stored.items():
+                node, name = place
+                value = (found[node] if node else found).attrs.get(name)
+                assert value in possible, place
+                self.stored[place] = {value}
+
+    def teardown(self) -> None:
+        if hasattr(self, "making"):
+            self.ours.close()
+            with open_zmap(self.memory, options=OPTIONS) as found:
+                for (node, name), value in self.pending.items():
+                    assert (found[node] if node else found).attrs.get(name) == value
+                assert self.made | self.making == {*found.variables, *found.groups}
+                assert found._dataset.stale() == []
+
+
+TestTwoEditors = TwoEditors.TestCase
+TestTwoEditors.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)

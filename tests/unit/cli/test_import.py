@@ -1,0 +1,171 @@
+"""``nczfs import``, on the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+import nczfs
+from nczfs.cli.main import main
+
+CDL = """netcdf small {
+dimensions: t = UNLIMITED; x = 3;
+variables: float v(t, x); v:units = "K"; string s(x);
+data: v = 1, 2, 3, 4, 5, 6; s = "one", "three", ""; }"""
+
+
+def run(*words: str | Path) -> int:
+    return main([str(word) for word in words])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as dataset:
+        dataset.createDimension("t", None)
+        dataset.createDimension("x", 3)
+        dataset.createVariable("v", "f4", ("t", "x"))[:] = np.arange(6).reshape(2, 3)
+    return tmp_path / "a.nc"
+
+
+def line(capsys: pytest.CaptureFixture[str]) -> str:
+    """The only line on stderr."""
+    error = capsys.readouterr().err
+    assert error.startswith("nczfs: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def test_a_file_becomes_a_dataset(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = file.parent / "d"
+    assert run("import", file, target) == 0
+    assert capsys.readouterr() == ("", "")
+    with nczfs.open(str(target)) as dataset:
+        assert dataset.variables["v"][...].tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert dataset.header.format == "nczarr-L3"
+
+
+@pytest.mark.parametrize("name", ["small.cdl", "small.txt"])
+def test_cdl_is_known_by_its_name_or_by_how_it_begins(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("// a comment\n" + CDL)
+    assert run("import", tmp_path / name, tmp_path / "d") == 0
+    with nczfs.open(str(tmp_path / "d")) as dataset:
+        assert dataset.variables["s"][...].tolist() == ["one", "three", ""]
+
+
+@pytest.mark.parametrize(
+    ("fragment", "words", "format_name"),
+    [
+        ("", [], "nczarr-L3"),
+        ("#mode=zarr,file", [], "zarr2"),
+        ("#mode=nczarr,file", [], "nczarr-L3"),
+        ("#mode=nczarr,file", ["--format", "zarr"], "zarr2"),
+        ("", ["--format", "nczarr"], "nczarr-L3"),
+        ("", ["--format", "nczarr-L2l"], "nczarr-L2l"),
+    ],
+)
+def test_the_format_is_that_of_the_option_or_of_the_url(
+    file: Path, fragment: str, words: list[str], format_name: str
+) -> None:
+    assert run("import", file, f"file://{file.parent}/d{fragment}", *words) == 0
+    with nczfs.open(str(file.parent / "d")) as dataset:
+        assert dataset.header.format == format_name
+
+
+def test_chunks_codecs_and_fixed_dimensions_are_taken_from_the_options(file: Path) -> None:
+    target = file.parent / "d"
+    words = ["--chunks", "t=4,x=2", "--codecs", "shuffle,zstd:3", "--fixed", "--consolidated"]
+    assert run("import", file, target, *words) == 0
+    with nczfs.open(str(target)) as dataset:
+        variable = dataset.variables["v"]
+        assert variable.chunks == (2, 2)
+        names = [codec.name for codec in variable.description.array.codecs.codecs]
+        assert names == ["shuffle", "zstd"]
+        assert not dataset.dimensions["t"].unlimited
+    assert (target / ".zmetadata").exists()
+
+
+def test_a_string_that_is_too_long_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.cdl").write_text(CDL)
+    assert run("import", tmp_path / "s.cdl", tmp_path / "d", "--string-bytes", "4") == 1
+    told, error = capsys.readouterr().err.splitlines()
+    assert told.endswith("what was written there is removed")
+    assert error.startswith("nczfs: /s: ")
+    assert "'three' has 5 bytes, an element 4" in error
+    assert run("import", tmp_path / "s.cdl", tmp_path / "d", "--string-bytes", "9") == 0
+    with nczfs.open(str(tmp_path / "d")) as dataset:
+        assert dataset.variables["s"].description.array.dtype.item_size == 9
+
+
+def test_a_dataset_is_replaced_only_when_told(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = file.parent / "d"
+    (file.parent / "s.cdl").write_text(CDL)
+    assert run("import", file.parent / "s.cdl", target) == 0
+    assert run("import", file, target) == 1
+    assert "--overwrite deletes a dataset that is there" in line(capsys)
+    assert run("import", file, target, "--overwrite") == 0
+    assert not (target / "s").exists()
+
+
+def test_what_is_no_dataset_is_never_overwritten(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file.parent / "d").mkdir()
+    (file.parent / "d/letter").write_text("dear")
+    assert run("import", file, file.parent / "d", "--overwrite") == 1
+    assert "nothing was deleted or written" in line(capsys)
+    assert os.listdir(file.parent / "d") == ["letter"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        (b"hello", "NetCDF: Unknown file format"),
+        (b"CDF\1abc", "NetCDF"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(100), "NetCDF"),
+        (b"netcdf a { dimensions: x = ; }", "a.nc:1: "),
+    ],
+)
+def test_a_file_that_is_none_is_named_and_nothing_is_made(
+    content: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / "a.nc").write_bytes(content)
+    assert run("import", tmp_path / "a.nc", tmp_path / "d") == 1
+    error = line(capsys)
+    assert str(tmp_path / "a.nc") in error
+    assert message in error
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("import", file, "/proc/nothing/d") == 1
+    assert "/proc/nothing/d: cannot be made" in line(capsys)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--format", "hdf5"],
+        ["--chunks", "time"],
+        ["--chunks", "nosuch=3"],
+        ["--codecs", "zip"],
+        ["--string-bytes", "0"],
+    ],
+)
+def test_wrong_options_are_wrong_usage(
+    words: list[str], file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("import", file, file.parent / "d", *words) == 2
+    line(capsys)
+    assert not (file.parent / "d").exists()
