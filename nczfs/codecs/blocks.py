@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 from numcodecs import blosc, lz4, zstd
 
+from nczfs.codecs import buffers
 from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes, from_buffer
 
 # Blosc's own threads are slower than two of ours, and its lock would serialise them.
@@ -112,7 +112,7 @@ def _decompressed_into(
     """Decompress into a new array of `decoded` bytes, which the data announce, if it may be."""
     if decoded > size.limit:
         raise ValueError(f"{decoded} bytes are announced, and at most {size.limit} accepted")
-    target = np.empty(decoded, np.uint8)
+    target = buffers.empty(decoded)
     decompress(data, target)
     return target
 

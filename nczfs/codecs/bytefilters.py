@@ -11,6 +11,7 @@ import numpy as np
 from numcodecs import checksum32
 from numcodecs.fletcher32 import Fletcher32 as _Fletcher32
 
+from nczfs.codecs import buffers
 from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes, as_memory, from_buffer
 
 _CHECKSUM_BYTES = 4
@@ -37,7 +38,7 @@ class Shuffle(Codec):
         if self._item == 1 or count <= 1:
             return source
         whole = count * self._item
-        target = np.empty_like(source)
+        target = buffers.empty(source.nbytes)
         planes = source[:whole].reshape(self._item, count)
         items = target[:whole]
         for place in range(self._item):

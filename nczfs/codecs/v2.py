@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from nczfs.codecs import buffers
 from nczfs.codecs.base import Buffer, Pipeline, Values
 from nczfs.codecs.codec import Codec, Flat, Order, Size, as_bytes, from_buffer
 from nczfs.errors import CodecError, CorruptChunk
@@ -71,9 +72,14 @@ class V2Pipeline(Pipeline):
         if self._as_stored:
             return values
         # copyto converts the byte order without the GIL, field by field in structured types.
-        target = np.empty(self._shape, self._native)
+        target = self._empty()
         np.copyto(target, values)
         return target
+
+    def _empty(self) -> Values:
+        if self._native.hasobject:
+            return np.empty(self._shape, self._native)
+        return buffers.empty(self._chunk_bytes).view(self._native).reshape(self._shape)
 
     def _cut(self, flat: Flat) -> Values:
         """The chunk's elements in their shape, as stored; what is too much is left out."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.codecs import buffers
 from nczfs.engine.cache import WHOLE, ChunkCache, ChunkId, Loaded, Use, Values, use_of
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import Region
@@ -42,6 +43,7 @@ class Array:
     Parameters
     ----------
     far : the store behind it takes a network round trip for each request.
+    grows : for each dimension, whether others may make it longer at any time; None: none.
     rounding : what is done to values before they are stored; None: nothing.
     number : that its chunks have in the caches; None: a new one.
     """
@@ -57,6 +59,7 @@ class Array:
         far: bool,
         fetch_threads: int,
         decode_threads: int,
+        grows: tuple[bool, ...] | None = None,
         rounding: Callable[[Values], Values] | None = None,
         number: int | None = None,
     ) -> None:
@@ -66,6 +69,7 @@ class Array:
         self._io = chunkio
         self._cache = cache
         self._writeback = writeback
+        self._grows = grows or (False,) * len(description.shape)
         self._rounding = rounding
         self._pools = pools
         self._threads = (fetch_threads, decode_threads)
@@ -90,6 +94,7 @@ class Array:
             far=self.far,
             fetch_threads=fetch_threads,
             decode_threads=decode_threads,
+            grows=self._grows,
             rounding=self._rounding,
             number=self.number,
         )
@@ -148,8 +153,9 @@ class Array:
         if in_memory or not (self._is_whole(pick) or self._is_first_touch(pick.chunk)):
             self._copy(pick, out, tally, fresh_since)
             return
-        values = _tallied(self._io.load(pick.chunk, None), None, tally).values
-        out[pick.target] = values[pick.source]
+        with buffers.reused():
+            values = _tallied(self._io.load(pick.chunk, None), None, tally).values
+            out[pick.target] = values[pick.source]
 
     def _is_whole(self, pick: Pick) -> bool:
         """Whether all elements of a chunk that lie in the array are picked."""
@@ -243,7 +249,13 @@ class Array:
 
     def _write_part(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
         grid = self.description.grid
-        clip = grid.box(chunk).relative_to(grid.origin(chunk))
+        inside = grid.box(chunk).relative_to(grid.origin(chunk))
+        # Where the array ends may be a chunk's end only for us: another client has appended to it.
+        stop = tuple(
+            length if grows else end
+            for end, length, grows in zip(inside.stop, grid.chunk_shape, self._grows, strict=True)
+        )
+        clip = Box(inside.start, stop)
         self._writeback.write((self.number, chunk), self._io, clip, region, values)
 
     def _write_through(self, part: Part, values: Values) -> Future[None] | None:

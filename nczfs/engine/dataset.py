@@ -102,8 +102,12 @@ class Dataset:
         ------
         MetadataError : its documents cannot be read; StoreError: the store could not be asked.
         """
-        stored = self._load_stored(path)
-        revision = self.edits.revision
+        while True:
+            revision = self.edits.revision
+            stored = self._load_stored(path)
+            # What was stored in between is in neither of the two.
+            if revision == self.edits.revision:
+                break
         if revision == 0:
             return stored
         known = self._edited.get(path)
@@ -173,6 +177,7 @@ class Dataset:
                 far=self._metadata.far,
                 fetch_threads=options.fetch_threads,
                 decode_threads=options.decode_threads,
+                grows=tuple(dimension.unlimited for dimension in variable.dimensions),
                 rounding=rounding_of(variable),
             )
             self._arrays[variable.path] = (variable, array)

@@ -33,7 +33,7 @@ class Kind(Enum):
         return Severity.NOTE if self in _NOTES else Severity.ERROR
 
 
-_NOTES = frozenset({Kind.BEYOND, Kind.STRAY, Kind.UNLISTED})
+_NOTES = frozenset({Kind.FILL, Kind.BEYOND, Kind.STRAY, Kind.UNLISTED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nczfs.engine.chunkio import fill_element
+from nczfs.engine.convert import converted
 from nczfs.engine.verify.findings import Finding, Kind
 from nczfs.engine.verify.subject import Subject
-from nczfs.errors import BadKey, CodecError, CorruptStore, MetadataError, NoSuchNode
+from nczfs.errors import BadKey, BadValue, CodecError, CorruptStore, MetadataError, NoSuchNode
 from nczfs.formats import consolidated
 from nczfs.formats.base import Node
 from nczfs.formats.names import below
@@ -156,10 +157,8 @@ def fill_trouble(variable: Variable) -> str | None:
 def _is_fill(value: object, array: ArrayDescription) -> bool:
     fill = fill_element(array)
     try:
-        other = np.asarray(
-            value.encode() if isinstance(value, str) and fill.dtype.kind == "S" else value
-        ).astype(fill.dtype)
-    except (ValueError, TypeError, OverflowError):
+        other = converted(value, array.dtype, "")
+    except BadValue:
         return False
     if other.size != 1:
         return False

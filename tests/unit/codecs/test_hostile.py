@@ -367,7 +367,7 @@ def test_a_lost_memory_is_not_called_a_corrupt_chunk(monkeypatch: pytest.MonkeyP
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("nczfs.codecs.bytefilters.np.empty_like", refuse)
+    monkeypatch.setattr("nczfs.codecs.bytefilters.buffers.empty", refuse)
     with pytest.raises(MemoryError):
         chain.decode(data)
 

@@ -149,7 +149,7 @@ def test_damage_is_found_alone_and_named(store: CountedStore, engine: Engine, na
     found = [f for f in verify(store, engine) if f.kind not in ALONG_WITH.get(name, ())]
     assert [(f.kind, f.path, f.key) for f in found] == [(kind, path, key)]
     assert message in found[0].message
-    notes = (Kind.BEYOND, Kind.STRAY, Kind.UNLISTED)
+    notes = (Kind.FILL, Kind.BEYOND, Kind.STRAY, Kind.UNLISTED)
     assert found[0].severity is (Severity.NOTE if kind in notes else Severity.ERROR)
     assert found[0].line.startswith(f"{found[0].severity.value} {path} {key}: ")
 
