@@ -323,11 +323,12 @@ class DirectoryZMap(ZMap):
             if _is_absent(error) and not self._root.is_gone():
                 return
             raise
+        swept = False
         try:
             with os.scandir(dir_fd) as entries:
                 for entry in entries:
                     if not is_name(entry.name) or not _fits(key := join(prefix, entry.name)):
-                        self._sweep(entry.name, dir_fd)
+                        swept |= self._sweep(entry.name, dir_fd)
                         continue
                     try:
                         if entry.is_symlink():
@@ -342,6 +343,8 @@ class DirectoryZMap(ZMap):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         finally:
             os.close(dir_fd)
+        if swept:
+            self._prune(prefix)
 
     def _walk(self, prefix: str) -> Iterator[tuple[Key, os.stat_result]]:
         """All regular files below a directory."""
@@ -362,17 +365,19 @@ class DirectoryZMap(ZMap):
         except PermissionError:
             return True  # could not be asked: shown, and denied to who enters it
 
-    def _sweep(self, name: str, dir_fd: int) -> None:
-        """Remove a temporary file whose writer is dead."""
+    def _sweep(self, name: str, dir_fd: int) -> bool:
+        """Remove a temporary file whose writer is dead; True when that was done."""
         if not self._locks or not name.startswith(TEMPORARY):
-            return
+            return False
         with contextlib.suppress(OSError):
             fd = os.open(name, _READ, dir_fd=dir_fd)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(name, dir_fd=dir_fd)
+                return True
             finally:
                 os.close(fd)
+        return False
 
     def _is_case_sensitive(self) -> bool:
         """Whether a name of the root spelt in the other case is another name."""

@@ -305,6 +305,15 @@ def test_temporary_files_are_hidden_and_those_of_dead_writers_removed(
     os.close(other_process)
 
 
+def test_the_directory_of_a_dead_writers_only_file_goes_with_it(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    (root / "a/b").mkdir(parents=True)
+    (root / f"a/b/{TEMPORARY}dead").write_bytes(b"torn")
+    assert list(zmap.list(Prefix(""))) == []
+    assert os.listdir(root) == []
+
+
 _CALLS = ("open", "write", "fsync", "rename", "utime", "mkdir", "fstat", "stat", "readlink")
 
 
