@@ -5,6 +5,7 @@ scripts/bench reading --pairs 3  reading a directory store through a mount
 scripts/bench s3                 the same and more from an S3 server with 20 ms
 scripts/bench inprocess          reading and writing from Python, without a mount
 scripts/bench timeseries         across the chunks, and what the disk tier costs others
+scripts/bench zipstore           zip archives beside zarr-python's, without a mount
 scripts/bench codecs             chunk codecs alone
 """
 
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import codecs, inprocess, reading, s3, timeseries
+from benchmarks import codecs, inprocess, reading, s3, s3store, timeseries, zipstore
 
 PARTS = {
     "reading": reading.main,
     "inprocess": inprocess.main,
     "s3": s3.main,
+    "s3store": s3store.main,
     "timeseries": timeseries.main,
+    "zipstore": zipstore.main,
     "codecs": codecs.main,
 }
 

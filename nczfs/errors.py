@@ -9,6 +9,7 @@
     │   ├── ObjectExists           the key exists and must not
     │   ├── Conflict               the object is not the version that the caller named
     │   ├── AccessDenied           the store refuses us
+    │   ├── StoreBusy              another process is writing, where only one can
     │   ├── ReadOnlyStore          our own configuration, or the kind of store, refuses writes
     │   ├── BadKey                 the text is not a key (``KeyTooLong``: over 1024 bytes)
     │   ├── NoSpace                the store is full, or a quota is reached
@@ -79,6 +80,10 @@ class Conflict(StoreError):
 
 class AccessDenied(StoreError):
     """The store refuses: no permission, or no valid credentials."""
+
+
+class StoreBusy(StoreError):
+    """Another process, which the message names, is writing to a store that takes one writer."""
 
 
 class ReadOnlyStore(StoreError):

@@ -23,6 +23,7 @@ from nczfs.cli import (
     status,
     umount,
     verify,
+    zip_compact,
 )
 from nczfs.cli.command import Command, parse
 from nczfs.errors import NczfsError, UsageError
@@ -43,6 +44,7 @@ COMMANDS: Mapping[str, Command] = {
         create.COMMAND,
         import_.COMMAND,
         export.COMMAND,
+        zip_compact.COMMAND,
         demo.COMMAND,
     )
 }
@@ -109,7 +111,7 @@ def _no_such_command(word: str) -> str:
 def usage() -> str:
     """The overview of all commands."""
     lines = ["usage: nczfs COMMAND ...", "", "Object stores of NCZarr and Zarr as files.", ""]
-    lines += [f"  {command.name:8} {command.summary}" for command in COMMANDS.values()]
+    lines += [f"  {command.name:11} {command.summary}" for command in COMMANDS.values()]
     lines += ["", "`nczfs COMMAND --help` shows what a command takes."]
     return "\n".join(lines)
 

@@ -87,8 +87,7 @@ def mount(
     settings = request.settings
     source = parse_url(url).text
     config = settings.effective() | {"url": source, "mountpoint": mountpoint}
-    defaults = VfsOptions()
-    umask = settings.maybe_number("umask") or 0
+    spool_dir = settings.maybe_text("spool-dir")
     options = VfsOptions(
         engine=replace(
             engine_options(settings),
@@ -102,8 +101,12 @@ def mount(
         show=_shown(settings),
         uid=_or(settings.maybe_number("uid"), os.getuid()),
         gid=_or(settings.maybe_number("gid"), os.getgid()),
-        file_mode=_or(settings.maybe_number("file-mode"), defaults.file_mode & ~umask),
-        dir_mode=_or(settings.maybe_number("dir-mode"), defaults.dir_mode & ~umask),
+        read_only=settings.flag("read-only"),
+        spool_dir=Path(spool_dir) if spool_dir else None,
+        spool_bytes_max=settings.maybe_number("max-spool-size"),
+        file_mode=settings.maybe_number("file-mode"),
+        dir_mode=settings.maybe_number("dir-mode"),
+        umask=settings.maybe_number("umask") or 0,
         log=log,
         config=config,
     )

@@ -22,6 +22,10 @@ def store_options(settings: Settings) -> StoreOptions:
         profile=settings.maybe_text("profile"),
         expected_bucket_owner=settings.maybe_text("expected-bucket-owner"),
         ca_bundle=settings.maybe_text("ca-bundle"),
+        sse=settings.maybe_text("sse"),
+        sse_kms_key_id=settings.maybe_text("sse-kms-key-id"),
+        part_bytes=cast(int, settings.maybe_number("part-size")),
+        check_etag=cast(Literal["auto", "yes", "no"], settings.text("check-etag")),
         no_sign_request=settings.flag("no-sign-request"),
         force_path_style=settings.maybe_flag("force-path-style"),
         requester_pays=settings.flag("requester-pays"),
@@ -30,7 +34,17 @@ def store_options(settings: Settings) -> StoreOptions:
         ),
         request_timeout_s=settings.seconds("request-timeout"),
         read_only=settings.flag("read-only"),
+        zip_commit=cast(Literal["append", "copy"], settings.text("zip-commit")),
+        zip_form=cast(Literal["top", "root"], settings.text("zip-form")),
+        zip_write_once=settings.flag("zip-write-once"),
+        zip_index_dir=_zip_index_dir(settings),
+        allow_references=tuple(sorted(settings.words("allow-references") or ())),
     )
+
+
+def _zip_index_dir(settings: Settings) -> str | None:
+    cache_dir = settings.maybe_text("cache-dir")
+    return None if cache_dir is None else os.path.join(cache_dir, "zip-index")
 
 
 def engine_options(settings: Settings) -> EngineOptions:

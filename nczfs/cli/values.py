@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grp
 import math
+import os
 import pwd
 import re
 from collections.abc import Callable
@@ -92,6 +93,15 @@ def group(text: str) -> int:
 def names(text: str) -> frozenset[str]:
     """Words between commas, colons or blanks (in ``-o`` a comma would need a backslash)."""
     return frozenset(re.findall(r"[^\s,:]+", text))
+
+
+def prefixes(text: str) -> frozenset[str]:
+    """URLs and paths between commas or blanks (in ``-o`` a comma would need a backslash)."""
+    # Absolute at once: a daemon changes its working directory.
+    return frozenset(
+        word if "://" in word else os.path.abspath(os.path.expanduser(word))
+        for word in re.findall(r"[^\s,]+", text)
+    )
 
 
 def choice(*words: str) -> Callable[[str], str]:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import chain, count, islice
@@ -20,7 +20,7 @@ from nczfs.engine.cache import WHOLE, ChunkCache, ChunkId, Loaded, Use, Values, 
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import Region
 from nczfs.engine.options import Tally
-from nczfs.engine.pools import Pools
+from nczfs.engine.pools import Pools, UnderWay
 from nczfs.engine.selection import Pick, Selection
 from nczfs.engine.writeback import WriteBack
 from nczfs.errors import NczfsError, Unavailable
@@ -35,6 +35,27 @@ TOUCHED_MAX = 1 << 16
 _numbers = count(1)
 
 
+class Writes:
+    """When an array was last written to, through any of its incarnations.
+
+    Attributes
+    ----------
+    revision : another one after each write; a reader that saw the same twice kept no old values.
+    at_ns : the time of the last write; 0: there was none.
+    """
+
+    __slots__ = ("at_ns", "revision")
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.at_ns = 0
+
+    def note(self) -> None:
+        """Something was written, or may have been."""
+        self.at_ns = time.time_ns()
+        self.revision = next(_numbers)
+
+
 class Array:
     """One incarnation of an array: a new chunk shape, dtype or codec chain makes a new `Array`.
 
@@ -46,6 +67,7 @@ class Array:
     grows : for each dimension, whether others may make it longer at any time; None: none.
     rounding : what is done to values before they are stored; None: nothing.
     number : that its chunks have in the caches; None: a new one.
+    writes : shared with the other incarnations; None: there is none.
     """
 
     def __init__(
@@ -62,8 +84,10 @@ class Array:
         grows: tuple[bool, ...] | None = None,
         rounding: Callable[[Values], Values] | None = None,
         number: int | None = None,
+        writes: Writes | None = None,
     ) -> None:
         self.description = description
+        self.writes = writes or Writes()
         self.number = next(_numbers) if number is None else number
         self.far = far
         self._io = chunkio
@@ -97,6 +121,7 @@ class Array:
             grows=self._grows,
             rounding=self._rounding,
             number=self.number,
+            writes=self.writes,
         )
 
     def require_codecs(self) -> None:
@@ -130,18 +155,9 @@ class Array:
             for pick in first:
                 self._pick(pick, out, tally, fresh_since)
             return
-        under_way: deque[Future[None]] = deque()
-        try:
+        with UnderWay(self._write_depth) as copies:
             for pick in chain(first, picks):
-                under_way.append(
-                    self._pools.assemble.submit(self._pick, pick, out, tally, fresh_since)
-                )
-                if len(under_way) > self._write_depth:
-                    under_way.popleft().result()
-        finally:
-            wait(under_way)
-        for copied in under_way:
-            copied.result()
+                copies.add(self._pools.assemble.submit(self._pick, pick, out, tally, fresh_since))
 
     def _pick(self, pick: Pick, out: Values, tally: Tally, fresh_since: float) -> None:
         """Copy the elements of one chunk, and keep the chunk only where that may be of use."""
@@ -198,6 +214,16 @@ class Array:
             self.read_box(box, target, tally, fresh_since)
             position += box.size
 
+    def write_run(self, first: int, values: Values) -> None:
+        """Write ``len(values)`` consecutive elements in C order, from `first` on.
+
+        As `write_box`; of a run that is several boxes, an error can leave the first ones written.
+        """
+        position = 0
+        for box in boxes_of_run(first, len(values), self.description.shape):
+            self.write_box(box, values[position : position + box.size].reshape(box.shape))
+            position += box.size
+
     def write_box(self, box: Box, values: Values) -> None:
         """Write the elements of a box.
 
@@ -217,23 +243,19 @@ class Array:
         if self._rounding is not None:
             values = self._rounding(values)
         grid = self.description.grid
-        through: deque[Future[None]] = deque()
         try:
-            for part in grid.parts(box):
-                # With an ellipsis a scalar stays an array; of text it would be no array's kin.
-                index: tuple[Any, ...] = (*part.target.slices(), ...)
-                source = values[index]
-                stored = self._write_through(part, source)
-                if stored is not None:
-                    through.append(stored)
-                    if len(through) > self._write_depth:
-                        through.popleft().result()
-                else:
-                    self._write_part(part.chunk, part.source, source)
+            with UnderWay(self._write_depth) as through:
+                for part in grid.parts(box):
+                    # With an ellipsis a scalar stays an array; of text it would be no array's kin.
+                    index: tuple[Any, ...] = (*part.target.slices(), ...)
+                    source = values[index]
+                    stored = self._write_through(part, source)
+                    if stored is not None:
+                        through.add(stored)
+                    else:
+                        self._write_part(part.chunk, part.source, source)
         finally:
-            wait(through)
-        for stored in through:
-            stored.result()
+            self.writes.note()
 
     def write_selection(self, selection: Selection, values: Values) -> None:
         """Write the selected elements; `values` has the selection's shape. See `write_box`."""
@@ -244,8 +266,11 @@ class Array:
         self.require_codecs()
         if self._rounding is not None:
             values = self._rounding(values)
-        for pick in selection.picks(self.description.chunk_shape):
-            self._write_part(pick.chunk, pick.source, values[pick.target])
+        try:
+            for pick in selection.picks(self.description.chunk_shape):
+                self._write_part(pick.chunk, pick.source, values[pick.target])
+        finally:
+            self.writes.note()
 
     def _write_part(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
         grid = self.description.grid

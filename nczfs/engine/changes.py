@@ -100,6 +100,24 @@ class AddMember(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupBecomesArray(Change):
+    """A group lists as an array what it listed as a group, if it lists its members at all."""
+
+    name: str
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("member", self.name)
+
+    def apply(self, node: Node | None) -> Node:
+        group = _group(node)
+        if group.groups is None:
+            return group
+        groups = tuple(name for name in group.groups if name != self.name)
+        return replace(group, groups=groups, arrays=_with_name(group.arrays, self.name))
+
+
+@dataclass(frozen=True, slots=True)
 class AddDimension(Change):
     """A group declares a dimension."""
 

@@ -160,13 +160,6 @@ class ChunkIO:
             replaces = None
         return self._zmap.write(key, data, replaces=replaces)
 
-    def delete(self, chunk: ChunkIndex) -> None:
-        """Remove a chunk, so that it reads as fill; nothing happens where there is none."""
-        try:
-            self._zmap.delete(self.key(chunk))
-        except NoSuchObject:
-            return
-
     def _exists(self, key: Key, replaces: Version | None) -> bool:
         if replaces is not None:
             return replaces != ABSENT

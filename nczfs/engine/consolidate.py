@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import random
-import time
 from collections.abc import Iterable
 
-from nczfs import metrics
+from nczfs.engine.conflicts import until_stored
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata import StoreDocuments
-from nczfs.errors import Conflict, MetadataError, ObjectExists, Unavailable
+from nczfs.errors import MetadataError
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.names import below
@@ -19,9 +17,6 @@ from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.keys import join
 
 log = logging.getLogger(__name__)
-
-CONFLICTS_MAX = 100
-BACKOFF_S = 0.02
 
 
 class ConsolidatedCopy:
@@ -46,17 +41,13 @@ class ConsolidatedCopy:
     def update(self, written: Iterable[str]) -> None:
         """Bring the copy up to date after some documents were written."""
         keys = list(written)
-        for attempt in range(CONFLICTS_MAX):
+
+        def store(_: int) -> None:
             # Others may have written both since we did.
             self._dataset.ask_again([consolidated.KEY, *keys])
-            try:
-                self._update_once(keys)
-            except (Conflict, ObjectExists):
-                metrics.WRITE_CONFLICTS.inc()
-                time.sleep(random.uniform(0, BACKOFF_S * min(attempt + 1, 20)))
-            else:
-                return
-        raise Unavailable(f"{consolidated.KEY}: other clients kept changing it")
+            self._update_once(keys)
+
+        until_stored(store, consolidated.KEY)
 
     def _update_once(self, keys: list[str]) -> None:
         documents = self._dataset.documents()

@@ -73,7 +73,7 @@ class Dataset:
         self.engine = engine
         self.root = root
         self.format = metadata_format
-        self.edits = Edits(metadata, root, metadata_format, options)
+        self.edits = Edits(metadata, root, metadata_format, options, engine.pools)
         self._metadata = metadata
         self._options = options
         self._lock = threading.Lock()
@@ -185,6 +185,20 @@ class Dataset:
             known[1].forget()
         return array
 
+    def latest(self, variable: Variable) -> Variable:
+        """A variable as long as it is by now, as far as that is known. Asks nobody."""
+        known = self._arrays.get(variable.path)
+        if known is None or known[0] is variable or not _resized(known[0], variable):
+            return variable
+        return known[0]
+
+    def read_single_documents(self) -> None:
+        """Believe no consolidated copy any more: who changes documents must know the true ones."""
+        with self._lock:
+            if self.format is not self.format.single:
+                self.format = self.format.single
+                self._nodes.clear()
+
     def problems(self, variable: Variable) -> tuple[str, ...]:
         """What is wrong with a variable: its metadata, or a codec that is not there."""
         try:
@@ -285,9 +299,16 @@ class Dataset:
 
     def store_document(self, key: str, data: bytes, replaces: Version) -> None:
         """Replace a version of a document. Raises Conflict, ObjectExists."""
-        full = join(self.root, key)
-        known = replaces if self.zmap.features.conditional_writes else None
-        self._metadata.written(full, data, self.zmap.write(full, data, replaces=known))
+        self._metadata.write(join(self.root, key), data, replaces)
+
+    def delete_documents(self, path: str) -> None:
+        """Remove the documents of a node, those that make it visible among them."""
+        documents = self.documents()
+        for key in self.format.single.keys(path):
+            if documents.get(key) is not None:
+                full = join(self.root, key)
+                self.zmap.delete(full)
+                self._metadata.changed(full)
 
     def ask_again(self, keys: Iterable[str] | None = None) -> None:
         """Believe no more what some documents said; None: what any said, or was listed."""
@@ -302,11 +323,16 @@ class Dataset:
         number = array.number
         self.engine.writeback.drop(number, lambda chunk_id: not is_wanted(chunk_id[1]))
         prefix = _below(self.root, variable.key)
+        start = f"{prefix}/" if prefix else ""
+        gone: dict[Key, ChunkIndex] = {}
         for stat in self.zmap.list(prefix):
-            name = stat.key.removeprefix(f"{prefix}/" if prefix else "")
-            index = variable.array.chunk_index(name)
+            index = variable.array.chunk_index(stat.key.removeprefix(start))
             if index is not None and is_wanted(index):
-                self.zmap.delete(stat.key)
+                gone[stat.key] = index
+        try:
+            self.zmap.delete_many(gone)
+        finally:
+            for index in gone.values():
                 self.engine.cache.drop((number, index))
 
     def stale(self) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from nczfs.engine.cache import Values
 from nczfs.engine.chunkio import ChunkIO, fill_element
 from nczfs.errors import NczfsError
-from nczfs.model.boxes import Box
+from nczfs.model.boxes import Box, joined
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
 
@@ -54,8 +54,8 @@ class WrittenMask:
             self._flags[region.slices()] = True
             return
         self._boxes.append(region)
-        while len(self._boxes) > 1 and (joined := _joined(self._boxes[-2], self._boxes[-1])):
-            self._boxes[-2:] = [joined]
+        while len(self._boxes) > 1 and (both := joined(self._boxes[-2], self._boxes[-1])):
+            self._boxes[-2:] = [both]
         if len(self._boxes) > BOXES_MAX:
             self._as_flags()
 
@@ -69,7 +69,7 @@ class WrittenMask:
     def covers(self, box: Box) -> bool:
         """Whether every element of a box was written."""
         if self._flags is None:
-            if box.size == 0 or any(_contains(known, box) for known in self._boxes):
+            if box.size == 0 or any(known.contains(box) for known in self._boxes):
                 return True
             if sum(known.size for known in self._boxes) < box.size:
                 return False
@@ -89,32 +89,6 @@ class WrittenMask:
                 self._flags[box.slices()] = True
             self._boxes = []
         return self._flags
-
-
-def _joined(one: Box, other: Box) -> Box | None:
-    """The union of two boxes where it is a box; None where it is none."""
-    if _contains(one, other):
-        return one
-    if _contains(other, one):
-        return other
-    ndim = len(one.start)
-    differing = [
-        d for d in range(ndim) if (one.start[d], one.stop[d]) != (other.start[d], other.stop[d])
-    ]
-    if len(differing) != 1:
-        return None
-    d = differing[0]
-    if max(one.start[d], other.start[d]) > min(one.stop[d], other.stop[d]):
-        return None
-    start, stop = list(one.start), list(one.stop)
-    start[d] = min(one.start[d], other.start[d])
-    stop[d] = max(one.stop[d], other.stop[d])
-    return Box(tuple(start), tuple(stop))
-
-
-def _contains(outer: Box, inner: Box) -> bool:
-    pairs = zip(outer.start, outer.stop, inner.start, inner.stop, strict=True)
-    return all(a <= b and d <= c for a, c, b, d in pairs)
 
 
 @dataclass(frozen=True, slots=True)

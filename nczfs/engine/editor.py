@@ -15,6 +15,7 @@ from nczfs.engine.changes import (
     Change,
     Create,
     DeleteAttribute,
+    GroupBecomesArray,
     Resize,
     ResizeDimension,
     SetAttribute,
@@ -96,18 +97,49 @@ class Editor:
         with self._lock:
             name = checked_name(declaration.name)
             path = below(group, name)
-            header = self._group(group)
             self._check_free(path)
-            if declaration.string_bytes is None:
-                declaration = replace(declaration, string_bytes=self._string_bytes(declaration))
-            dimensions = [self.dimension(group, wanted) for wanted in declaration.dimensions]
-            variable = described(
-                path, declaration, dimensions, self._dataset.format, self._separator
-            )
+            variable = self._described(group, path, declaration)
             self._add(path, Create(variable))
-            if header.arrays is not None:
+            if self._group(group).arrays is not None:
                 self._dataset.edits.add(group, AddMember(name, is_group=False))
             return variable
+
+    def turn_into_variable(self, path: str, declaration: VariableDeclaration) -> Variable:
+        """Make a variable of an empty group; it keeps the attributes, and gets those declared.
+
+        Raises
+        ------
+        NotWritable : the group has members or dimensions, or is the root.
+        NoSuchNode (a dimension), Unsupported, UsageError, StoreError.
+        """
+        with self._lock:
+            header = self._group(path)
+            if not path or header.dimensions or self._dataset.names(path):
+                raise NotWritable(f"/{path}: only a group that is still empty becomes a variable")
+            declared = {attribute.name for attribute in declaration.attributes}
+            kept = (a for a in header.attributes if a.name not in declared)
+            declaration = replace(declaration, attributes=(*kept, *declaration.attributes))
+            above = parent_of(path)
+            variable = self._described(above, path, declaration)
+            self.sync()
+            self._copy.distrust()
+            self._dataset.delete_documents(path)
+            try:
+                self._add(path, Create(variable))
+            except NczfsError:
+                self._dataset.edits.add(path, Create(header))
+                self.sync()
+                raise
+            if self._group(above).arrays is not None:
+                self._dataset.edits.add(above, GroupBecomesArray(variable.name))
+            return variable
+
+    def _described(self, group: str, path: str, declaration: VariableDeclaration) -> Variable:
+        """The variable that a declaration asks for in a group, which declares its dimensions."""
+        if declaration.string_bytes is None:
+            declaration = replace(declaration, string_bytes=self._string_bytes(declaration))
+        dimensions = [self.dimension(group, wanted) for wanted in declaration.dimensions]
+        return described(path, declaration, dimensions, self._dataset.format, self._separator)
 
     def anonymous_dimension(self, size: int) -> str:
         """The full name of a dimension without a name, made when nobody has one so long."""
@@ -204,6 +236,7 @@ class Editor:
         except NczfsError:
             self._copy.distrust()
             raise
+        dataset.zmap.flush()
 
     def close(self) -> None:
         """`sync` for the last time; nothing can be changed any more."""

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import wait
 from dataclasses import replace
+from itertools import groupby
 
-from nczfs import metrics
 from nczfs.engine.changes import Change, Create, Resize
+from nczfs.engine.conflicts import until_stored
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
-from nczfs.errors import Conflict, NczfsError, ObjectExists, Unavailable
+from nczfs.engine.pools import Pools
+from nczfs.errors import Conflict, NczfsError, ObjectExists
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
-from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, join
 
-CONFLICTS_MAX = 100
-BACKOFF_S = 0.02
+MAX_DEPTH = 1024  # of groups: a key has 1024 bytes
 
 
 class Edits:
@@ -39,7 +38,9 @@ class Edits:
         root: Prefix,
         metadata_format: MetadataFormat,
         options: FormatOptions,
+        pools: Pools,
     ) -> None:
+        self._pools = pools
         self._metadata = metadata
         self._root = root
         self._format = metadata_format.single
@@ -125,9 +126,11 @@ class Edits:
             written: dict[str, bytes] = {}
             stored: dict[str, list[Change]] = {}
             self._metadata.ask_again({key for node in nodes.values() for key in self._keys(node)})
-            for path in sorted(nodes, key=lambda path: _order(path, nodes[path])):
-                stored[path] = list(self._changes.get(path, {}).values())
-                written |= self._store_node(nodes[path], stored[path])
+            in_order = sorted(nodes, key=lambda path: _order(path, nodes[path]))
+            for _, stage in groupby(in_order, key=lambda path: _order(path, nodes[path])[0]):
+                now = {path: list(self._changes.get(path, {}).values()) for path in stage}
+                stored |= now
+                written |= self._store_all([(nodes[path], now[path]) for path in now])
             # All together: an array reads only as long as its dimension, which is stored later.
             for path, changes in stored.items():
                 self._done(path, changes)
@@ -137,15 +140,23 @@ class Edits:
         """Paths of the nodes that have changes."""
         return list(self._changes)
 
+    def _store_all(self, nodes: list[tuple[Node, list[Change]]]) -> dict[str, bytes]:
+        """Store nodes of which none is seen through another, at once where requests take long."""
+        if not self._metadata.far or len(nodes) == 1:
+            results = [self._store_node(*node) for node in nodes]
+        else:
+            futures = [self._pools.write.submit(self._store_node, *node) for node in nodes]
+            wait(futures)
+            results = [future.result() for future in futures]
+        return {key: data for written in results for key, data in written.items()}
+
     def _store_node(self, node: Node, changes: list[Change]) -> dict[str, bytes]:
-        for attempt in range(CONFLICTS_MAX):
-            try:
-                return self._store_once(node.path, changes)
-            except (Conflict, ObjectExists):
-                metrics.WRITE_CONFLICTS.inc()
+        def store(attempt: int) -> dict[str, bytes]:
+            if attempt:
                 self._metadata.ask_again(self._keys(node))
-                time.sleep(random.uniform(0, BACKOFF_S * min(attempt + 1, 20)))
-        raise Unavailable(f"/{node.path}: other clients kept changing the same node")
+            return self._store_once(node.path, changes)
+
+        return until_stored(store, f"/{node.path}")
 
     def _keys(self, node: Node) -> list[Key]:
         """The documents that tell what a node is, those with its dimensions among them."""
@@ -168,7 +179,7 @@ class Edits:
         for key, data in written.items():
             full = join(self._root, key)
             try:
-                self._write(full, data, documents.used[full])
+                self._metadata.write(full, data, documents.used[full])
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
@@ -197,11 +208,6 @@ class Edits:
                 variable = longer.apply(variable)
         return variable
 
-    def _write(self, key: Key, data: bytes, known: Version) -> None:
-        zmap = self._metadata.zmap
-        replaces = known if zmap.features.conditional_writes else None
-        self._metadata.written(key, data, zmap.write(key, data, replaces=replaces))
-
     def documents(self) -> StoreDocuments:
         """The single documents of the dataset."""
         return StoreDocuments(self._metadata, self._root, self._options.document_bytes_max)
@@ -223,8 +229,11 @@ class Edits:
         return _having(node, self._dimensions)
 
 
-def _order(path: str, node: Node) -> tuple[bool, int, str]:
-    return isinstance(node, GroupHeader), -path.count("/") if path else 1, path
+def _order(path: str, node: Node) -> tuple[int, str]:
+    """Variables first, then groups, the deepest first, and the root last."""
+    if isinstance(node, Variable):
+        return -MAX_DEPTH, path
+    return -path.count("/") if path else 1, path
 
 
 def _declaring(group: GroupHeader, declared: Mapping[str, Dimension]) -> GroupHeader:

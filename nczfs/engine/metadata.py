@@ -59,6 +59,7 @@ class MetadataCache:
         self._documents: dict[Key, Document] = {}
         self._listings: dict[Prefix, _Listing] = {}
         self._listed = 0
+        self._changes = 0
         self._document_bytes = 0
 
     def get(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
@@ -122,12 +123,26 @@ class MetadataCache:
         found = self._documents.get(key)
         return found.version if found is not None else None
 
-    def written(self, key: Key, data: bytes, version: Version) -> None:
-        """Note that we have just stored a document, so that nobody asks for it."""
+    def write(self, key: Key, data: bytes, replaces: Version) -> None:
+        """Replace a version of a document, where the store can; nobody asks for it then.
+
+        Raises
+        ------
+        Conflict, ObjectExists : there is another version. StoreError.
+        """
+        condition = replaces if self.zmap.features.conditional_writes else None
+        version = self.zmap.write(key, data, replaces=condition)
         known = self._documents.get(key)
         self._keep(key, Document(data, version, time.time_ns(), self._clock()))
         if known is None or known.data is None:
             self._forget_listings_of(key)
+
+    def changed(self, key: Key) -> None:
+        """Note that an object was stored or deleted, or that a prefix appeared or went."""
+        with self._lock:
+            self._changes += 1
+            self._drop_document(key)
+        self._forget_listings_of(key)
 
     def ask_again(self, keys: Iterable[Key]) -> None:
         """Forget some documents."""
@@ -145,13 +160,13 @@ class MetadataCache:
         if (listing := self._fresh_listing(prefix)) is not None:
             yield from listing.entries.values()
             return
-        started_at = self._clock()
+        started_at, changes = self._clock(), self._changes
         entries: dict[str, Entry] = {}
         for entry in self.zmap.search(prefix):
             if len(entries) < LISTED_ENTRIES_MAX:
                 entries[entry.name] = entry
             yield entry
-        if len(entries) < LISTED_ENTRIES_MAX:
+        if len(entries) < LISTED_ENTRIES_MAX and changes == self._changes:
             self._keep_listing(prefix, _Listing(entries, started_at))
 
     def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:

@@ -103,6 +103,12 @@ def open_zmap(
     if mode != "r" and not zmap.features.writable:
         zmap.close()
         raise NotWritable(f"{zmap.name}: can only be read; open it with mode 'r'")
+    if mode != "r":
+        try:
+            zmap.prepare_writing()
+        except BaseException:
+            zmap.close()
+            raise
     engine = Engine(options)
 
     def close() -> None:
@@ -176,8 +182,7 @@ def _delete_all(zmap: ZMap) -> None:
             rest.append(stat.key)
         else:
             zmap.delete(stat.key)
-    for key in rest:
-        zmap.delete(key)
+    zmap.delete_many(rest)
 
 
 def _opened(
@@ -192,8 +197,7 @@ def _opened(
     root = dataset.node("")
     editor = None
     if mode != "r":
-        copy = ConsolidatedCopy(dataset, options, wanted=consolidated)
-        editor = Editor(dataset, copy, separator)
+        editor = _editor(dataset, options, separator, consolidated=consolidated)
     if not isinstance(root, GroupHeader):
         return RootArray(dataset, root, name, editor, close)
     return OpenDataset(dataset, root, editor, close)
@@ -207,7 +211,13 @@ def _created(
     *,
     consolidated: bool,
 ) -> OpenDataset:
-    copy = ConsolidatedCopy(dataset, options, wanted=consolidated)
-    editor = Editor(dataset, copy, separator)
+    editor = _editor(dataset, options, separator, consolidated=consolidated)
     editor.create_root()
     return OpenDataset(dataset, dataset.node(""), editor, close)
+
+
+def _editor(
+    dataset: Dataset, options: FormatOptions, separator: str, *, consolidated: bool
+) -> Editor:
+    copy = ConsolidatedCopy(dataset, options, wanted=consolidated)
+    return Editor(dataset, copy, separator)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Self
 
 from nczfs.engine.options import EngineOptions
 
@@ -78,6 +80,32 @@ class Pools:
     def _forget_threads(self) -> None:
         self._lock = threading.Lock()
         self._pools = {}
+
+
+class UnderWay:
+    """Tasks of which no more than `depth` wait or run at a time; the block ends with the last one.
+
+    An error of one is raised in the block, at its end at the latest.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._futures: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def add(self, future: Future[None]) -> None:
+        """Take a task on, and wait for the oldest one when there are too many."""
+        self._futures.append(future)
+        if len(self._futures) > self._depth:
+            self._futures.popleft().result()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        wait(self._futures)
+        if kind is None:
+            for future in self._futures:
+                future.result()
 
 
 def _after_fork() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 
@@ -13,16 +11,15 @@ import numpy as np
 from nczfs import metrics
 from nczfs.engine.cache import ENTRY_BYTES, ChunkCache, ChunkId, Loaded, Values
 from nczfs.engine.chunkio import ChunkIO, memory_of
+from nczfs.engine.conflicts import until_stored
 from nczfs.engine.dirty import DirtyChunk, Region, Snapshot
 from nczfs.engine.pools import Pools
-from nczfs.errors import Conflict, NczfsError, ObjectExists, Unavailable
+from nczfs.errors import NczfsError, Unavailable
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
 
 DIRTY_SHARE = 2  # of the budget of the chunk cache: one in so many bytes may be dirty
-CONFLICTS_MAX = 100  # each one means that another client made progress
-BACKOFF_S = 0.01
 
 
 class WriteBack:
@@ -253,18 +250,15 @@ def _stored(io: ChunkIO, index: ChunkIndex, snapshot: Snapshot) -> tuple[Values,
     """Store a snapshot: the values that the store has then, and their version."""
     if snapshot.is_whole:
         return snapshot.values, io.store(index, snapshot.values, None)
-    known = snapshot.version if snapshot.complete else None
-    for attempt in range(CONFLICTS_MAX):
+
+    def store(attempt: int) -> tuple[Values, Version | None]:
+        known = snapshot.version if snapshot.complete and not attempt else None
         if known is not None:
             values = snapshot.values
         else:
             base, known = io.newest(index)
             values = np.array(base)
             snapshot.written.copy_onto(values, snapshot.values)
-        try:
-            return values, io.store(index, values, known)
-        except (Conflict, ObjectExists):
-            metrics.WRITE_CONFLICTS.inc()
-            known = None
-            time.sleep(random.uniform(0, BACKOFF_S * min(attempt + 1, 20)))
-    raise Unavailable(f"{io.key(index)}: other clients kept writing the same chunk")
+        return values, io.store(index, values, known)
+
+    return until_stored(store, io.key(index))

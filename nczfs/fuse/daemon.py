@@ -40,7 +40,9 @@ class MountOptions:
     ----------
     source : what the table of mounts shows; without secrets.
     request_timeout_s : every request is answered within it.
-    flush_timeout_s : close, fsync and the end of the daemon wait so long for stores.
+    flush_timeout_s : the end of the daemon waits so long for stores.
+    store_timeout_s : close, fsync and rename wait so long: for as long as an upload takes. The
+        store gives up by itself what stands still.
     negative_ttl_s : for how long the kernel may remember that a name is absent.
     extra : further words for the kernel: ``ro``, ``nosuid``, ``nodev``, ``noexec``, ``noatime``.
     """
@@ -51,6 +53,7 @@ class MountOptions:
     auto_unmount: bool = False
     request_timeout_s: float = 15.0
     flush_timeout_s: float = 60.0
+    store_timeout_s: float = 3600.0
     negative_ttl_s: float = 1.0
     extra: frozenset[str] = frozenset()
 
@@ -102,7 +105,7 @@ def _serve_open(
 ) -> None:
     logging.getLogger(pyfuse3.__name__).addFilter(_not_late)
     connected = trio.Event()
-    workers = Workers(options.request_timeout_s, options.flush_timeout_s)
+    workers = Workers(options.request_timeout_s, options.store_timeout_s)
     operations = Operations(fs, workers, options.negative_ttl_s, connected.set)
     try:
         pyfuse3.init(operations, mountpoint, _words(options))

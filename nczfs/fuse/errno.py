@@ -15,6 +15,7 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.ObjectExists: errno.EEXIST,
     errors.Conflict: errno.ESTALE,  # what was opened is not there any more
     errors.AccessDenied: errno.EACCES,
+    errors.StoreBusy: errno.EBUSY,
     errors.ReadOnlyStore: errno.EROFS,
     errors.BadKey: errno.EINVAL,
     errors.KeyTooLong: errno.ENAMETOOLONG,

@@ -254,7 +254,8 @@ class Operations(pyfuse3.Operations):
             lambda: self._fs.create(InodeNo(parent_inode), name, flags, stat.S_IMODE(mode)),
             self._undo_create,
         )
-        return self._file_info(opened, flags), _entry(attributes)
+        # Even a file made by O_RDONLY is stored when it is closed.
+        return self._file_info(opened, flags | os.O_RDWR), _entry(attributes)
 
     @answers
     async def mknod(

@@ -33,6 +33,39 @@ class Box:
             tuple(b - o for b, o in zip(self.stop, origin, strict=True)),
         )
 
+    def contains(self, other: Box) -> bool:
+        """Whether all elements of another box are in this one."""
+        pairs = zip(self.start, self.stop, other.start, other.stop, strict=True)
+        return all(a <= b and d <= c for a, c, b, d in pairs)
+
+
+def joined(one: Box, other: Box) -> Box | None:
+    """The union of two boxes where it is a box; None where it is none."""
+    if one.contains(other):
+        return one
+    if other.contains(one):
+        return other
+    ndim = len(one.start)
+    differing = [
+        d for d in range(ndim) if (one.start[d], one.stop[d]) != (other.start[d], other.stop[d])
+    ]
+    if len(differing) != 1:
+        return None
+    d = differing[0]
+    if max(one.start[d], other.start[d]) > min(one.stop[d], other.stop[d]):
+        return None
+    start, stop = list(one.start), list(one.stop)
+    start[d] = min(one.start[d], other.start[d])
+    stop[d] = max(one.stop[d], other.stop[d])
+    return Box(tuple(start), tuple(stop))
+
+
+def common(one: Box, other: Box) -> Box:
+    """The elements that are in both boxes."""
+    start = tuple(map(max, one.start, other.start))
+    stop = map(min, one.stop, other.stop)
+    return Box(start, tuple(map(max, start, stop)))
+
 
 def whole(shape: tuple[int, ...]) -> Box:
     """The box of all elements of an array."""

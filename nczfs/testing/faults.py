@@ -12,7 +12,7 @@ from nczfs.errors import StoreError, Unavailable
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
 
-OPERATIONS: Final = frozenset({"read", "write", "delete", "stat", "search", "list"})
+OPERATIONS: Final = frozenset({"read", "write", "delete", "stat", "search", "list", "flush"})
 
 _T = TypeVar("_T")
 
@@ -75,6 +75,9 @@ class Faulty(ZMap):
     def features(self) -> Features:
         return self._zmap.features
 
+    def prepare_writing(self) -> Features:
+        return self._zmap.prepare_writing()
+
     @property
     def calls(self) -> int:
         """How many calls there were, failed ones included."""
@@ -113,6 +116,9 @@ class Faulty(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._pages("list", prefix, self._zmap.list(prefix))
+
+    def flush(self) -> None:
+        self._call("flush", "", self._zmap.flush)
 
     def close(self) -> None:
         """Close the store below."""

@@ -390,6 +390,20 @@ class ZMapSuite(ZMapReadSuite, ABC):
                 zmap.delete(parse_key(absent))
         assert self.peek(zmap, K) == DATA
 
+    def test_many_keys_are_deleted_and_no_other(self, zmap: ZMap) -> None:
+        keys = [*map(parse_key, ODD_KEYS), *(Key(f"many/{number}") for number in range(20))]
+        for key in (*keys, K):
+            zmap.write(key, b"data")
+        zmap.delete_many(iter([*keys, Key("absent"), Key("many/absent")]))
+        assert [stat.key for stat in zmap.list(ROOT)] == [K]
+        zmap.delete_many([])
+        assert self.peek(zmap, K) == b"data"
+
+    def test_writing_can_be_prepared_at_any_time_and_leaves_nothing(self, zmap: ZMap) -> None:
+        zmap.write(K, DATA)
+        assert zmap.prepare_writing() == zmap.features == zmap.prepare_writing()
+        assert [stat.key for stat in zmap.list(ROOT)] == [K]
+
     def test_a_key_can_be_written_again_where_a_prefix_was(self, zmap: ZMap) -> None:
         zmap.write(Key("a/b/c"), b"deep")
         zmap.delete(Key("a/b/c"))

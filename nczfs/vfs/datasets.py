@@ -7,22 +7,32 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from nczfs import metrics
-from nczfs.engine.array import now
 from nczfs.engine.coordinates import fetch_coordinates
-from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata import MetadataCache
-from nczfs.errors import CorruptStore, MetadataError, NczfsError, NoSuchObject, NoSuchPath
+from nczfs.errors import (
+    BadArgument,
+    CorruptStore,
+    NczfsError,
+    NoSuchObject,
+    NoSuchPath,
+    PathError,
+    PathExists,
+)
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.access import AccessLog
+from nczfs.vfs.attributes import AttributesDirectory
+from nczfs.vfs.editing import Editing, refusal
+from nczfs.vfs.known import KnownDatasets
 from nczfs.vfs.leaves import (
     At,
-    AttributesDirectory,
     Broken,
     ChunksDirectory,
     Plain,
     Resolved,
     broken_info,
+    group_info_file,
     view_file,
 )
 from nczfs.vfs.nodes import Directory, Node, NodeStat
@@ -37,20 +47,21 @@ from nczfs.zmap.keys import Key, Prefix
 log = logging.getLogger(__name__)
 
 ARCHIVE_SUFFIX = ".zip"
+INFO = "info.json"
 ARCHIVES_KEPT = 64
-DATASETS_KEPT = 10_000
-REPORTED_MAX = 10_000
 
 
 class DatasetsTree:
     """What all nodes of the tree over one store share; a zip archive has a tree of its own.
 
-    `_lock` guards the dicts of datasets and archives, and is not held while the store is asked.
+    `_lock` guards the dict of archives, and is not held while the store is asked.
 
     Parameters
     ----------
     views : the names of the views to show; None shows all.
     open_archive : makes a store of a zip object.
+    writable : datasets may be changed, where their store can be.
+    written : called when values of the node at a prefix were stored, or dropped.
     """
 
     def __init__(
@@ -62,38 +73,28 @@ class DatasetsTree:
         mtime_ns: int,
         views: frozenset[str] | None,
         open_archive: Callable[[ZMap, Key], ZMap],
+        *,
+        writable: bool = False,
+        written: Callable[[Prefix], None] = lambda _: None,
     ) -> None:
         self.metadata = metadata
         self.engine = engine
-        self.context = ViewContext(engine, metadata.ttl_s, mtime_ns, access_log, self._opened)
+        self.editing = Editing(engine, metadata, options, written) if writable else None
+        self.known = KnownDatasets(engine, metadata, options, self.editing)
+        self.context = ViewContext(
+            engine, metadata.ttl_s, mtime_ns, access_log, self._opened, self.editing
+        )
         self.mtime_ns = mtime_ns
         self.views = views
         self._options = options
         self._open_archive = open_archive
         self._lock = threading.Lock()
-        self._datasets: dict[Prefix, tuple[Dataset | Broken | None, float]] = {}
         self._archives: dict[Key, tuple[object, DatasetsTree | None]] = {}
         self._burst: set[tuple[int, str]] = set()
-        self._reported: set[str] = set()
 
     def directory(self, prefix: Prefix, name: str) -> PrefixDirectory:
         """A prefix where a dataset may begin; a group's files are called after `name`."""
         return PrefixDirectory(self, prefix, name, None, "")
-
-    def resolve_root(self, prefix: Prefix) -> Resolved:
-        """What begins at a prefix that is not inside a dataset."""
-        dataset = self._dataset_at(prefix)
-        if isinstance(dataset, Broken):
-            return dataset
-        return self.resolve(dataset, "") if dataset is not None else Plain()
-
-    def resolve(self, dataset: Dataset, path: str) -> Resolved:
-        """What is at a path of a dataset."""
-        try:
-            loaded = dataset.load(path)
-        except MetadataError as error:
-            return self._broken(path, error)
-        return At(dataset, path, loaded) if loaded is not None else Plain()
 
     def archive(self, key: Key) -> PrefixDirectory | None:
         """The directory of a zip object whose content is a dataset; None when it is not."""
@@ -118,52 +119,21 @@ class DatasetsTree:
         self._burst.add(token)
         self.engine.pools.assemble.submit(_burst, dataset, variable)
 
+    def resolve_root(self, prefix: Prefix) -> Resolved:
+        """What begins at a prefix that is not inside a dataset."""
+        return self.known.resolve_root(prefix)
+
     def forget(self, prefix: Prefix) -> None:
         """Ask anew for everything at or below a prefix."""
         self.metadata.forget(prefix)
-        below = f"{prefix}/" if prefix else ""
         with self._lock:
-            datasets = list(self._datasets.items())
             self._archives.clear()
-        for root, (dataset, _) in datasets:
-            inside = root == prefix or root.startswith(below)
-            holds = not root or prefix.startswith(f"{root}/")
-            if inside or not isinstance(dataset, Dataset):
-                with self._lock:
-                    self._datasets.pop(root, None)
-            if isinstance(dataset, Dataset) and (inside or holds):
-                dataset.forget("" if inside else prefix[len(root) :].lstrip("/"))
+        self.known.forget(prefix)
 
-    def _dataset_at(self, prefix: Prefix) -> Dataset | Broken | None:
-        known = self._datasets.get(prefix)
-        if known is not None:
-            dataset, checked_at = known
-            if isinstance(dataset, Dataset):
-                try:
-                    if dataset.load("") is not None:
-                        return dataset
-                except MetadataError as error:
-                    return self._broken("", error)
-            elif now() - checked_at < self.metadata.ttl_s:
-                return dataset
-        found: Dataset | Broken | None
-        try:
-            found = open_dataset(self.engine, self.metadata, prefix, self._options)
-        except MetadataError as error:
-            found = self._broken("", error)
-        with self._lock:
-            self._datasets[prefix] = (found, now())
-            while len(self._datasets) > DATASETS_KEPT:
-                self._datasets.pop(next(iter(self._datasets)))
-        return found
-
-    def _broken(self, path: str, error: MetadataError) -> Broken:
-        """A broken node; the log says so once."""
-        problem = str(error)
-        if problem not in self._reported and len(self._reported) < REPORTED_MAX:
-            self._reported.add(problem)
-            log.warning("%s", problem)
-        return Broken(path, problem)
+    def sync(self) -> None:
+        """Store what is pending of any dataset."""
+        if self.editing is not None:
+            self.editing.sync()
 
     def _archive_version(self, key: Key) -> object:
         prefix, _, name = key.rpartition("/")
@@ -216,7 +186,7 @@ class PrefixDirectory(Directory):
         """What this prefix is now. May block."""
         if self._dataset is None:
             return self._tree.resolve_root(self._prefix)
-        return self._tree.resolve(self._dataset, self._path)
+        return self._tree.known.resolve(self._dataset, self._path)
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
@@ -258,6 +228,49 @@ class PrefixDirectory(Directory):
                 while shown in members:
                     shown += "~"
             yield shown, node
+
+    def mkdir(self, name: str, mode: int) -> Directory:
+        """A group in a group; anywhere else a new dataset."""
+        editing = self._editing
+        resolved = self.resolve()
+        if editing is None or isinstance(resolved, Broken):
+            raise self.refusal(name)
+        if isinstance(resolved, At) and (
+            isinstance(resolved.loaded.node, Variable) or name in self._reserved()
+        ):
+            raise self.refusal(name)
+        if not is_file_name(name):
+            raise BadArgument(f"{name}: cannot be the name of a group")
+        try:
+            self._child(name, resolved)
+        except NoSuchPath:
+            pass
+        else:
+            raise PathExists(f"{name}: is there already")
+        if isinstance(resolved, At):
+            path = f"{resolved.path}/{name}" if resolved.path else name
+            editing.create_group(resolved.dataset, path)
+            return self._member(resolved, name)
+        prefix = Prefix(keys.parse_key(keys.join(self._prefix, name)))
+        editing.create_root(prefix)
+        self._tree.known.made(prefix)
+        return PrefixDirectory(self._tree, prefix, name, None, "")
+
+    def unlink(self, name: str) -> None:
+        self.lookup(name)
+        raise self.refusal(name)
+
+    def rmdir(self, name: str) -> None:
+        self.lookup(name)
+        raise self.refusal(name)
+
+    def refusal(self, name: str) -> PathError:
+        return refusal(self._editing, name)
+
+    @property
+    def _editing(self) -> Editing | None:
+        is_writable = self._tree.metadata.zmap.features.writable
+        return self._tree.editing if is_writable else None
 
     def _reserved(self) -> frozenset[str]:
         return catalog.reserved_group_names(stem(self._name))
@@ -347,7 +360,7 @@ class PrefixDirectory(Directory):
         """The virtual files and directories of a node, by name."""
         if isinstance(resolved, Broken):
             problem = resolved
-            return {"info.json": lambda: broken_info(self._tree.context, problem)}
+            return {INFO: lambda: broken_info(self._tree.context, problem)}
         node = resolved.loaded.node
         at = resolved
         if isinstance(node, GroupHeader):
@@ -361,7 +374,9 @@ class PrefixDirectory(Directory):
                 files[catalog.CHUNKS] = lambda: ChunksDirectory(self._tree.context, at, variable)
         files[catalog.ATTRIBUTES] = lambda: AttributesDirectory(self._tree.context, at)
         for name, view in views.items():
-            files[name] = _maker(self._tree, at, name, view)
+            files[name] = _maker(self._tree.context, at, name, view)
+        if isinstance(node, GroupHeader):
+            files[INFO] = lambda: group_info_file(self._tree.context, at, views[INFO])
         wanted = self._tree.views
         if wanted is None:
             return files
@@ -389,8 +404,11 @@ def _view_word(name: str) -> str:
     return name.rpartition(".")[2] if name.endswith(".cdl") else name
 
 
-def _maker(tree: DatasetsTree, at: At, name: str, view: View) -> Callable[[], Node]:
-    return lambda: view_file(tree.context, at, name, view)
+def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], Node]:
+    def view_of(variable: Variable) -> View:
+        return catalog.variable_views(at.dataset, variable)[name]
+
+    return lambda: view_file(context, at, name, view, view_of)
 
 
 def _burst(dataset: Dataset, variable: Variable) -> None:

@@ -14,7 +14,6 @@ from nczfs.errors import (
     IsADirectory,
     NameTooLong,
     NczfsError,
-    NoSuchPath,
     NotADirectory,
     NotPermitted,
     ReadOnlyMount,
@@ -167,8 +166,11 @@ class TreeFileSystem(FileSystem):
                 self._open_file(handle).truncate(changes.size)
             else:
                 self._file(inode).truncate(changes.size)
-        if replace(changes, size=None) != Changes():
-            inode.node.change(changes)
+        attributes = self.getattr(ino)
+        rest = _beyond(changes, attributes)
+        if rest == Changes():
+            return attributes
+        inode.node.change(rest)
         return self.getattr(ino)
 
     def opendir(self, ino: InodeNo) -> HandleNo:
@@ -220,6 +222,7 @@ class TreeFileSystem(FileSystem):
             self._check_writable(inode)
         token_before = node.pages_token
         file = node.open(writing=writing, truncate=truncate)
+        file.appending = bool(flags & os.O_APPEND)
         keep = self._keeps_pages(inode, node, token_before) and not truncate
         return self._opened(inode, node, file, keep=keep)
 
@@ -236,23 +239,26 @@ class TreeFileSystem(FileSystem):
         self._open_file(handle).flush()
 
     def fsync(self, handle: HandleNo, *, data_only: bool) -> None:
-        self._open_file(handle).flush()
+        self._open_file(handle).fsync()
 
     def fsyncdir(self, handle: HandleNo) -> None:
-        self._open_directory(handle)
+        self._node_of(self._open_directory(handle).inode).sync()
 
     def release(self, handle: HandleNo) -> None:
         with self._lock:
             found = self._files.pop(handle, None)
         if found is not None:
-            found.file.close()
-            self.inodes.closed(found.inode.ino)
+            try:
+                found.file.close()
+            finally:
+                self.inodes.closed(found.inode.ino)
 
     def create(
         self, parent: InodeNo, name: bytes, flags: int, mode: int
     ) -> tuple[Opened, Attributes]:
         directory, text = self._place(parent, name)
         node, file = self._node_of(directory).create(text, mode, exclusive=bool(flags & os.O_EXCL))
+        file.appending = bool(flags & os.O_APPEND)
         if flags & os.O_TRUNC:
             file.truncate(0)
         inode = self.inodes.number(directory, text, node)
@@ -303,10 +309,34 @@ class TreeFileSystem(FileSystem):
         """Have the kernel ask again for the files whose paths `concerns` holds for."""
         for inode in self.inodes.all():
             if concerns(self.inodes.path(inode)):
-                inode.pages_token = None
-                if self._notifier is not None:
-                    self._notifier.invalidate_inode(inode.ino)
-                    self._notifier.invalidate_entry(inode.parent, os.fsencode(inode.name))
+                self._invalidate(inode)
+
+    def invalidate_below(self, path: str) -> None:
+        """Have the kernel ask again for what is at or below a path, or for its absence."""
+        words = path.split("/")
+        *above, last = self.inodes.along(words)
+        if len(above) == len(words):
+            for inode in self.inodes.below(last):
+                self._invalidate(inode)
+        elif self._notifier is not None:
+            self._notifier.invalidate_entry(last.ino, os.fsencode(words[len(above)]))
+
+    def invalidate_content(self, path: str) -> None:
+        """Have the kernel ask again for the bytes and sizes of what is at or below a path."""
+        words = path.split("/")
+        found = self.inodes.along(words)
+        if len(found) <= len(words):
+            return
+        for inode in self.inodes.below(found[-1]):
+            inode.pages_token = None
+            if self._notifier is not None:
+                self._notifier.invalidate_inode(inode.ino)
+
+    def _invalidate(self, inode: Inode) -> None:
+        inode.pages_token = None
+        if self._notifier is not None:
+            self._notifier.invalidate_inode(inode.ino)
+            self._notifier.invalidate_entry(inode.parent, os.fsencode(inode.name))
 
     def sync(self) -> None:
         with self._lock:
@@ -346,13 +376,14 @@ class TreeFileSystem(FileSystem):
     ) -> Iterator[DirectoryEntry]:
         stat = node.child_stat()
         first = self.inodes.first_of_block(inode)
+        mode = self._file_mode(node.child(0)) if node.count else 0
         for number in range(position, node.count):
             name = node.name_of(number)
             if first is not None:
                 ino = InodeNo(first + number)
             else:
                 ino = self.inodes.number(inode, name, node.child(number)).ino
-            attributes = self._file_attributes(ino, stat, self._options.file_mode)
+            attributes = self._file_attributes(ino, stat, mode)
             yield DirectoryEntry(os.fsencode(name), attributes, number + FIRST_COOKIE)
 
     def _directory_entry(
@@ -364,16 +395,15 @@ class TreeFileSystem(FileSystem):
     def _attributes(self, ino: InodeNo, node: Node, stat: NodeStat) -> Attributes:
         options = self._options
         if isinstance(node, File):
-            mode = options.file_mode | (0o200 if node.writable else 0)
-            return self._file_attributes(ino, stat, mode)
+            return self._file_attributes(ino, stat, self._file_mode(node))
         return Attributes(
             ino=ino,
             kind=FileKind.DIRECTORY,
-            mode=options.dir_mode,
+            mode=_or(stat.mode, options.dir_mode),
             size=stat.size,
             mtime_ns=stat.mtime_ns,
-            uid=options.uid,
-            gid=options.gid,
+            uid=_or(stat.uid, options.uid),
+            gid=_or(stat.gid, options.gid),
             nlink=DIRECTORY_NLINK,
             valid_s=options.attr_ttl_s,
             entry_valid_s=options.attr_ttl_s,
@@ -384,15 +414,20 @@ class TreeFileSystem(FileSystem):
         return Attributes(
             ino=ino,
             kind=FileKind.FILE,
-            mode=mode,
+            mode=_or(stat.mode, mode),
             size=stat.size,
             mtime_ns=stat.mtime_ns,
-            uid=options.uid,
-            gid=options.gid,
+            uid=_or(stat.uid, options.uid),
+            gid=_or(stat.gid, options.gid),
             nlink=1,
             valid_s=options.attr_ttl_s if stat.exact else 0.0,
             entry_valid_s=options.attr_ttl_s,
         )
+
+    def _file_mode(self, file: Node) -> int:
+        """What a file shows unless it has a mode of its own: the owner may write where one can."""
+        mode = self._options.file_mode
+        return mode | 0o200 if isinstance(file, File) and file.writable else mode & ~0o222
 
     def _directory(self, ino: InodeNo) -> Inode:
         inode = self.inodes.get(ino)
@@ -455,8 +490,23 @@ class TreeFileSystem(FileSystem):
         if isinstance(parent, Directory):
             try:
                 inode.node = parent.lookup(inode.name)
-            except NoSuchPath:
-                return
+            except NczfsError:
+                return  # it will be looked up again
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+def _beyond(changes: Changes, shown: Attributes) -> Changes:
+    """What is wanted of modes, owners and times that is not so already."""
+    return replace(
+        changes,
+        size=None,
+        mode=None if changes.mode == shown.mode else changes.mode,
+        uid=None if changes.uid == shown.uid else changes.uid,
+        gid=None if changes.gid == shown.gid else changes.gid,
+    )
 
 
 def _entry_at(directory: _DirectoryHandle, position: int) -> tuple[str, Node] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nczfs.errors import StaleHandle
 from nczfs.vfs.base import ROOT_INODE, InodeNo
@@ -35,6 +35,9 @@ class Inode:
         self.pages_token: object = None
 
 
+_NONE: Mapping[str, Inode] = {}
+
+
 class _Block:
     """Consecutive numbers for all entries of a numbered directory, counted together."""
 
@@ -60,7 +63,7 @@ class InodeTable:
         self._lock = threading.Lock()
         self._next = ROOT_INODE + 1
         self._by_number: dict[int, Inode] = {}
-        self._by_place: dict[tuple[int, str], Inode] = {}
+        self._children: dict[int, dict[str, Inode]] = {}
         self._blocks: list[_Block] = []
         self._block_starts: list[int] = []
         self._block_of: dict[int, _Block] = {}
@@ -92,17 +95,33 @@ class InodeTable:
                 number = parent.node.number_of(name)
                 if block is not None and number is not None:
                     return Inode(InodeNo(block.first + number), parent.ino, name, node)
-            known = self._by_place.get((parent.ino, name))
+            known = self._at(parent.ino, name)
             if known is not None:
                 if type(known.node) is type(node) and known.node.token == node.token:
                     known.node = node
                     return known
-                del self._by_place[parent.ino, name]
+                self._displace(known)
             inode = Inode(InodeNo(self._next), parent.ino, name, node)
             self._next += 1
             self._by_number[inode.ino] = inode
-            self._by_place[parent.ino, name] = inode
+            self._place(inode)
             return inode
+
+    def along(self, words: Iterable[str]) -> list[Inode]:
+        """The inodes on a path, from the root on as far as they are known."""
+        with self._lock:
+            found = [self.root]
+            for word in words:
+                inode = self._at(found[-1].ino, word)
+                if inode is None:
+                    break
+                found.append(inode)
+            return found
+
+    def below(self, inode: Inode) -> list[Inode]:
+        """An inode and all below it, as far as they are known; those above first."""
+        with self._lock:
+            return self._and_below(inode)
 
     def all(self) -> list[Inode]:
         """Every inode that has a record of its own, but the root."""
@@ -164,8 +183,9 @@ class InodeTable:
     def removed(self, parent: InodeNo, name: str) -> None:
         """A name is gone; whoever holds its inode keeps it, without a place."""
         with self._lock:
-            inode = self._by_place.pop((parent, name), None)
+            inode = self._at(parent, name)
             if inode is not None:
+                self._displace(inode)
                 self._drop_if_unused(inode)
 
     def renamed(
@@ -173,16 +193,17 @@ class InodeTable:
     ) -> list[Inode]:
         """A name has moved; the inodes that moved with it, those above first."""
         with self._lock:
-            self._by_place.pop((new_parent, new_name), None)
-            inode = self._by_place.pop((parent, name), None)
+            inode = self._at(parent, name)
+            replaced = self._at(new_parent, new_name)
+            if replaced is not None and replaced is not inode:
+                self._displace(replaced)
+                self._drop_if_unused(replaced)
             if inode is None:
                 return []
+            self._displace(inode)
             inode.parent, inode.name = new_parent, new_name
-            self._by_place[new_parent, new_name] = inode
-            moved = [inode]
-            for above in moved:
-                moved += [i for i in self._by_number.values() if i.parent == above.ino != i.ino]
-            return moved
+            self._place(inode)
+            return self._and_below(inode)
 
     def path(self, inode: Inode) -> str:
         """The path of an inode in the mount, for messages."""
@@ -199,9 +220,27 @@ class InodeTable:
         if inode.lookups or inode.opens or inode.ino == ROOT_INODE:
             return
         self._by_number.pop(inode.ino, None)
-        place = (inode.parent, inode.name)
-        if self._by_place.get(place) is inode:
-            del self._by_place[place]
+        self._displace(inode)
+
+    def _at(self, parent: int, name: str) -> Inode | None:
+        return self._children.get(parent, _NONE).get(name)
+
+    def _place(self, inode: Inode) -> None:
+        self._children.setdefault(inode.parent, {})[inode.name] = inode
+
+    def _displace(self, inode: Inode) -> None:
+        """Take an inode from its place, if it is there."""
+        names = self._children.get(inode.parent)
+        if names is not None and names.get(inode.name) is inode:
+            del names[inode.name]
+            if not names:
+                del self._children[inode.parent]
+
+    def _and_below(self, inode: Inode) -> list[Inode]:
+        found = [inode]
+        for above in found:
+            found += self._children.get(above.ino, _NONE).values()
+        return found
 
     def _block_at(self, ino: int) -> _Block | None:
         number = bisect_right(self._block_starts, ino) - 1

@@ -1,18 +1,19 @@
-"""What stands below the directory of a group or variable: views, chunks, attributes."""
+"""What stands below the directory of a group or variable: views and chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nczfs import metrics
 from nczfs.engine.dataset import Dataset, Loaded
 from nczfs.errors import NoSuchPath
 from nczfs.model.boxes import index_of
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import Attribute, GroupHeader, Variable
-from nczfs.vfs.nodes import Directory, Node, NodeStat, NumberedDirectory
+from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.vfs.declaring import GroupInfoFile
+from nczfs.vfs.nodes import File, Node, NodeStat, NumberedDirectory
+from nczfs.vfs.valuesfile import ValuesFile
 from nczfs.vfs.viewfile import ViewContext, ViewFile
 from nczfs.views import catalog
 from nczfs.views.catalog import View
@@ -85,8 +86,14 @@ class ChunksDirectory(NumberedDirectory):
         return number
 
     def child(self, number: int) -> Node:
-        view = catalog.chunk_view(self._at.dataset, self._variable, index_of(number, self._counts))
-        return view_file(self._context, self._at, f"chunks/{self.name_of(number)}", view)
+        chunk = index_of(number, self._counts)
+        return view_file(
+            self._context,
+            self._at,
+            f"chunks/{self.name_of(number)}",
+            catalog.chunk_view(self._at.dataset, self._variable, chunk),
+            lambda variable: catalog.chunk_view(self._at.dataset, variable, chunk),
+        )
 
     def child_stat(self) -> NodeStat:
         array = self._variable.array
@@ -120,58 +127,44 @@ class ChunksDirectory(NumberedDirectory):
         return chunk if ".".join(map(str, chunk)) == name else None
 
 
-class AttributesDirectory(Directory):
-    """A file for each attribute."""
-
-    def __init__(self, context: ViewContext, at: At) -> None:
-        self._context = context
-        self._at = at
-
-    def stat(self) -> NodeStat:
-        return self.listing_stat()
-
-    def listing_stat(self) -> NodeStat:
-        return NodeStat(0, self._at.loaded.mtime_ns or self._context.mtime_ns)
-
-    def lookup(self, name: str) -> Node:
-        for shown, node in self.listing():
-            if shown == name:
-                return node
-        raise NoSuchPath(f"{name}: no such attribute")
-
-    def lookup_if_cached(self, name: str) -> Node | None:
-        return next((node for shown, node in self.listing() if shown == name), None)
-
-    def listing(self) -> Iterator[tuple[str, Node]]:
-        for attribute in self._at.loaded.node.attributes:
-            view = catalog.attribute_view(attribute)
-            name = attribute_file_name(attribute)
-            if name is not None:
-                yield name, view_file(self._context, self._at, f"attributes/{name}", view)
-            else:
-                metrics.HIDDEN_KEYS.inc()
-
-
 def broken_info(context: ViewContext, broken: Broken) -> ViewFile:
     """The info.json of a node whose metadata cannot be read."""
     view = catalog.broken_view(broken.path, broken.problem)
-    return ViewFile(context, view, "info.json", broken.problem, context.mtime_ns)
+    return ViewFile(context, view, broken.problem, context.mtime_ns)
 
 
-def view_file(context: ViewContext, at: At, name: str, view: View) -> ViewFile:
-    """A view of a node as a file; `name` is what the access log calls it."""
+def view_file(
+    context: ViewContext,
+    at: At,
+    name: str,
+    view: View,
+    view_of: Callable[[Variable], View],
+) -> File:
+    """A view of a node as a file.
+
+    Parameters
+    ----------
+    name : what the access log calls it.
+    view_of : the same view of another incarnation of the variable.
+    """
     node = at.loaded.node
+    if not (view.holds_values and isinstance(node, Variable)):
+        return text_file(context, at, view)
     mtime_ns = at.loaded.mtime_ns or context.mtime_ns
-    if view.holds_values and isinstance(node, Variable):
-        token = at.dataset.array(node).number
-        return ViewFile(context, view, name, token, mtime_ns, (at.dataset, node))
+    if view.is_arithmetic:
+        return ValuesFile(context, at.dataset, node, name, view_of, mtime_ns)
+    array = at.dataset.array(node)
+    return ViewFile(context, view, (array.number, array.writes.revision), mtime_ns)
+
+
+def group_info_file(context: ViewContext, at: At, view: View) -> GroupInfoFile:
+    """The info.json of a group."""
     versions = tuple(version.token for version in at.loaded.used.values())
-    return ViewFile(context, view, name, versions, mtime_ns)
+    mtime_ns = at.loaded.mtime_ns or context.mtime_ns
+    return GroupInfoFile(context, view, versions, mtime_ns, at.dataset, at.path)
 
 
-def attribute_file_name(attribute: Attribute) -> str | None:
-    """The name of an attribute's file: its own, with "/" percent-encoded; None when too long."""
-    name = attribute.name.replace("/", "%2F").replace("\0", "%00")
-    if name in {".", ".."}:
-        name = name.replace(".", "%2E")
-    return name if name and len(name.encode("utf-8", "surrogateescape")) <= 255 else None
+def text_file(context: ViewContext, at: At, view: View) -> ViewFile:
+    """A text about a node as a file: another one when its documents change."""
+    versions = tuple(version.token for version in at.loaded.used.values())
+    return ViewFile(context, view, versions, at.loaded.mtime_ns or context.mtime_ns)

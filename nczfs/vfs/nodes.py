@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError, ReadOnlyMount
+from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError
 from nczfs.vfs.base import Buffer, Changes
 
 
@@ -18,11 +18,15 @@ class NodeStat:
     ----------
     exact : false when `size` is a stand-in, because the true one needs work that a listing must
         not wait for.
+    mode, uid, gid : of this node; None is what the mount gives to all.
     """
 
     size: int
     mtime_ns: int
     exact: bool = True
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
 
 
 class Node(ABC):
@@ -74,12 +78,12 @@ class Directory(Node):
 
         Raises
         ------
-        PathExists, NotPermitted, ReadOnlyMount.
+        PathExists, NotPermitted.
         """
         raise self.refusal(name)
 
     def mkdir(self, name: str, mode: int) -> Directory:
-        """Make a directory. Raises PathExists, NotPermitted, ReadOnlyMount."""
+        """Make a directory. Raises PathExists, NotPermitted."""
         raise self.refusal(name)
 
     def unlink(self, name: str) -> None:
@@ -101,7 +105,10 @@ class Directory(Node):
 
     def refusal(self, name: str) -> PathError:
         """The error for whoever wants to change an entry where nothing can be."""
-        return ReadOnlyMount(f"{name}: cannot be made or changed here")
+        return NotPermitted(f"{name}: cannot be made or changed here")
+
+    def sync(self) -> None:
+        """Store everything that was written below."""
 
 
 class FixedDirectory(Directory):
@@ -156,7 +163,14 @@ class NumberedDirectory(Directory):
 
 
 class OpenFile(ABC):
-    """A file while it is open. Every method may be called from any thread."""
+    """A file while it is open. Every method may be called from any thread.
+
+    Attributes
+    ----------
+    appending : it was opened with O_APPEND.
+    """
+
+    appending = False
 
     @abstractmethod
     def read(self, offset: int, size: int) -> Buffer:
@@ -175,7 +189,11 @@ class OpenFile(ABC):
         raise BadHandle("this file was not opened for writing")
 
     def flush(self) -> None:  # noqa: B027 - most files have nothing to store
-        """Store what was written."""
+        """A descriptor is closed: store what was written."""
+
+    def fsync(self) -> None:
+        """Store what was written, and have the program know."""
+        self.flush()
 
     @abstractmethod
     def close(self) -> None:

@@ -20,11 +20,13 @@ from nczfs.vfs.datasets import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem, TreeOptions
 from nczfs.vfs.leaves import Plain
 from nczfs.vfs.nodes import Directory, FixedDirectory, Node
-from nczfs.vfs.objects import ObjectsTree
+from nczfs.vfs.objects import ObjectsOptions, ObjectStore, ObjectsTree
+from nczfs.vfs.showing import node_of
+from nczfs.vfs.staging import Spool, default_spool_dir
 from nczfs.zmap import keys
-from nczfs.zmap.registry import StoreOptions, open_store
+from nczfs.zmap.keys import Prefix
+from nczfs.zmap.registry import StoreOptions, archive_in, open_store
 from nczfs.zmap.url import parse_url
-from nczfs.zmap.zip import ZipZMap
 
 OBJECTS, DATASETS, CONTROL = "objects", "datasets", ".nczfs"
 
@@ -38,6 +40,11 @@ class VfsOptions:
     engine : caches, limits and threads.
     views : names of the views to show; None shows all.
     show : "both" trees, only the "views" (``datasets/``) or only the "objects".
+    read_only : nothing can be written, whatever the store can do.
+    spool_dir : where files being written are staged; None: below ``~/.local/state``.
+    spool_bytes_max : how much may be staged at a time; None: as much as the disk takes.
+    file_mode, dir_mode : permissions; None: the owner's, and reading for all.
+    umask : bits taken from them where they are None.
     log : the log file, to be shown in ``.nczfs/log``.
     config : the effective options for ``.nczfs/config.json``, secrets masked.
     """
@@ -45,10 +52,14 @@ class VfsOptions:
     engine: EngineOptions = field(default_factory=EngineOptions)
     views: frozenset[str] | None = None
     show: str = "both"
+    read_only: bool = True
+    spool_dir: Path | None = None
+    spool_bytes_max: int | None = None
     uid: int = field(default_factory=os.getuid)
     gid: int = field(default_factory=os.getgid)
-    file_mode: int = 0o444
-    dir_mode: int = 0o555
+    file_mode: int | None = None
+    dir_mode: int | None = None
+    umask: int = 0
     log: Path | None = None
     config: Mapping[str, object] = field(default_factory=dict)
 
@@ -82,9 +93,32 @@ def mount_tree(
         access_log,
         mtime_ns,
         options.views,
-        ZipZMap,
+        archive_in,
+        writable=not options.read_only,
+        written=lambda prefix: filesystem.invalidate_content(shown_at(prefix)),
     )
-    objects = ObjectsTree(metadata, engine, mtime_ns)
+    read_only = options.read_only or not zmap.features.writable
+    file_mode, dir_mode = _modes(options, read_only=read_only)
+    spool = Spool(options.spool_dir or default_spool_dir(), options.spool_bytes_max)
+
+    def shown_at(prefix: str) -> str:
+        words = [DATASETS, *([parsed.last_word] if is_dataset else []), prefix]
+        return "/".join(word for word in words if word)
+
+    def changed(key: str) -> None:
+        node = node_of(key)
+        datasets.forget(Prefix(node))
+        filesystem.invalidate_below(shown_at(node))
+
+    def lost(key: str) -> None:
+        filesystem.invalidate_below(f"{OBJECTS}/{key}")
+
+    objects = ObjectsTree(
+        ObjectStore(metadata, engine.pools, spool, changed, lost),
+        engine,
+        ObjectsOptions(read_only, file_mode, dir_mode),
+        mtime_ns,
+    )
 
     def store_path(path: str) -> str:
         return _store_path(path, parsed.last_word, is_dataset)
@@ -113,7 +147,8 @@ def mount_tree(
             "store": zmap.name,
             "started": started_at,
             "uptime_s": round(time.time() - started_at, 3),
-            "read_only": True,
+            "read_only": read_only,
+            "spool_used_bytes": spool.bytes_used,
             "features": {
                 name: getattr(zmap.features, name) for name in zmap.features.__dataclass_fields__
             },
@@ -138,17 +173,29 @@ def mount_tree(
         TreeOptions(
             uid=options.uid,
             gid=options.gid,
-            file_mode=options.file_mode,
-            dir_mode=options.dir_mode,
+            file_mode=file_mode,
+            dir_mode=dir_mode,
+            read_only=read_only,
             attr_ttl_s=metadata.ttl_s,
             pages_ttl_s=metadata.ttl_s,
         ),
         forget=forget,
-        sync=engine.writeback.flush,
-        close=_closer(engine.close, zmap.close),
+        sync=_steps(engine.writeback.flush, datasets.sync, zmap.flush),
+        close=_steps(spool.close, engine.close, zmap.close),
         notifier=notifier,
     )
     return filesystem
+
+
+def _modes(options: VfsOptions, *, read_only: bool) -> tuple[int, int]:
+    """Permissions of files and of directories."""
+    owner = 0 if read_only else 0o200
+    file_mode, dir_mode = options.file_mode, options.dir_mode
+    if file_mode is None:
+        file_mode = (0o444 | owner) & ~options.umask
+    if dir_mode is None:
+        dir_mode = (0o555 | owner) & ~options.umask
+    return file_mode, dir_mode
 
 
 def _store_path(path: str, last_word: str, is_dataset: bool) -> str:
@@ -170,9 +217,9 @@ def _is_below(path: str, prefix: str) -> bool:
     return not prefix or path == prefix or path.startswith(f"{prefix}/")
 
 
-def _closer(*steps: Callable[[], None]) -> Callable[[], None]:
-    def close() -> None:
+def _steps(*steps: Callable[[], None]) -> Callable[[], None]:
+    def take() -> None:
         for step in steps:
             step()
 
-    return close
+    return take

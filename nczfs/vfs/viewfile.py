@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nczfs.engine.array import Array, now
+from nczfs.engine.array import Array, Writes, now
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.options import Tally
 from nczfs.engine.prefetch import (
@@ -19,6 +19,7 @@ from nczfs.engine.prefetch import (
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.access import Access, AccessLog
 from nczfs.vfs.base import Buffer
+from nczfs.vfs.editing import Editing
 from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
 from nczfs.views.catalog import View
 from nczfs.views.layout import ArrayElements, ChunkElements, Layout, Literal, Run
@@ -41,6 +42,7 @@ class ViewContext:
     ttl_s : for how long a text is kept, and chunks are believed, without asking the store.
     mtime_ns : of files whose store tells no time.
     opened : called when a file with values of a variable is opened.
+    editing : what changes datasets; None where nothing may be changed.
     """
 
     engine: Engine
@@ -48,75 +50,61 @@ class ViewContext:
     mtime_ns: int
     access_log: AccessLog
     opened: Callable[[Dataset, Variable], None]
+    editing: Editing | None = None
+
+    def editing_of(self, dataset: Dataset) -> Editing | None:
+        """What changes a dataset; None where it can only be read."""
+        return self.editing if dataset.zmap.features.writable else None
 
 
 class ViewFile(File):
-    """A virtual file.
+    """A text that is computed.
 
-    `_lock` guards the layout and its age; it is held while the layout is built, which may block.
+    `_lock` guards the text and its age; it is held while the text is made, which may block.
 
     Parameters
     ----------
-    name : for the access log.
-    token : equal as long as the layout is the same.
-    values_of : the variable whose values it shows, and its dataset; None for computed texts.
+    token : equal as long as the text is the same.
     """
 
-    def __init__(
-        self,
-        context: ViewContext,
-        view: View,
-        name: str,
-        token: object,
-        mtime_ns: int,
-        values_of: tuple[Dataset, Variable] | None = None,
-    ) -> None:
+    def __init__(self, context: ViewContext, view: View, token: object, mtime_ns: int) -> None:
         self._context = context
         self._view = view
-        self._name = name
         self._token = token
         self._mtime_ns = mtime_ns
-        self._values_of = values_of
         self._lock = threading.Lock()
-        self._layout: Layout | None = None
-        self._built_at = 0.0
+        self._text: bytes | None = None
+        self._made_at = 0.0
 
     @property
     def token(self) -> object:
         return self._token
 
     def stat(self) -> NodeStat:
-        return NodeStat(self._current_layout().size, self._mtime_ns)
+        return NodeStat(len(self._current_text()), self._mtime_ns)
 
     def listing_stat(self) -> NodeStat:
         if self._view.is_arithmetic or self._is_current():
-            return NodeStat(self._current_layout().size, self._mtime_ns)
+            return NodeStat(len(self._current_text()), self._mtime_ns)
         return NodeStat(0, self._mtime_ns, exact=False)
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        layout = self._current_layout()
-        if all(isinstance(segment, Literal) for segment in layout.segments):
-            return FixedContent(b"".join(s.data for s in layout.segments if isinstance(s, Literal)))
-        assert self._values_of is not None
-        dataset, variable = self._values_of
-        context = self._context
-        context.opened(dataset, variable)
-        access = context.access_log.opened(dataset.url(""), variable, self._name, layout)
-        return OpenView(context.engine, layout, access, now() - context.ttl_s)
+        return FixedContent(self._current_text())
 
     def _is_current(self) -> bool:
-        return self._layout is not None and (
-            self._view.is_arithmetic or now() - self._built_at < self._context.ttl_s
+        return self._text is not None and (
+            self._view.is_arithmetic or now() - self._made_at < self._context.ttl_s
         )
 
-    def _current_layout(self) -> Layout:
-        """Built once where it follows from the description; a text is made anew after its TTL."""
+    def _current_text(self) -> bytes:
+        """Made once where it follows from the description; otherwise anew after its TTL."""
         with self._lock:
             if not self._is_current():
-                self._layout = self._view.build()
-                self._built_at = now()
-            assert self._layout is not None
-            return self._layout
+                segments = self._view.build().segments
+                self._text = b"".join(s.data for s in segments if isinstance(s, Literal))
+                self._made_at = now()
+            assert self._text is not None
+            return self._text
 
 
 class OpenView(OpenFile):
@@ -124,26 +112,26 @@ class OpenView(OpenFile):
 
     Parameters
     ----------
+    writes : to the array that is shown.
     fresh_since : chunks confirmed with the store before that time are asked for again.
     """
 
-    def __init__(self, engine: Engine, layout: Layout, access: Access, fresh_since: float) -> None:
+    def __init__(
+        self, engine: Engine, layout: Layout, access: Access, writes: Writes, fresh_since: float
+    ) -> None:
+        self._engine = engine
         self._layout = layout
         self._access = access
+        self._writes = writes
         self._fresh_since = fresh_since
         self._tally: Tally = access.tally
-        self._ahead = ReadAhead(
-            self._read,
-            self._request,
-            layout.size,
-            lambda: engine.pools.assemble,
-            engine.cache,
-            _ahead_options(engine, layout),
-        )
+        self._ahead = self._new_ahead()
+        self._ahead_of = writes.revision
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
-        self._ahead.note(offset, size)
-        found = self._ahead.if_ready(offset, size)
+        ahead = self._ahead_of_now()
+        ahead.note(offset, size)
+        found = ahead.if_ready(offset, size)
         if found is None:
             found = read_if_cached(self._layout, offset, size, self._fresh_since)
         if found is not None:
@@ -154,7 +142,7 @@ class OpenView(OpenFile):
         size = max(0, min(size, self._layout.size - offset))
         if not size:
             return b""
-        found = self._ahead.wait(offset, size)
+        found = self._ahead_of_now().wait(offset, size)
         if found is None:
             found = self._read(offset, size)
         self._access.answered(offset, len(found))
@@ -163,6 +151,25 @@ class OpenView(OpenFile):
     def close(self) -> None:
         self._ahead.close()
         self._access.closed()
+
+    def _ahead_of_now(self) -> ReadAhead:
+        """What was read ahead, unless somebody wrote meanwhile."""
+        revision = self._writes.revision
+        if revision != self._ahead_of:
+            old, self._ahead, self._ahead_of = self._ahead, self._new_ahead(), revision
+            old.close()
+        return self._ahead
+
+    def _new_ahead(self) -> ReadAhead:
+        engine = self._engine
+        return ReadAhead(
+            self._read,
+            self._request,
+            self._layout.size,
+            lambda: engine.pools.assemble,
+            engine.cache,
+            _ahead_options(engine, self._layout),
+        )
 
     def _read(self, offset: int, size: int) -> Buffer:
         return read_at(self._layout, offset, size, self._tally, self._fresh_since)
@@ -179,10 +186,10 @@ def _ahead_options(engine: Engine, layout: Layout) -> AheadOptions:
     bytes together in windows.
     """
     room = engine.cache.limit_bytes // 4
-    run = max(
-        (segment for segment in layout.segments if isinstance(segment, Run)),
-        key=lambda segment: segment.size,
-    )
+    runs = [segment for segment in layout.segments if isinstance(segment, Run)]
+    if not runs:
+        return AheadOptions(0, 0, 0)
+    run = max(runs, key=lambda segment: segment.size)
     match run.source:
         case ArrayElements(array) if not (array.chunks_are_runs and run.form.is_native):
             row_bytes = run.source.row_elements * run.form.width

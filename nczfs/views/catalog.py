@@ -11,10 +11,9 @@ import numpy as np
 from nczfs.engine.cache import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
-from nczfs.formats.attributes import attribute_text
 from nczfs.formats.cdl import printer as cdl
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import Attribute, GroupHeader, Variable
+from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.views import info, npy, text
 from nczfs.views.layout import ArrayElements, ChunkElements, Layout, Literal, Run, native_run
 
@@ -134,13 +133,6 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
             *LATER_GROUP_NAMES,
             *(f"{file_name}{suffix}" for suffix in LATER_GROUP_SUFFIXES),
         )
-    )
-
-
-def attribute_view(attribute: Attribute) -> View:
-    """The file of one attribute."""
-    return View(
-        lambda: Layout([Literal(attribute_text(attribute).encode("utf-8", "surrogateescape"))])
     )
 
 

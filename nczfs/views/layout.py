@@ -6,6 +6,7 @@ A layout is an ordered list of segments, each literal bytes or a run of elements
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -18,10 +19,13 @@ import numpy as np
 from nczfs.engine.array import Array
 from nczfs.engine.cache import Values
 from nczfs.engine.options import Tally
+from nczfs.errors import BadValue
+from nczfs.model.boxes import boxes_of_run, common
 from nczfs.model.dtypes import DataType
 from nczfs.model.grid import ChunkIndex
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
+Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 
 class ElementSource(ABC):
@@ -35,6 +39,10 @@ class ElementSource(ABC):
     @abstractmethod
     def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
         """Copy ``len(out)`` elements from `first` on; loads what is missing."""
+
+    @abstractmethod
+    def write(self, first: int, values: Values) -> None:
+        """Replace ``len(values)`` elements from `first` on, seen at once by every reader."""
 
     @abstractmethod
     def peek(self, first: int, out: Values, fresh_since: float) -> bool:
@@ -67,6 +75,9 @@ class ArrayElements(ElementSource):
     def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
         self.array.read_run(first, out, tally, fresh_since)
 
+    def write(self, first: int, values: Values) -> None:
+        self.array.write_run(first, values)
+
     def peek(self, first: int, out: Values, fresh_since: float) -> bool:
         return self.array.peek_run(first, out, fresh_since)
 
@@ -95,6 +106,20 @@ class ChunkElements(ElementSource):
     def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
         with self.array.chunk(self.chunk, tally, fresh_since) as values:
             out[...] = values.reshape(-1)[first : first + len(out)]
+
+    def write(self, first: int, values: Values) -> None:
+        """Filler is taken and ignored."""
+        grid = self.array.description.grid
+        origin = grid.origin(self.chunk)
+        inside = grid.box(self.chunk).relative_to(origin)
+        position = 0
+        for box in boxes_of_run(first, len(values), self.array.description.chunk_shape):
+            given = values[position : position + box.size].reshape(box.shape)
+            position += box.size
+            kept = common(box, inside)
+            if kept.size:
+                index: tuple[Any, ...] = (*kept.relative_to(box.start).slices(), ...)
+                self.array.write_box(kept.relative_to(tuple(-n for n in origin)), given[index])
 
     def peek(self, first: int, out: Values, fresh_since: float) -> bool:
         values = self.array.peek_chunk(self.chunk, fresh_since)
@@ -134,6 +159,24 @@ class Form(ABC):
     def render(self, values: Values) -> Buffer:
         """The bytes of a one-dimensional array of elements."""
 
+    @abstractmethod
+    def parse(self, data: Buffer, dtype: np.dtype[Any]) -> Values:
+        """The elements, of type `dtype`, that the bytes of whole elements stand for.
+
+        Raises
+        ------
+        BadValue : there are none.
+        """
+
+    @property
+    @abstractmethod
+    def is_exact(self) -> bool:
+        """Whether the bytes of an element tell all of it, and reading them back gives it again."""
+
+    @abstractmethod
+    def told(self, values: Values) -> Flags:
+        """Which elements can be told from their bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class NativeForm(Form):
@@ -151,6 +194,22 @@ class NativeForm(Form):
 
     def render(self, values: Values) -> Buffer:
         return values.view(np.uint8).data
+
+    def parse(self, data: Buffer, dtype: np.dtype[Any]) -> Values:
+        # Neither codecs nor numpy's own views take elements at odd addresses.
+        values = np.require(np.frombuffer(data, dtype), requirements="A")
+        if dtype.kind == "b" and (values.view(np.uint8) > 1).any():
+            raise BadValue("a bool is the byte 0 or 1")
+        if dtype.kind == "U" and (values.view(np.uint32) > sys.maxunicode).any():
+            raise BadValue("four bytes that are no Unicode character")
+        return values
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+    def told(self, values: Values) -> Flags:
+        return np.ones(len(values), bool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from nczfs.engine.cache import Values
+from nczfs.errors import BadValue
 from nczfs.model.dtypes import DataType
-from nczfs.views.layout import Buffer, Form
+from nczfs.views.layout import Buffer, Flags, Form
 
 # The digits that read back to the same bits, and the widest that such a number can be:
 # -6.1035e-05, -1.17549435e-38, -2.2250738585072014e-308.
@@ -29,10 +31,14 @@ class TextForm(Form):
     ----------
     columns : bytes of a line without its newline.
     lines : the lines of a one-dimensional array of elements.
+    elements : of a type, that whole lines stand for; raises ValueError, OverflowError.
+    shown : which elements their lines show as they are; None: all.
     """
 
     columns: int
     lines: Callable[[Values], Buffer]
+    elements: Callable[[list[bytes], np.dtype[Any]], Values]
+    shown: Callable[[Values], Flags] | None = None
 
     @property
     def width(self) -> int:
@@ -44,6 +50,26 @@ class TextForm(Form):
 
     def render(self, values: Values) -> Buffer:
         return self.lines(values)
+
+    def parse(self, data: Buffer, dtype: np.dtype[Any]) -> Values:
+        cells = np.frombuffer(data, np.uint8).reshape(-1, self.width)
+        if (cells[:, -1] != ord("\n")).any():
+            raise BadValue(f"a line has {self.columns} bytes and a newline")
+        text = cells[:, :-1]
+        if ((text < 0x20) | (text == 0x7F)).any():
+            raise BadValue("a line holds no control characters")
+        lines = np.ascontiguousarray(text).view(f"V{self.columns}").reshape(-1)
+        try:
+            return self.elements(lines.tolist(), dtype)
+        except (ValueError, OverflowError) as error:
+            raise BadValue(f"a line is no {dtype.name}: {error}") from None
+
+    @property
+    def is_exact(self) -> bool:
+        return self.shown is None
+
+    def told(self, values: Values) -> Flags:
+        return np.ones(len(values), bool) if self.shown is None else self.shown(values)
 
 
 def text_form(dtype: DataType) -> TextForm | None:
@@ -57,24 +83,25 @@ def text_form(dtype: DataType) -> TextForm | None:
     if dtype.vlen is not None or native.names is not None:
         return None
     if kind == "b":
-        return TextForm(1, _numbers("%1d", np.dtype("i1")))
+        return TextForm(1, _numbers("%1d", np.dtype("i1")), _parsed_bools)
     if kind in "iu":
         width = _INT_WIDTHS[f"{kind}{size}"]
-        return TextForm(width, _numbers(f"%{width}d"))
+        return TextForm(width, _numbers(f"%{width}d"), _parsed_integers)
     if kind in "mM":
-        return TextForm(_DATETIME_WIDTH, _numbers(f"%{_DATETIME_WIDTH}d", np.dtype("i8")))
+        line = f"%{_DATETIME_WIDTH}d"
+        return TextForm(_DATETIME_WIDTH, _numbers(line, np.dtype("i8")), _parsed_integers)
     if kind == "f":
         digits, width = _FLOAT_FORMS[size]
-        return TextForm(width, _numbers(f"%{width}{digits}"))
+        return TextForm(width, _numbers(f"%{width}{digits}"), _parsed_floats)
     if kind == "c":
         part = np.dtype(f"f{size // 2}")
         digits, width = _FLOAT_FORMS[part.itemsize]
         line = f"%{width}{digits} %{width}{digits}"
-        return TextForm(2 * width + 1, _numbers(line, part, per_line=2))
+        return TextForm(2 * width + 1, _numbers(line, part, per_line=2), _parsed_complex)
     if kind == "S":
-        return TextForm(size, _bytes_lines)
+        return TextForm(size, _bytes_lines, _parsed_bytes, _without_controls)
     if kind == "U":
-        return TextForm(size, _text_lines(size))
+        return TextForm(size, _text_lines(size), _parsed_text, _without_controls)
     return None
 
 
@@ -109,6 +136,69 @@ def _text_lines(size: int) -> Callable[[Values], Buffer]:
 def _printable(value: str) -> bytes:
     text = "".join("?" if unicodedata.category(c) == "Cc" else c for c in value)
     return text.encode("utf-8", "replace")
+
+
+def _parsed_integers(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
+    numbers = [_number(int, line) for line in lines]
+    stored = np.dtype("i8") if dtype.kind in "mM" else dtype
+    return np.array(numbers, stored).view(dtype)
+
+
+def _parsed_bools(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
+    if any(line not in (b"0", b"1") for line in lines):
+        raise ValueError("give 0 or 1")
+    return np.array([line == b"1" for line in lines], dtype)
+
+
+def _parsed_floats(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
+    return _narrowed(np.array([_number(float, line) for line in lines]), dtype)
+
+
+def _parsed_complex(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
+    pairs = [line.split() for line in lines]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("give the real and the imaginary part")
+    parts = np.array([_number(float, word) for pair in pairs for word in pair])
+    return _narrowed(parts, np.dtype(f"f{dtype.itemsize // 2}")).view(dtype)
+
+
+def _number(kind: Callable[[bytes], Any], word: bytes) -> Any:
+    if b"_" in word:  # Python's own spelling of thousands
+        raise ValueError(f"{word.decode('utf-8', 'replace')!r}")
+    number = kind(word)
+    if isinstance(number, float) and math.isinf(number) and b"n" not in word.lower():
+        raise OverflowError("out of range")
+    return number
+
+
+def _narrowed(numbers: Values, dtype: np.dtype[Any]) -> Values:
+    with np.errstate(over="ignore"):
+        found = numbers.astype(dtype)
+    if (np.isinf(found) & np.isfinite(numbers)).any():
+        raise OverflowError("out of range")
+    return found
+
+
+def _parsed_bytes(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
+    return np.array([line.rstrip(b" ") for line in lines], dtype)
+
+
+def _parsed_text(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
+    texts = [line.decode("utf-8").rstrip(" ") for line in lines]
+    longest = dtype.itemsize // 4
+    if any(len(text) > longest for text in texts):
+        raise ValueError(f"an element has {longest} characters")
+    return np.array(texts, dtype)
+
+
+def _without_controls(values: Values) -> Flags:
+    """Which texts hold no control characters, which lines show as "?"."""
+    if values.dtype.kind == "S":
+        controls = bytes((*range(0x20), 0x7F))
+        clean = [value.translate(None, controls) == value for value in values.tolist()]
+    else:
+        clean = [all(unicodedata.category(c) != "Cc" for c in text) for text in values.tolist()]
+    return np.array(clean, bool)
 
 
 def json_element(value: object) -> object:

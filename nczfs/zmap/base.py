@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nczfs.errors import NoSuchObject
 from nczfs.zmap.keys import Key, Prefix
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
@@ -68,7 +70,8 @@ class Features:
     Attributes
     ----------
     writable : objects can be written and deleted.
-    conditional_writes : `write(replaces=...)` holds against writers racing for the same key.
+    conditional_writes : `write(replaces=...)` holds against writers racing for the same key. Of
+        some stores only a trial tells: `ZMap.prepare_writing`.
     atomic_replace : a reader sees the old or the new object, nothing in between.
     ranges : a part of an object costs about a part of reading it whole.
     write_once : an object once written can not be replaced.
@@ -110,6 +113,14 @@ class ZMap(ABC):
     def features(self) -> Features:
         """What this store can do."""
 
+    def prepare_writing(self) -> Features:
+        """Make ready for writing; to be called when a dataset is opened for that.
+
+        Finds out what only a trial tells of a store, and clears away what writers of ours left
+        that ended too early. Without a call, `features` may promise less than the store can.
+        """
+        return self.features
+
     @abstractmethod
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
@@ -143,6 +154,15 @@ class ZMap(ABC):
     def delete(self, key: Key) -> None:
         """Remove an object. Raises NoSuchObject where the store can tell."""
 
+    def delete_many(self, keys: Iterable[Key]) -> None:
+        """Remove objects, with as few requests as the store can; those that are absent are none.
+
+        Raises as `delete`; some of the objects may then be gone, and others not.
+        """
+        for key in keys:
+            with contextlib.suppress(NoSuchObject):
+                self.delete(key)
+
     @abstractmethod
     def stat(self, key: Key) -> Stat:
         """Size and version of an object. Raises NoSuchObject."""
@@ -159,6 +179,16 @@ class ZMap(ABC):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         """Every object below a prefix, however deep, page by page, in no particular order."""
 
+    def flush(self) -> None:  # noqa: B027 - most stores have nothing to do
+        """Make what was written so far durable, and visible to whoever opens the store.
+
+        Stores whose writes are final do nothing. Raises as `write` does; what was not made durable
+        then stays visible through this map, and a later call tries again.
+        """
+
     @abstractmethod
     def close(self) -> None:
-        """Give back connections and descriptors; may be called twice. Nothing works after it."""
+        """Flush, and give back connections and descriptors. Nothing works after it.
+
+        May be called twice. Where it raises, everything was given back all the same.
+        """

@@ -10,15 +10,21 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from os.path import basename, dirname
 from typing import Literal, TypeAlias, cast
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from nczfs.errors import AccessDenied, UsageError
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.directory import DirectoryZMap
-from nczfs.zmap.keys import Prefix, parse_key
+from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.readahead import ReadAhead
 from nczfs.zmap.url import ENTRY_POINTS, StoreUrl, parse_url
 from nczfs.zmap.wrappers import Metered, Prefixed, ReadOnly
 from nczfs.zmap.zip import ZipZMap
+from nczfs.zmap.zip.creating import Form, create_archive
+from nczfs.zmap.zip.growing import Commit
+from nczfs.zmap.zip.indexcache import IndexCache, default_directory
+from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +41,28 @@ class StoreOptions:
     requester_pays : say in each request that we pay for it.
     expected_bucket_owner : refuse a bucket of another account; None: whoever owns it.
     ca_bundle : a file of certificate authorities; None: of the environment, else botocore's.
-    request_timeout_s : a request has its answer, or its error, within this time.
+    sse, sse_kms_key_id : how the server is to encrypt what is written, and with which key of KMS;
+        None: as the bucket says.
+    part_bytes : of an upload in parts, which objects larger than four parts are; more where there
+        would be over 10,000 of them. At least 5 MiB.
+    check_etag : compare objects that are read whole with their ETag, which is their MD5 as a rule;
+        "auto": those of up to 256 KiB.
+    request_timeout_s : a request has its answer, or its error, within this time, which stands still
+        while at least 16 KiB a second of an object move.
     attempt_timeout_s : an attempt that gets no byte for this long is given up and repeated.
     connections : kept open, and so the most requests at once that need no new one.
     forbidden_is_absent : whether 403 for a key means that there is none, as S3 answers to those
         who must not list; "auto" asks for a key that cannot exist.
     read_only : refuse to write.
+    zip_commit : how what was written comes into a zip archive: "append", or "copy", which other
+        programs see as the old or the new archive at any moment, and which costs a copy of it.
+    zip_form : of a new archive: "top", all in one directory as netcdf-c has it, or "root", as
+        zarr-python.
+    zip_write_once : refuse to replace or delete what is in an archive, as netcdf-c does.
+    zip_index_dir : where the indexes of large archives are kept; None: below ``~/.cache``, "":
+        nowhere.
+    allow_references : prefixes of URLs and paths that documents of references may name, besides
+        the directory, bucket or host that they are in.
     """
 
     endpoint_url: str | None = None
@@ -51,11 +73,20 @@ class StoreOptions:
     requester_pays: bool = False
     expected_bucket_owner: str | None = None
     ca_bundle: str | None = None
+    sse: str | None = None
+    sse_kms_key_id: str | None = None
+    part_bytes: int = 16 << 20
+    check_etag: Literal["auto", "yes", "no"] = "auto"
     request_timeout_s: float = 15.0
     attempt_timeout_s: float = 4.0
     connections: int = 32
     forbidden_is_absent: Literal["auto", "yes", "no"] = "auto"
     read_only: bool = False
+    zip_commit: Literal["append", "copy"] = "append"
+    zip_form: Form = "top"
+    zip_write_once: bool = False
+    zip_index_dir: str | None = None
+    allow_references: tuple[str, ...] = ()
 
 
 Opener: TypeAlias = Callable[[StoreUrl, StoreOptions], ZMap]
@@ -89,7 +120,9 @@ def open_store(url: StoreUrl | str, options: StoreOptions = DEFAULTS) -> ZMap:
 
 
 def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
-    """As `open_store`, for what shall be made there: a directory that is missing is made."""
+    """As `open_store`, for what shall be made there: a directory or archive that is missing is."""
+    if url.kind == "zip" and url.path:
+        create_archive(url.path, options.zip_form)
     if url.kind == "file" and not os.path.exists(url.path):
         try:
             os.makedirs(url.path)
@@ -104,14 +137,60 @@ def open_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
 
 
 def open_archive(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """A zip archive: an object of the store around it, a directory or a prefix of a bucket."""
+    """A zip archive: a file, or an object of the store around it."""
+    cache = _index_cache(options)
     if url.path:
-        name = basename(url.path)
-        outer = replace(url, kind="file", path=dirname(url.path), text=dirname(url.path))
-    else:
-        name = basename(url.prefix)
-        outer = replace(url, kind="s3", prefix=Prefix(dirname(url.prefix)), text=dirname(url.text))
-    return ZipZMap(open_store(outer, options), parse_key(name))
+        how = LocalZipOptions(Commit(options.zip_commit), options.zip_write_once, cache)
+        return LocalZipZMap(url.path, how, read_only=options.read_only)
+    outer, name = around(url)
+    source = open_store(outer, options)
+    try:
+        return archive_in(source, name, owns_source=True, index_cache=cache)
+    except BaseException:
+        source.close()
+        raise
+
+
+def archive_in(
+    source: ZMap, key: Key, *, owns_source: bool = False, index_cache: IndexCache | None = None
+) -> ZMap:
+    """A zip archive that is an object of a store, read in larger pieces where the store is far."""
+    near = source if source.features.near else ReadAhead(source, owns_source=owns_source)
+    owns_near = owns_source or near is not source
+    return ZipZMap(near, key, owns_source=owns_near, index_cache=index_cache)
+
+
+def _index_cache(options: StoreOptions) -> IndexCache | None:
+    place = default_directory() if options.zip_index_dir is None else options.zip_index_dir
+    return IndexCache(place) if place else None
+
+
+def around(url: StoreUrl) -> tuple[StoreUrl, Key]:
+    """The store around the object that a URL names, a directory as a rule, and its key there.
+
+    Raises
+    ------
+    BadUrl : it names the root of a store.
+    """
+    if url.path:
+        above, name = dirname(url.path), basename(url.path)
+        return replace(url, kind="file", path=above, text=above), parse_key(name)
+    above, name = dirname(url.text), basename(url.text)
+    if url.bucket:
+        prefix = Prefix(dirname(url.prefix))
+        outer = replace(url, kind=plain_kind(url), prefix=prefix, text=above)
+        return outer, parse_key(basename(url.prefix))
+    parts = urlsplit(url.source)
+    source = urlunsplit(parts._replace(path=dirname(parts.path.rstrip("/"))))
+    name = unquote(basename(parts.path.rstrip("/")), errors="surrogateescape")
+    return replace(url, kind=plain_kind(url), source=source, text=above), parse_key(name)
+
+
+def plain_kind(url: StoreUrl) -> str:
+    """The kind of the store that the URL of an archive or a document of references is in."""
+    if url.path:
+        return "file"
+    return "s3" if url.bucket else "http"
 
 
 def open_memory(url: StoreUrl, options: StoreOptions) -> ZMap:
@@ -121,16 +200,17 @@ def open_memory(url: StoreUrl, options: StoreOptions) -> ZMap:
     return rooted(zmap, url.prefix)
 
 
-def refuse_http(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """There is no store behind plain HTTP yet."""
-    raise UsageError(
-        f"{url.text}: plain HTTP stores are not supported; if this is an S3 server, add #mode=s3"
-    )
-
-
 def rooted(zmap: ZMap, prefix: Prefix) -> ZMap:
     """The map below a prefix, which is the map itself where the prefix is empty."""
     return Prefixed(zmap, prefix) if prefix else zmap
+
+
+def _open_http(url: StoreUrl, options: StoreOptions) -> ZMap:
+    return cast(Opener, import_module("nczfs.zmap.http").open_http)(url, options)
+
+
+def _open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:
+    return cast(Opener, import_module("nczfs.zmap.reference").open_reference)(url, options)
 
 
 def _open_s3(url: StoreUrl, options: StoreOptions) -> ZMap:
@@ -143,7 +223,8 @@ _OPENERS: Mapping[str, Opener] = {
     "zip": open_archive,
     "memory": open_memory,
     "s3": _open_s3,
-    "http": refuse_http,
+    "http": _open_http,
+    "reference": _open_reference,
 }
 
 

@@ -2,18 +2,20 @@
 
 ::
 
-    path                                    a directory, or a zip archive (by name or content)
+    path                                    a directory, a zip archive, a document of references
     file:///abs/path  file://relative       the same; two slashes are relative, as in netcdf-c
     [mode=zarr,file]file:///abs/path        the fragment in front, in brackets
     s3://BUCKET/KEY                         an S3 store; KEY may name a zip archive
     gs3://BUCKET/KEY                        Google storage through its S3 API
     http(s)://HOST/BUCKET/KEY#mode=s3       an S3 server at HOST
     https://BUCKET.s3.REGION.amazonaws.com/KEY    and the other forms of Amazon's host names
-    http(s)://HOST/PATH                     plain HTTP
+    http(s)://HOST/PATH                     a web server; PATH may name an archive or references
     memory://NAME                           a store in the memory of this process
 
 The fragment is ``key=value&key=value``: ``mode``, ``aws.profile`` (or ``awsprofile``),
 ``aws.region`` (or ``awsregion``), ``log``, ``show``, or a bare word of ``mode``.
+
+docs/urls.md has each form with what it means, and is tested against this module.
 
 Deviations from netcdf-c: an endpoint that is given as ``http://`` stays ``http://`` (netcdf-c
 makes it https); every word of ``mode`` may stand alone, also ``nczarr``; buckets may have dots.
@@ -36,11 +38,19 @@ ENTRY_POINTS = "nczfs.zmap"
 
 SCHEMES = ("file", "s3", "gs3", "http", "https", "memory")
 GOOGLE = "storage.googleapis.com"
+REFERENCE_DIRECTORIES = (".parq", ".parquet")
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")  # a member, an empty archive, a part
 
-_STORES = frozenset({"file", "zip", "s3", "gs3"})
+_STORES = frozenset({"file", "zip", "s3", "gs3", "reference", "kerchunk"})
 _FORMATS = frozenset({"nczarr", "zarr", "xarray", "noxarray", "consolidated"})
-_FOREIGN = frozenset({"bytes", "dap2", "dap4", "netcdf-3", "classic", "netcdf-4", "enhanced"})
+_FOREIGN = frozenset(
+    {"bytes", "dap2", "dap4", "dods", "zoh", "netcdf-3", "classic", "netcdf-4", "enhanced"}
+)
+_FOREIGN_SCHEMES = {
+    "zoh": "netcdf-c's own protocol of Zarr over HTTP; files on a web server are http(s)://",
+    "dods": "OPeNDAP, which nczfs does not speak",
+    "dap4": "OPeNDAP, which nczfs does not speak",
+}
 _WORDS = ", ".join(sorted(_FORMATS | _STORES))
 _KEYS = {
     "mode": "mode",
@@ -52,7 +62,13 @@ _KEYS = {
     "show": "show",
 }
 # What a word stands for as well: netcdf-c 4.9.1 and later. A macro (a bare word) says more.
-_IMPLIED = {"zarr": ("nczarr",), "xarray": ("zarr",), "noxarray": ("zarr",), "gs3": ("s3",)}
+_IMPLIED = {
+    "zarr": ("nczarr",),
+    "xarray": ("zarr",),
+    "noxarray": ("zarr",),
+    "gs3": ("s3",),
+    "kerchunk": ("reference",),
+}
 _MACROS = {"s3": ("nczarr",), "gs3": ("nczarr",)}
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -71,8 +87,9 @@ class StoreUrl:
 
     Attributes
     ----------
-    kind : "file" (a directory), "zip", "s3", "http", "memory", or the scheme of a store that an
-        installed package brings. A "zip" with a bucket is an archive in an S3 store.
+    kind : "file" (a directory), "zip", "reference", "s3", "http", "memory", or the scheme of a
+        store that an installed package brings. A "zip" with a bucket is an archive in an S3 store,
+        one with neither path nor bucket is on a web server; a "reference" likewise.
     text : the URL for messages, without user names, passwords, query and fragment.
     path : the local path, absolute; "" for everything else.
     bucket : of S3; the name of a store in memory.
@@ -166,30 +183,55 @@ def _local(text: str, fragment: _Fragment) -> StoreUrl:
         raise BadUrl("the URL names no path: file:///absolute/path or file://relative/path")
     path = os.path.abspath(text)
     if "s3" in fragment.modes:
-        raise BadUrl(f"{path}: mode=s3 does not fit a local path; known there: file, zip")
+        raise BadUrl(
+            f"{path}: mode=s3 does not fit a local path; known there: file, zip, reference"
+        )
     return StoreUrl(_local_kind(path, fragment.modes), path, path=path, modes=fragment.modes)
 
 
 def _local_kind(path: str, modes: frozenset[str]) -> str:
-    if "zip" in modes:
+    for word in ("zip", "reference", "file"):
+        if word in modes:
+            return word
+    lower = path.lower()
+    if os.path.isdir(path):
+        return "reference" if lower.endswith(REFERENCE_DIRECTORIES) else "file"
+    start = _first_bytes(path)
+    if lower.endswith(".zip") or start[:4] in ZIP_MAGIC:
         return "zip"
-    if "file" in modes or os.path.isdir(path):
-        return "file"
-    if path.lower().endswith(".zip") or _has_zip_magic(path):
-        return "zip"
+    if start.lstrip().startswith(b"{"):
+        return "reference"
     if os.path.isfile(path):
-        raise BadUrl(f"{path} is neither a directory nor a zip archive")
+        raise BadUrl(
+            f"{path} is neither a directory nor a zip archive nor a document of references"
+        )
     return "file"
 
 
-def _has_zip_magic(path: str) -> bool:
+def _first_bytes(path: str) -> bytes:
+    """Of a file; "" of anything else, and where it cannot be read."""
     if not os.path.isfile(path):  # opening a fifo would wait for a writer
-        return False
+        return b""
     try:
         with open(path, "rb") as file:
-            return file.read(4) in ZIP_MAGIC
+            return file.read(64)
     except OSError:
-        return False
+        return b""
+
+
+def _remote_kind(url: StoreUrl, path: str, plain: str) -> str:
+    """What a path on a server is by its mode or its name."""
+    for word in ("zip", "reference"):
+        if word in url.modes:
+            if not path.strip("/"):
+                raise BadUrl(f"{url.text}: mode={word} needs the key of an archive or document")
+            return word
+    lower = path.lower()
+    if lower.endswith(".zip"):
+        return "zip"
+    if lower.endswith(".json") or lower.rstrip("/").endswith(REFERENCE_DIRECTORIES):
+        return "reference"
+    return plain
 
 
 # Stores behind a host name
@@ -199,11 +241,13 @@ def _remote(scheme: str, source: str, fragment: _Fragment) -> StoreUrl:
     parts = _split(source)
     modes = fragment.modes | ({scheme, "s3"} if scheme in {"s3", "gs3"} else frozenset())
     if "file" in modes:
-        raise BadUrl(f"{_shown(parts)}: mode=file does not fit {scheme}://; known there: s3, zip")
+        raise BadUrl(
+            f"{_shown(parts)}: mode=file does not fit {scheme}://; known there: s3, zip, reference"
+        )
     host = (parts.hostname or "").rstrip(".")
     amazon = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
     if not (amazon or host == GOOGLE or "s3" in modes):
-        return StoreUrl("http", _shown(parts), modes=modes, source=source)
+        return _on_the_web(parts, modes, source)
     if "@" in parts.netloc or parts.query:
         raise BadUrl(
             f"{_shown(parts)}: user names, passwords and queries have no place in the URL of an "
@@ -224,6 +268,13 @@ def _remote(scheme: str, source: str, fragment: _Fragment) -> StoreUrl:
         endpoint = f"https://{GOOGLE}" if "gs3" in modes else None
         return _at_bucket(url, parts, endpoint)
     return _at_endpoint(url, parts, host)
+
+
+def _on_the_web(parts: SplitResult, modes: frozenset[str], source: str) -> StoreUrl:
+    url = StoreUrl("http", _shown(parts), modes=modes, source=source)
+    if not parts.hostname:
+        raise BadUrl(f"{url.text}: no host; write {parts.scheme}://HOST/PATH")
+    return replace(url, kind=_remote_kind(url, parts.path, "http"))
 
 
 def _at_amazon(url: StoreUrl, parts: SplitResult, host: str) -> StoreUrl:
@@ -281,12 +332,8 @@ def _first_segment(url: StoreUrl, path: str) -> tuple[str, str]:
 
 
 def _placed(url: StoreUrl, key: str) -> StoreUrl:
-    """The URL with its key; an archive by ``mode=zip`` or by its name."""
-    prefix = _prefix(url, key)
-    named_so = prefix.lower().endswith(".zip") and not key.endswith("/")
-    if "zip" in url.modes and not prefix:
-        raise BadUrl(f"{url.text}: mode=zip needs the key of an archive")
-    return replace(url, kind="zip" if named_so or "zip" in url.modes else "s3", prefix=prefix)
+    """The URL with its key; what that is, by the mode or by its name."""
+    return replace(url, kind=_remote_kind(url, key, "s3"), prefix=_prefix(url, key))
 
 
 def _prefix(url: StoreUrl, key: str) -> Prefix:
@@ -306,6 +353,8 @@ def _in_memory(text: str, fragment: _Fragment) -> StoreUrl:
 
 def _third_party(scheme: str, source: str, fragment: _Fragment) -> StoreUrl:
     installed = sorted(found.name for found in entry_points(group=ENTRY_POINTS))
+    if scheme not in installed and scheme in _FOREIGN_SCHEMES:
+        raise BadUrl(f"{scheme}:// is {_FOREIGN_SCHEMES[scheme]}")
     if scheme not in installed:
         known = ", ".join(f"{word}://" for word in (*SCHEMES, *installed))
         raise BadUrl(f"{scheme}:// is no scheme that nczfs knows; known: a plain path, {known}")
@@ -380,6 +429,6 @@ def _closure(words: Iterator[str]) -> frozenset[str]:
         if word not in modes:
             modes.add(word)
             waiting += _IMPLIED.get(word, ())
-    if len(modes & {"file", "zip"}) == 2:
-        raise BadUrl("mode=file and mode=zip contradict each other: name one of them")
+    if len(both := sorted(modes & {"file", "zip", "reference"})) > 1:
+        raise BadUrl(f"mode={both[0]} and mode={both[1]} contradict each other: name one of them")
     return frozenset(modes - {"xarray"} if "noxarray" in modes else modes)

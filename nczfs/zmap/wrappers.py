@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from nczfs.errors import ReadOnlyStore
@@ -30,6 +30,9 @@ class Prefixed(ZMap):
     def features(self) -> Features:
         return self._zmap.features
 
+    def prepare_writing(self) -> Features:
+        return self._zmap.prepare_writing()
+
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
     ) -> Blob:
@@ -41,6 +44,9 @@ class Prefixed(ZMap):
     def delete(self, key: Key) -> None:
         self._zmap.delete(self._outer(key))
 
+    def delete_many(self, keys: Iterable[Key]) -> None:
+        self._zmap.delete_many(map(self._outer, keys))
+
     def stat(self, key: Key) -> Stat:
         return self._inner(self._zmap.stat(self._outer(key)))
 
@@ -50,6 +56,9 @@ class Prefixed(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return map(self._inner, self._zmap.list(self._outer_prefix(prefix)))
+
+    def flush(self) -> None:
+        self._zmap.flush()
 
     def close(self) -> None:
         """Close the store that this is a part of."""
@@ -99,6 +108,9 @@ class ReadOnly(ZMap):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._zmap.list(prefix)
 
+    def flush(self) -> None:
+        self._zmap.flush()
+
     def close(self) -> None:
         """Close the store that is read."""
         self._zmap.close()
@@ -108,7 +120,7 @@ class Metered(ZMap):
     """A store whose calls and bytes read are counted. Closing it closes the other.
 
     A call is counted when it is made, whatever comes of it; a search or a listing is one, however
-    many pages it has.
+    many pages it has, and a deletion of many keys as well.
 
     Parameters
     ----------
@@ -133,6 +145,9 @@ class Metered(ZMap):
     def features(self) -> Features:
         return self._zmap.features
 
+    def prepare_writing(self) -> Features:
+        return self._zmap.prepare_writing()
+
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
     ) -> Blob:
@@ -149,6 +164,10 @@ class Metered(ZMap):
         self._deletes.inc()
         self._zmap.delete(key)
 
+    def delete_many(self, keys: Iterable[Key]) -> None:
+        self._deletes.inc()
+        self._zmap.delete_many(keys)
+
     def stat(self, key: Key) -> Stat:
         self._stats.inc()
         return self._zmap.stat(key)
@@ -160,6 +179,9 @@ class Metered(ZMap):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         self._lists.inc()
         return self._zmap.list(prefix)
+
+    def flush(self) -> None:
+        self._zmap.flush()
 
     def close(self) -> None:
         """Close the store that is counted."""

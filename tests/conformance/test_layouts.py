@@ -15,7 +15,7 @@ from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.testing.layouts import LayoutSuite
 from nczfs.views import catalog
-from nczfs.views.layout import Layout
+from nczfs.views.layout import ChunkElements, Layout, Run
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
 
@@ -78,6 +78,19 @@ class TestChunk(LayoutSuite):
         found = variable(dataset, request.param)
         last = tuple(count - 1 for count in found.array.grid.counts)
         return catalog.chunk_view(dataset, found, last).build()
+
+    @pytest.fixture
+    def other(self, layout: Layout, whole: bytes) -> bytes:
+        """Filler beyond the edge of the array stays what it is, whatever is written there."""
+        (run,) = layout.segments
+        assert isinstance(run, Run)
+        assert isinstance(run.source, ChunkElements)
+        grid = run.source.array.description.grid
+        origin = grid.origin(run.source.chunk)
+        inside = grid.box(run.source.chunk).relative_to(origin).slices()
+        values = np.frombuffer(whole, run.source.dtype).reshape(grid.chunk_shape).copy()
+        values[inside] = values[inside][::-1, ::-1, ::-1].copy()
+        return values.tobytes()
 
 
 class TestInfo(LayoutSuite):

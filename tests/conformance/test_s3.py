@@ -28,6 +28,7 @@ class _Bucket(ZMapSuite):
     def zmap(self, s3_server: S3Server) -> Iterator[ZMap]:
         self.server, self.bucket = s3_server, s3_server.new_bucket()
         zmap = open_store(s3_server.url(self.bucket, self.prefix))
+        zmap.prepare_writing()
         yield zmap
         zmap.close()
 

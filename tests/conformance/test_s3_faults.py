@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import logging
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import monotonic
 
@@ -11,11 +14,12 @@ import pytest
 from nczfs.errors import (
     AccessDenied,
     DeadlinePassed,
+    NczfsError,
     NoSuchObject,
     StoreError,
     Unavailable,
 )
-from nczfs.zmap.base import ZMap
+from nczfs.zmap.base import ABSENT, ZMap
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.registry import StoreOptions, open_store
 from tests.support.servers import Faults
@@ -56,6 +60,8 @@ def zmap(swift_with_faults: Faults, bucket: str) -> Iterator[ZMap]:
         "empty",
         "short:77",
         "noetag",
+        "etag:00000000000000000000000000000000",
+        "flip",
     ],
 )
 def test_a_read_outlasts_a_fault_that_passes(
@@ -94,6 +100,9 @@ def test_a_write_and_a_stat_outlast_a_fault_that_passes(
         ("close", (Unavailable, DeadlinePassed)),
         ("truncate:1000", (Unavailable, DeadlinePassed)),
         ("short:77", (Unavailable, DeadlinePassed)),
+        ("flip", (Unavailable, DeadlinePassed)),
+        ("empty", (Unavailable, DeadlinePassed)),
+        ("noetag", (Unavailable, DeadlinePassed)),
         ("stall:1000", (DeadlinePassed,)),
         ("status:403", (AccessDenied,)),
         ("status:404", (NoSuchObject,)),
@@ -117,6 +126,100 @@ def test_a_fault_that_lasts_is_the_right_error_in_time(
     assert swift_with_faults.log()
     swift_with_faults.set()
     assert bytes(zmap.read(KEY, 5, 9).data) == DATA[5:9]
+
+
+# Every request of every operation
+
+
+def _write(zmap: ZMap) -> None:
+    version = zmap.write(NEW, DATA)
+    assert (bytes(zmap.read(NEW).data), zmap.stat(NEW).version) == (DATA, version)
+
+
+def _create(zmap: ZMap) -> None:
+    version = zmap.write(NEW, DATA, replaces=ABSENT)
+    assert zmap.stat(NEW).version == version
+
+
+def _replace(zmap: ZMap) -> None:
+    version = zmap.write(KEPT, b"newer", replaces=zmap.stat(KEPT).version)
+    assert (bytes(zmap.read(KEPT).data), zmap.stat(KEPT).version) == (b"newer", version)
+
+
+def _write_in_parts(zmap: ZMap) -> None:
+    data = bytes(range(256)) * (21 * 4096)
+    version = zmap.write(NEW, data)
+    blob = zmap.read(NEW)
+    assert (blob.data, blob.version) == (data, version)
+
+
+def _delete(zmap: ZMap) -> None:
+    zmap.delete(KEPT)
+    with pytest.raises(NoSuchObject):
+        zmap.stat(KEPT)
+
+
+def _delete_many(zmap: ZMap) -> None:
+    zmap.delete_many([KEPT, Key("other")])
+    assert list(zmap.list(ROOT)) == []
+
+
+def _find(zmap: ZMap) -> None:
+    assert {entry.name for entry in zmap.search(ROOT)} == {"kept", "other"}
+    assert {stat.key for stat in zmap.list(ROOT)} == {"kept", "other"}
+    with pytest.raises(NoSuchObject):
+        zmap.read(Key("absent"))
+
+
+NEW, KEPT = Key("new"), Key("kept")
+SMALL_PARTS = replace(OPTIONS, request_timeout_s=20.0, part_bytes=5 << 20)
+
+
+@pytest.mark.parametrize("fault", ["close", "lost", "status:500"])
+@pytest.mark.parametrize(
+    "operation", [_write, _create, _replace, _write_in_parts, _delete, _delete_many, _find]
+)
+def test_an_operation_outlasts_the_failure_of_any_of_its_requests(
+    ceph_with_faults: Faults, fault: str, operation: Callable[[ZMap], None]
+) -> None:
+    bucket = ceph_with_faults.server.new_bucket()
+    zmap = open_store(ceph_with_faults.server.url(bucket), SMALL_PARTS)
+    zmap.prepare_writing()
+    for failing in itertools.count():
+        ceph_with_faults.set()
+        zmap.delete_many([NEW])
+        zmap.write(KEPT, b"kept")
+        zmap.write(Key("other"), b"other")
+        ceph_with_faults.set(f"{fault} skip={failing} first=1")
+        operation(zmap)
+        if not ceph_with_faults.log():
+            break
+    ceph_with_faults.set()
+    assert failing > 0
+    zmap.close()
+
+
+def test_nothing_secret_is_in_errors_or_logs_whatever_fails(
+    ceph_with_faults: Faults, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ceph_with_faults.server
+    bucket = server.new_bucket()
+    caplog.set_level(logging.DEBUG)
+    zmap = open_store(server.url(bucket), replace(OPTIONS, request_timeout_s=1.0))
+    texts = [repr(zmap), zmap.name]
+    for fault in ("status:403", "status:500", "close", "empty", "truncate:10"):
+        ceph_with_faults.set(fault)
+        for ask in (_write, _create, _find, _delete, _delete_many, ZMap.prepare_writing):
+            try:
+                ask(zmap)
+            except (NczfsError, AssertionError) as error:
+                texts.append("".join(traceback.format_exception(error)))
+    ceph_with_faults.set()
+    zmap.close()
+    logged = "\n".join(texts) + caplog.text
+    assert "attempt 1" in logged
+    assert server.secret_key not in logged
+    assert "Signature=" not in logged
 
 
 def test_a_server_that_cannot_be_reached_is_unavailable(swift_with_faults: Faults) -> None:

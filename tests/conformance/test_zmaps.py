@@ -17,6 +17,9 @@ from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Metered, Prefixed, ReadOnly
 from nczfs.zmap.zip import ZipZMap
+from nczfs.zmap.zip.creating import Form, create_archive
+from nczfs.zmap.zip.growing import Commit
+from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
 
 
 class TestMemory(ZMapSuite):
@@ -151,3 +154,50 @@ class TestZipInADirectoryWithATopDirectory(_Zip):
     @pytest.fixture
     def source(self, tmp_path: Path) -> ZMap:
         return DirectoryZMap(tmp_path)
+
+
+class _WritableZip(ZMapSuite):
+    """An archive that is a file; `peek` is Python's zipfile, after a flush."""
+
+    form: Form = "top"
+    options = LocalZipOptions()
+    under = "data/"
+    path: Path
+
+    @pytest.fixture
+    def zmap(self, tmp_path: Path) -> Iterator[ZMap]:
+        self.path = tmp_path / "data.zip"
+        create_archive(str(self.path), self.form)
+        zmap = LocalZipZMap(self.path, self.options)
+        yield self.stack(zmap)
+        zmap.close()
+
+    def stack(self, zmap: ZMap) -> ZMap:
+        return zmap
+
+    def peek(self, zmap: ZMap, key: Key) -> bytes | None:
+        zmap.flush()
+        with zipfile.ZipFile(self.path) as archive:
+            name = f"{self.under}{key}"
+            return archive.read(name) if name in archive.namelist() else None
+
+
+class TestWritableZip(_WritableZip):
+    pass
+
+
+class TestWritableZipWithItsKeysAtTheRoot(_WritableZip):
+    form = "root"
+    under = ""
+
+
+class TestWritableZipThatIsCopied(_WritableZip):
+    options = LocalZipOptions(commit=Commit.COPY)
+
+
+class TestPrefixedWritableZip(_WritableZip):
+    under = "data/p/q/"
+
+    def stack(self, zmap: ZMap) -> ZMap:
+        zmap.write(Key("p/qx"), b"a neighbour")
+        return Prefixed(zmap, Prefix("p/q"))

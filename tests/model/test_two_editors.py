@@ -95,9 +95,13 @@ class TwoEditors(RuleBasedStateMachine):
             self.ours.sync()
         except StoreError:
             assert self.faulty.fired
+            # All is stored where only the consolidated copy could not be looked at.
+            is_stored = not self.ours._dataset.edits.pending()
             for place, value in self.pending.items():
                 self.stored[place] = self.stored[place] | {value}
         else:
+            is_stored = True
+        if is_stored:
             for place, value in self.pending.items():
                 self.stored[place] = {value}
             self.made |= self.making

@@ -11,7 +11,8 @@ import pytest
 
 from nczfs.zmap.keys import Key
 from nczfs.zmap.registry import StoreOptions
-from nczfs.zmap.s3 import S3ZMap
+from nczfs.zmap.s3 import S3ZMap, store
+from nczfs.zmap.s3.conditions import Memory
 from tests.support.scripted import Reply, Script, Scripted, serving
 
 SECRET = "hush-hush"
@@ -40,8 +41,9 @@ Serve: TypeAlias = Callable[[Script], tuple[Scripted, Callable[..., S3ZMap]]]
 
 
 @pytest.fixture
-def serve(credentials: Path) -> Iterator[Serve]:
+def serve(credentials: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """Start a server, and give what opens a bucket on it with the options named."""
+    monkeypatch.setattr(store, "_conditions", Memory())  # ports come again
     ends: list[Callable[[], object]] = []
 
     def start(script: Script) -> tuple[Scripted, Callable[..., S3ZMap]]:

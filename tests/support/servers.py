@@ -6,6 +6,7 @@ servers' credentials are profiles in files that only the tests see.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import socket
@@ -22,7 +23,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-pytest_plugins = ["tests.support.s3_script"]
+pytest_plugins = ["tests.support.httpd", "tests.support.s3_script"]
 
 TOOLS = Path(__file__).parent.parent / "tools"
 CEPH_PACKAGES = "radosgw ceph-mon ceph-osd ceph-common curl"
@@ -124,16 +125,15 @@ def ceph(aws_files: Path) -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def swift_with_faults(swift: S3Server) -> Iterator[Faults]:
     """Swift behind a proxy that injects faults; without rules at first."""
-    settings = _start(
-        "s3-faults",
-        "pip must be able to install mitmproxy",
-        "--to",
-        swift.endpoint_url,
-        S3_FAULTS_PORT="0",
-    )
-    port = settings["S3_FAULTS_PORT"]
-    yield Faults(swift.at(settings["S3_ENDPOINT"]), port)
-    _run_tool("s3-faults", "stop", S3_FAULTS_PORT=port)
+    with _faults_before(swift) as faults:
+        yield faults
+
+
+@pytest.fixture(scope="session")
+def ceph_with_faults(ceph: S3Server) -> Iterator[Faults]:
+    """Ceph behind such a proxy."""
+    with _faults_before(ceph) as faults:
+        yield faults
 
 
 @pytest.fixture(scope="session")
@@ -147,6 +147,20 @@ def delayed_swift(swift: S3Server) -> Iterator[S3Server]:
         _wait_for(port, relay)
         yield swift.at(f"http://127.0.0.1:{port}")
         relay.terminate()
+
+
+@contextlib.contextmanager
+def _faults_before(server: S3Server) -> Iterator[Faults]:
+    settings = _start(
+        "s3-faults",
+        "pip must be able to install mitmproxy",
+        "--to",
+        server.endpoint_url,
+        S3_FAULTS_PORT="0",
+    )
+    port = settings["S3_FAULTS_PORT"]
+    yield Faults(server.at(settings["S3_ENDPOINT"]), port)
+    _run_tool("s3-faults", "stop", S3_FAULTS_PORT=port)
 
 
 def _start(tool: str, remedy: str, *arguments: str, **settings: str) -> dict[str, str]:

@@ -232,7 +232,5 @@ def _remove(store: ZMap, told: Told) -> None:
 
 def _delete_unfinished(store: ZMap) -> None:
     """Delete everything, the mark last."""
-    for stat in store.list(ROOT):
-        if stat.key != UNFINISHED:
-            store.delete(stat.key)
+    store.delete_many(stat.key for stat in store.list(ROOT) if stat.key != UNFINISHED)
     store.delete(UNFINISHED)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nczfs.errors import BadUrl, ReadOnlyStore, UsageError
+from nczfs.errors import BadUrl, ReadOnlyStore
 from nczfs.zmap import registry, url
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, Key
@@ -52,9 +52,19 @@ def test_read_only_holds_for_every_kind(tmp_path: Path) -> None:
         zmap.close()
 
 
-def test_plain_http_says_what_to_add() -> None:
-    with pytest.raises(UsageError, match="#mode=s3"):
-        open_store("http://127.0.0.1:9000/bucket/key")
+@pytest.mark.parametrize(
+    ("text", "name", "key"),
+    [
+        ("https://h:8/dir/a%20b.zip?t=1", "https://h:8/dir", "a b.zip"),
+        ("http://h/data.zip", "http://h", "data.zip"),
+        ("s3://bucket/dir/data.zip", "s3://bucket/dir", "data.zip"),
+        ("/dir/data.zip", "/dir", "data.zip"),
+    ],
+)
+def test_around_an_archive_is_the_store_that_holds_it(text: str, name: str, key: str) -> None:
+    outer, found = registry.around(parse_url(text))
+    assert (outer.text, found) == (name, key)
+    assert outer.kind in {"file", "s3", "http"}
 
 
 def test_a_bad_url_is_no_store() -> None:

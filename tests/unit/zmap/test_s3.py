@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import tracemalloc
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
+from xml.sax.saxutils import unescape
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nczfs.errors import (
     AccessDenied,
+    BadKey,
     Conflict,
     DeadlinePassed,
     KeyTooLong,
@@ -22,10 +28,12 @@ from nczfs.errors import (
     Unavailable,
 )
 from nczfs.zmap.base import Version
-from nczfs.zmap.keys import ROOT, Prefix
+from nczfs.zmap.keys import ROOT, Prefix, parse_key
 from nczfs.zmap.registry import StoreOptions
-from nczfs.zmap.s3_access import Access
-from nczfs.zmap.s3_transport import ATTEMPTS, Request, Transport
+from nczfs.zmap.s3 import transport
+from nczfs.zmap.s3.access import Access
+from nczfs.zmap.s3.listing import Found, Page, stats
+from nczfs.zmap.s3.transport import ATTEMPTS, Request, Transport
 from tests.support.s3_script import KEY, OBJECT, Serve, fault
 from tests.support.scripted import Asked, Reply, Scripted
 
@@ -46,7 +54,8 @@ def is_listing(asked: Asked) -> bool:
         (fault(412, "PreconditionFailed"), Conflict),
         (fault(400, "EntityTooLarge"), ObjectTooLarge),
         (fault(400, "KeyTooLongError"), KeyTooLong),
-        (fault(403, "QuotaExceeded"), AccessDenied),
+        (fault(403, "QuotaExceeded"), NoSpace),
+        (fault(403, "RequestTimeTooSkewed"), AccessDenied),
         (Reply(507), NoSpace),
         (fault(405, "MethodNotAllowed"), StoreError),
     ],
@@ -168,6 +177,55 @@ def test_a_listing_that_is_broken_is_no_empty_listing(serve: Serve, body: str) -
         list(open_bucket().list(ROOT))
 
 
+@pytest.mark.parametrize("pages", [25, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("one_level", [True, False])
+def test_the_memory_of_a_listing_does_not_grow_with_it(
+    serve: Serve, one_level: bool, pages: int
+) -> None:
+    def script(asked: Asked) -> Reply:
+        query = parse_qs(urlsplit(asked.path).query)
+        page = int(query.get("continuation-token", ["0"])[0])
+        last = page == pages - 1
+        more = "" if last else f"<NextContinuationToken>{page + 1}</NextContinuationToken>"
+        keys = "".join(found(f"{page:02}-{number:03}", 1) for number in range(1000))
+        return listing(f"<IsTruncated>{str(not last).lower()}</IsTruncated>{more}{keys}")
+
+    _, open_bucket = serve(script)
+    zmap = open_bucket()
+    ask = zmap.search if one_level else zmap.list
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in ask(ROOT)) == 1000 * pages
+        assert tracemalloc.get_traced_memory()[1] < 6 << 20  # all of 25 pages are 8 MB
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.text("aé./-\0 %\ud800\n", max_size=12) | st.from_regex(r"[a.]{0,3}(/\.?nczfs-?)*/?"))
+def test_a_key_is_listed_if_and_only_if_it_is_one(text: str) -> None:
+    try:
+        expected = [parse_key(text)]
+    except BadKey:
+        expected = []
+    page = Page([Found(text, 1, Version("v"), 0)], [], "")
+    assert [stat.key for stat in stats(iter([page]))] == expected
+
+
+@pytest.mark.parametrize("token", ["1", "a&amp;b", "&#65;", "t/é+="])
+def test_tokens_are_sent_back_as_they_were(serve: Serve, token: str) -> None:
+    more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>"
+
+    def script(asked: Asked) -> Reply:
+        query = parse_qs(urlsplit(asked.path).query)
+        [sent] = query.get("continuation-token", [""])
+        return listing(more + found("a", 1)) if sent == "" else listing(found("b", 1))
+
+    server, open_bucket = serve(script)
+    assert [stat.key for stat in open_bucket().list(ROOT)] == ["a", "b"]
+    [sent] = parse_qs(urlsplit(server.asked[1].path).query)["continuation-token"]
+    assert sent == unescape(token).replace("&#65;", "A")
+
+
 def listing(inner: str) -> Reply:
     return Reply(200, f"<ListBucketResult>{inner}</ListBucketResult>".encode())
 
@@ -185,10 +243,10 @@ def found(key: str, size: int) -> str:
 def test_waits_are_random_and_grow_and_end_after_ten_attempts(serve: Serve) -> None:
     server, _ = serve(lambda asked: fault(503, "SlowDown"))
     waits: list[float] = []
-    transport = transport_to(server, sleep=waits.append)
+    sender = transport_to(server, sleep=waits.append)
     with pytest.raises(Unavailable, match=r"10 attempts.*503 SlowDown"):
-        transport.send(Request("GET", KEY))
-    transport.close()
+        sender.send(Request("GET", KEY))
+    sender.close()
     assert len(server.asked) == ATTEMPTS == len(waits) + 1
     assert all(0 <= wait <= 0.1 * 2**turn for turn, wait in enumerate(waits))
     assert max(waits) <= 2
@@ -196,21 +254,32 @@ def test_waits_are_random_and_grow_and_end_after_ten_attempts(serve: Serve) -> N
 
 def test_no_attempt_begins_that_the_time_is_too_short_for(serve: Serve) -> None:
     server, _ = serve(lambda asked: fault(503, "SlowDown"))
-    seconds = itertools.count(0.0, 3.0)
-    transport = transport_to(server, sleep=lambda wait: None, clock=lambda: next(seconds))
+    seconds = itertools.count(0.0, 2.0)
+    sender = transport_to(server, sleep=lambda wait: None, clock=lambda: next(seconds))
     with pytest.raises(DeadlinePassed, match=r"within 15 s .*503 SlowDown"):
-        transport.send(Request("GET", KEY))
-    transport.close()
+        sender.send(Request("GET", KEY))
+    sender.close()
     assert 1 <= len(server.asked) < ATTEMPTS
 
 
 def test_a_body_that_trickles_ends_with_the_time(serve: Serve) -> None:
     server, _ = serve(lambda asked: Reply(200, bytes(1 << 22)))
-    seconds = itertools.chain([0.0, 0.0, 0.0], itertools.repeat(60.0))
-    transport = transport_to(server, clock=lambda: next(seconds))
-    with pytest.raises(DeadlinePassed, match="bytes came in time"):
-        transport.send(Request("GET", KEY))
-    transport.close()
+    seconds = itertools.chain([0.0, 0.0, 0.0], itertools.repeat(1000.0))
+    sender = transport_to(server, clock=lambda: next(seconds))
+    with pytest.raises(DeadlinePassed, match="came too slowly"):
+        sender.send(Request("GET", KEY))
+    sender.close()
+
+
+@pytest.mark.parametrize("size", [1 << 16, 100 << 20])
+def test_a_slow_line_takes_as_long_as_it_does(serve: Serve, size: int) -> None:
+    server, _ = serve(lambda asked: Reply(200, bytes(size)))
+    seconds = itertools.count(0.0, 1.0)  # between any two looks at the clock
+    sender = transport_to(server, clock=lambda: next(seconds))
+    assert len(sender.send(Request("GET", KEY)).body) == size
+    sender.send(Request("PUT", KEY, body=bytes(size)))
+    sender.close()
+    assert len(server.asked) == 2
 
 
 def test_a_closed_store_says_so_at_once(serve: Serve) -> None:
@@ -238,3 +307,52 @@ def test_a_child_process_does_not_use_the_connections_of_its_parent(
 def transport_to(server: Scripted, **time: Callable[..., object]) -> Transport:
     options = StoreOptions(endpoint_url=server.endpoint_url)
     return Transport(Access("bucket", options), "bucket", options, **time)  # type: ignore[arg-type]  # by name
+
+
+# What is read
+
+
+SUM = "8d777f385d3dfec8815d20f7496026dc"  # of b"data"
+KMS = {"x-amz-server-side-encryption": "aws:kms"}
+OWN = {"x-amz-server-side-encryption-customer-algorithm": "AES256"}
+
+
+@pytest.mark.parametrize(
+    ("etag", "headers", "mode", "accepted"),
+    [
+        (f'"{SUM}"', {}, "auto", True),
+        (SUM, {}, "auto", True),
+        (f'"{SUM[::-1]}"', {}, "auto", False),
+        (f'"{SUM[::-1]}"', {}, "yes", False),
+        (f'"{SUM[::-1]}"', {}, "no", True),
+        (f'"{SUM[::-1]}"', KMS, "auto", True),
+        (f'"{SUM[::-1]}"', OWN, "auto", True),
+        (f'"{SUM[::-1]}-7"', {}, "auto", True),
+        ('"any"', {}, "yes", True),
+    ],
+)
+def test_bytes_are_those_of_the_etag_where_it_is_their_sum(
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    etag: str,
+    headers: dict[str, str],
+    mode: str,
+    accepted: bool,
+) -> None:
+    monkeypatch.setattr(transport, "ATTEMPTS", 2)
+    found = {"ETag": etag, "Content-Range": "bytes 0-3/4"} | headers
+    server, open_bucket = serve(lambda asked: Reply(206, b"data", found))
+    zmap = open_bucket(check_etag=mode)
+    with contextlib.nullcontext() if accepted else pytest.raises(Unavailable, match="MD5"):
+        assert zmap.read(KEY).data == b"data"
+    assert len(server.asked) == (1 if accepted else 2)
+
+
+@pytest.mark.parametrize(("mode", "accepted"), [("auto", True), ("yes", False), ("no", True)])
+def test_the_sum_of_a_large_object_is_compared_on_request(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, mode: str, accepted: bool
+) -> None:
+    monkeypatch.setattr(transport, "ATTEMPTS", 1)
+    _, open_bucket = serve(lambda asked: Reply(200, bytes(1 << 19), {"ETag": f'"{SUM}"'}))
+    with contextlib.nullcontext() if accepted else pytest.raises(Unavailable, match="MD5"):
+        open_bucket(check_etag=mode).read(KEY)

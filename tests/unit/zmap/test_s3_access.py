@@ -11,7 +11,7 @@ from nczfs.errors import AccessDenied, StoreError, UsageError
 from nczfs.zmap.keys import Key
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3 import S3ZMap
-from nczfs.zmap.s3_access import Access
+from nczfs.zmap.s3.access import Access
 from tests.support.s3_script import KEY, OBJECT, SECRET, TOKEN, Serve, fault, write_credentials
 from tests.support.scripted import Asked, Reply
 

@@ -1,0 +1,49 @@
+"""``nczfs zip-compact``: an archive without the space that no member uses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from nczfs.cli import logs
+from nczfs.cli.command import Command, Request
+from nczfs.cli.options import Scope
+from nczfs.errors import UsageError
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="ARCHIVE", help="a zip archive in a local file")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be won")
+    parser.add_argument("--json", action="store_true", help="say it as JSON")
+
+
+def run(request: Request) -> int:
+    """Compact an archive, or say what that would win."""
+    logs.configure_command(request.settings)
+    from nczfs.zmap.url import parse_url
+    from nczfs.zmap.zip.compact import compact
+
+    arguments = request.arguments
+    place = parse_url(arguments.url)
+    if place.kind != "zip" or not place.path:
+        raise UsageError(f"{place.text}: not a zip archive in a local file")
+    done = compact(place.path, dry_run=arguments.dry_run)
+    if arguments.json:
+        print(json.dumps(asdict(done) | {"dead_bytes": done.dead_bytes}))
+        return 0
+    verb = "would be" if arguments.dry_run else "is now"
+    print(
+        f"{place.path}: {done.members} members in {done.size_before} bytes; {verb} "
+        f"{done.size_after} bytes, {done.dead_bytes} fewer"
+    )
+    return 0
+
+
+COMMAND = Command(
+    "zip-compact",
+    "rid a zip archive of replaced and deleted members",
+    _arguments,
+    run,
+    scopes=frozenset({Scope.LOG}),
+)

@@ -1,0 +1,302 @@
+"""The directory ``attributes/`` of a group or variable: a file for each attribute."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterator
+
+from nczfs import metrics
+from nczfs.engine.dataset import Dataset, Loaded
+from nczfs.errors import (
+    CrossesTrees,
+    NoSuchPath,
+    NotPermitted,
+    ObjectTooLarge,
+    PathError,
+    PathExists,
+)
+from nczfs.formats.attributes import attribute_text, is_hidden
+from nczfs.formats.base import Node as StoredNode
+from nczfs.formats.names import checked_name
+from nczfs.model.hierarchy import Attribute
+from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.editing import Editing, refusal
+from nczfs.vfs.leaves import At
+from nczfs.vfs.nodes import Directory, File, FixedContent, Node, NodeStat, OpenFile
+from nczfs.vfs.viewfile import ViewContext
+from nczfs.views.attributes import attribute_from
+
+ATTRIBUTE_BYTES_MAX = 16 << 20
+
+
+class AttributesDirectory(Directory):
+    """A file for each attribute of a node, those of the format left out."""
+
+    def __init__(self, context: ViewContext, at: At) -> None:
+        self._context = context
+        self._dataset = at.dataset
+        self._path = at.path
+        self._at = at
+        self._revision = at.dataset.edits.revision
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        return NodeStat(0, self._at.loaded.mtime_ns or self._context.mtime_ns)
+
+    def lookup(self, name: str) -> Node:
+        loaded = self._loaded()
+        return self._file(_attribute_called(loaded.node, name).name, loaded)
+
+    def lookup_if_cached(self, name: str) -> Node | None:
+        loaded = self._at.loaded
+        if self._dataset.edits.revision != self._revision:
+            return None
+        for attribute in loaded.node.attributes:
+            if attribute_file_name(attribute) == name:
+                return self._file(attribute.name, loaded)
+        return None
+
+    def listing(self) -> Iterator[tuple[str, Node]]:
+        loaded = self._loaded()
+        for attribute in loaded.node.attributes:
+            name = attribute_file_name(attribute)
+            if name is not None:
+                yield name, self._file(attribute.name, loaded)
+            else:
+                metrics.HIDDEN_KEYS.inc()
+
+    def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
+        self._editing(name)
+        loaded = self._loaded()
+        try:
+            known = _attribute_called(loaded.node, name).name
+        except NoSuchPath:
+            known = None
+        if known is not None and exclusive:
+            raise PathExists(f"{name}: there is an attribute of that name")
+        file = self._file(known or _new_name(name), loaded)
+        return file, file.open(writing=True)
+
+    def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
+        """Over another one, the text moves and the type of that one stays."""
+        editing = self._editing(name)
+        if not isinstance(target, AttributesDirectory) or not self._is_same(target):
+            raise CrossesTrees(f"{name}: is an attribute of another node; copy it")
+        loaded = self._loaded()
+        moved = _attribute_called(loaded.node, name)
+        try:
+            known = _attribute_called(loaded.node, new_name)
+        except NoSuchPath:
+            renamed = dataclasses.replace(moved, name=_new_name(new_name))
+        else:
+            if not replace:
+                raise PathExists(f"{new_name}: there is an attribute of that name")
+            renamed = attribute_from(known.name, _text_in(loaded, moved.name), known)
+        if renamed.name == moved.name:
+            return
+        editor = editing.editor(self._dataset)
+        editor.set_attribute(self._path, renamed)
+        editor.delete_attribute(self._path, moved.name)
+        editor.sync()
+
+    def refusal(self, name: str) -> PathError:
+        return refusal(self._context.editing_of(self._dataset), name)
+
+    def _is_same(self, other: AttributesDirectory) -> bool:
+        return self._dataset is other._dataset and self._path == other._path
+
+    def _editing(self, name: str) -> Editing:
+        editing = self._context.editing_of(self._dataset)
+        if editing is None:
+            raise self.refusal(name)
+        return editing
+
+    def _loaded(self) -> Loaded:
+        loaded = self._dataset.load(self._path)
+        if loaded is None:
+            raise NoSuchPath(f"/{self._path}: is gone")
+        return loaded
+
+    def _file(self, name: str, loaded: Loaded) -> AttributeFile:
+        mtime_ns = loaded.mtime_ns or self._context.mtime_ns
+        editing = self._context.editing_of(self._dataset)
+        return AttributeFile(editing, self._dataset, self._path, name, loaded, mtime_ns)
+
+
+class AttributeFile(File):
+    """The text of one attribute, as it is by now.
+
+    Parameters
+    ----------
+    editing : None where it can only be read.
+    name : of the attribute.
+    loaded : the node as it was when it was looked up.
+    """
+
+    def __init__(
+        self,
+        editing: Editing | None,
+        dataset: Dataset,
+        path: str,
+        name: str,
+        loaded: Loaded,
+        mtime_ns: int,
+    ) -> None:
+        self._dataset = dataset
+        self._path = path
+        self._name = name
+        self._mtime_ns = mtime_ns
+        self._revision = dataset.edits.revision
+        self._data = _text_in(loaded, name)
+        self._editing = editing
+        self.writable = editing is not None
+        self._writer: OpenAttribute | None = None
+
+    @property
+    def pages_token(self) -> object:
+        return self._data
+
+    def stat(self) -> NodeStat:
+        self._ask()
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        writer = self._writer
+        if writer is not None and writer.is_dirty:
+            return NodeStat(writer.size, self._mtime_ns)
+        return NodeStat(
+            len(self._data), self._mtime_ns, exact=self._revision == self._dataset.edits.revision
+        )
+
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        self._ask()
+        if not (writing or truncate):
+            return FixedContent(self._data)
+        if self._editing is None:
+            raise NotPermitted(f"{self._name}: can only be read")
+        self._writer = OpenAttribute(
+            self._editing, self._dataset, self._path, self._name, b"" if truncate else self._data
+        )
+        return self._writer
+
+    def change(self, changes: Changes) -> None:
+        """Times are taken and ignored."""
+        if (changes.mode, changes.uid, changes.gid) != (None, None, None):
+            super().change(changes)
+
+    def truncate(self, size: int) -> None:
+        file = self.open(writing=True)
+        file.truncate(size)
+        file.flush()
+
+    def _ask(self) -> None:
+        revision = self._dataset.edits.revision
+        loaded = self._dataset.load(self._path)
+        if loaded is not None:
+            self._mtime_ns = loaded.mtime_ns or self._mtime_ns
+            self._data = _text_in(loaded, self._name)
+            self._revision = revision
+
+
+class OpenAttribute(OpenFile):
+    """An attribute while it is open for writing: it is set at the flush.
+
+    Nothing happens to one that was only truncated: a shell closes its own descriptor before the
+    program writes. `_lock` guards the text.
+    """
+
+    def __init__(
+        self, editing: Editing, dataset: Dataset, path: str, name: str, data: bytes
+    ) -> None:
+        self._editing = editing
+        self._dataset = dataset
+        self._path = path
+        self._name = name
+        self._lock = threading.Lock()
+        self._data = bytearray(data)
+        self.is_dirty = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the text so far."""
+        return len(self._data)
+
+    def read(self, offset: int, size: int) -> Buffer:
+        with self._lock:
+            return bytes(self._data[offset : offset + size])
+
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        return None
+
+    def write(self, offset: int, data: Buffer) -> int:
+        with self._lock:
+            self._reach(offset)
+            self._check_size(offset + len(data))
+            self._data[offset : offset + len(data)] = data
+            self.is_dirty = True
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        with self._lock:
+            self._check_size(size)
+            self._reach(size)
+            del self._data[size:]
+            self.is_dirty = size > 0
+
+    def flush(self) -> None:
+        with self._lock:
+            if not self.is_dirty:
+                return
+            node = self._dataset.node(self._path)
+            known = next((a for a in node.attributes if a.name == self._name), None)
+            attribute = attribute_from(self._name, bytes(self._data), known)
+            editor = self._editing.editor(self._dataset)
+            if attribute != known:
+                editor.set_attribute(self._path, attribute)
+            editor.sync()
+            self.is_dirty = False
+
+    def close(self) -> None:
+        """What was not set by the last flush is dropped: its writer was told."""
+        self.is_dirty = False
+
+    def _reach(self, size: int) -> None:
+        self._check_size(size)
+        self._data += bytes(max(0, size - len(self._data)))
+
+    def _check_size(self, size: int) -> None:
+        if size > ATTRIBUTE_BYTES_MAX:
+            raise ObjectTooLarge(
+                f"attribute {self._name!r}: {size} bytes; at most {ATTRIBUTE_BYTES_MAX}"
+            )
+
+
+def attribute_file_name(attribute: Attribute) -> str | None:
+    """The name of an attribute's file: its own, with "/" percent-encoded; None when too long."""
+    name = attribute.name.replace("/", "%2F").replace("\0", "%00")
+    if name in {".", ".."}:
+        name = name.replace(".", "%2E")
+    return name if name and len(name.encode("utf-8", "surrogateescape")) <= 255 else None
+
+
+def _attribute_called(node: StoredNode, file_name: str) -> Attribute:
+    for attribute in node.attributes:
+        if attribute_file_name(attribute) == file_name:
+            return attribute
+    raise NoSuchPath(f"{file_name}: no such attribute")
+
+
+def _new_name(file_name: str) -> str:
+    """The name of a new attribute by that of its file."""
+    if is_hidden(file_name):
+        raise NotPermitted(f"{file_name}: such attributes belong to the format")
+    return checked_name(file_name)
+
+
+def _text_in(loaded: Loaded, name: str) -> bytes:
+    """The text of an attribute of a node; none while it is not there."""
+    known = next((a for a in loaded.node.attributes if a.name == name), None)
+    return attribute_text(known).encode("utf-8", "surrogateescape") if known is not None else b""

@@ -1,0 +1,265 @@
+"""Changing mounted datasets: who does it, and records that are not whole yet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from nczfs.engine.chunkio import fill_element
+from nczfs.engine.consolidate import ConsolidatedCopy
+from nczfs.engine.dataset import Dataset, Engine
+from nczfs.engine.editor import Editor
+from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.opening import new_format
+from nczfs.errors import BadArgument, NczfsError, NotPermitted, PathError, ReadOnlyMount
+from nczfs.formats.base import FormatOptions
+from nczfs.model.hierarchy import Variable
+from nczfs.views.layout import ArrayElements, Layout, native_run
+from nczfs.views.writer import write_at
+from nczfs.zmap.keys import Prefix
+
+SEPARATOR = "."
+
+
+class Editing:
+    """The editors of the datasets of a tree, one each. `_lock` guards the dicts.
+
+    Parameters
+    ----------
+    written : called when values of the node at a prefix were stored, or dropped.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        metadata: MetadataCache,
+        options: FormatOptions,
+        written: Callable[[Prefix], None],
+    ) -> None:
+        self._engine = engine
+        self._written = written
+        self._metadata = metadata
+        self._options = options
+        self._lock = threading.Lock()
+        self._editors: dict[Prefix, tuple[Dataset, Editor]] = {}
+        self._growing: dict[int, Growing] = {}
+
+    def editor(self, dataset: Dataset) -> Editor:
+        """The editor of a dataset. Its changes are pending until `Editor.sync`."""
+        with self._lock:
+            known = self._editors.get(dataset.root)
+            if known is not None and known[0] is dataset:
+                return known[1]
+            dataset.read_single_documents()
+            copy = ConsolidatedCopy(dataset, self._options, wanted=False)
+            editor = Editor(dataset, copy, SEPARATOR)
+            self._editors[dataset.root] = (dataset, editor)
+            return editor
+
+    def create_root(self, prefix: Prefix) -> None:
+        """Make a dataset of an empty group, in the layout that new ones have."""
+        layout = new_format(None, self._options)
+        dataset = Dataset(self._engine, self._metadata, prefix, layout, self._options)
+        editor = self.editor(dataset)
+        editor.create_root()
+        editor.sync()
+
+    def create_group(self, dataset: Dataset, path: str) -> None:
+        """Make a group in a dataset."""
+        editor = self.editor(dataset)
+        editor.create_group(path)
+        editor.sync()
+
+    def store_all(self, dataset: Dataset) -> None:
+        """Have everything stored that was written to a dataset."""
+        self._engine.writeback.flush(dataset.array_numbers())
+        if dataset.edits.pending():
+            self.editor(dataset).sync()
+
+    def store(self, dataset: Dataset, variable: Variable) -> None:
+        """Have everything stored that was written to a variable, and made it longer."""
+        dataset.array(variable).flush()
+        if dataset.edits.pending():
+            self.editor(dataset).sync()
+        self.written(dataset, variable)
+
+    def written(self, dataset: Dataset, variable: Variable) -> None:
+        """Have every file of a variable shown anew."""
+        self._written(dataset.prefix(variable.key))
+
+    def growing(self, dataset: Dataset, variable: Variable) -> Growing | None:
+        """The end of a variable whose records can be added to; None when they cannot."""
+        array = variable.array
+        if not variable.dimensions or not variable.dimensions[0].unlimited:
+            return None
+        if array.dtype.vlen is not None or 0 in array.shape[1:]:
+            return None
+        number = dataset.array(variable).number
+        with self._lock:
+            return self._growing.setdefault(number, Growing(self, dataset, variable))
+
+    def held_bytes(self, number: int) -> int:
+        """Of a record at the end of an array that is not whole."""
+        growing = self._growing.get(number)
+        return growing.held_bytes if growing is not None else 0
+
+    def sync(self) -> None:
+        """Store every change that is pending. Raises the first error; all are tried."""
+        with self._lock:
+            known = list(self._editors.values())
+        errors: list[NczfsError] = []
+        for dataset, editor in known:
+            try:
+                if dataset.edits.pending():
+                    editor.sync()
+            except NczfsError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+
+class Growing:
+    """The end of a variable with an unlimited first dimension.
+
+    Whole records are added to the variable at once; what is written of a last one is held here,
+    for all open files together. `_lock` is held while records are added.
+    """
+
+    def __init__(self, editing: Editing, dataset: Dataset, variable: Variable) -> None:
+        self._editing = editing
+        self._dataset = dataset
+        self._variable = variable
+        self._lock = threading.Lock()
+        self._users = 0
+        self._tail = bytearray()
+        self._begins = 0  # the offset of the tail
+
+    @property
+    def held_bytes(self) -> int:
+        """Of a record that is not whole."""
+        return len(self._tail)
+
+    @property
+    def record_bytes(self) -> int:
+        """Of one record."""
+        array = self._variable.array
+        return prod(array.shape[1:]) * array.dtype.item_size
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """Write bytes that go beyond the end; what lies between the end and them is fill."""
+        with self._lock:
+            layout = self._layout()
+            if self._tail and self._begins != layout.size:
+                self._overtaken(layout)
+            inside = max(0, min(len(data), layout.size - offset))
+            if inside:
+                write_at(layout, offset, data[:inside])
+            if inside < len(data):
+                self._begins = layout.size
+                self._hold(offset + inside - layout.size, data[inside:])
+
+    def resize(self, size: int) -> None:
+        """Make the variable longer, to whole records."""
+        with self._lock:
+            if size % self.record_bytes:
+                raise BadArgument(f"{size} bytes are no whole records of {self.record_bytes}")
+            self._grow(size // self.record_bytes)
+
+    def check_whole(self) -> None:
+        """Raise BadArgument while a record is not whole."""
+        held = self.held_bytes
+        if held:
+            raise BadArgument(
+                f"/{self._variable.path}: the last {held} bytes are no whole record of "
+                f"{self.record_bytes}, and are not stored"
+            )
+
+    def opened(self) -> None:
+        """One more open file can write."""
+        with self._lock:
+            self._users += 1
+
+    def closed(self) -> None:
+        """One less can; with the last one goes what is held."""
+        with self._lock:
+            self._users -= 1
+            dropped = bool(self._tail) and not self._users
+            if dropped:
+                self._tail.clear()
+        if dropped:
+            self._editing.written(self._dataset, self._variable)
+
+    def _hold(self, place: int, data: memoryview) -> None:
+        """Put bytes `place` behind the end of the array, and add what records they complete."""
+        size = self.record_bytes
+        if place > len(self._tail):
+            if self._tail and place >= size:
+                self._tail += self._fill(size - len(self._tail))
+                self._add(1)
+                place -= size
+            skipped = place // size * size
+            if skipped:
+                self._begins += skipped
+                self._grow(self._begins // size)
+                place -= skipped
+            self._tail += self._fill(place - len(self._tail))
+        self._tail[place : place + len(data)] = data
+        if len(self._tail) >= size:
+            self._add(len(self._tail) // size)
+
+    def _add(self, records: int) -> None:
+        size = self.record_bytes
+        self._grow(self._begins // size + records)
+        write_at(self._layout(), self._begins, bytes(self._tail[: records * size]))
+        del self._tail[: records * size]
+        self._begins += records * size
+
+    def _grow(self, length: int) -> None:
+        variable = self._latest()
+        if length > variable.array.shape[0]:
+            shape = (length, *variable.array.shape[1:])
+            self._editing.editor(self._dataset).grow(variable, shape)
+            self._latest()
+
+    def _overtaken(self, layout: Layout) -> None:
+        """Somebody else has made the variable longer than what is held began at."""
+        inside = min(len(self._tail), max(0, layout.size - self._begins))
+        write_at(layout, self._begins, bytes(self._tail[:inside]))
+        del self._tail[:inside]
+        self._begins = layout.size
+
+    def _fill(self, count: int) -> bytes:
+        """Bytes of fill as they stand at the end of what is held."""
+        item = np.asarray(fill_element(self._variable.array)).tobytes()
+        start = len(self._tail) % len(item)
+        return (item * ((start + count) // len(item) + 1))[start : start + count]
+
+    def _latest(self) -> Variable:
+        node = self._dataset.node(self._variable.path)
+        assert isinstance(node, Variable)
+        self._dataset.array(node)
+        self._variable = node
+        return node
+
+    def _layout(self) -> Layout:
+        variable = self._latest()
+        elements = ArrayElements(self._dataset.array(variable))
+        return Layout([native_run(elements, variable.array.dtype, variable.array.size)])
+
+
+def refusal(editing: Editing | None, name: str) -> PathError:
+    """The error for whoever wants to make or remove what cannot be in a dataset.
+
+    Parameters
+    ----------
+    editing : None where nothing can be changed at all.
+    """
+    if editing is None:
+        return ReadOnlyMount(f"{name}: the dataset can only be read")
+    return NotPermitted(
+        f"{name}: in datasets/ directories (mkdir), attributes and values can be written, nothing "
+        "can be removed; objects/ holds what is stored"
+    )

@@ -1,0 +1,19 @@
+"""The tree ``objects/``: every key of the store a file, byte for byte.
+
+::
+
+    tree.py        what all nodes share
+    store.py       stores and deletes objects, and tells who shows them
+    directory.py   a prefix: its entries, and what can be done to them
+    file.py        an object
+    live.py        what all open handles of one key share: the staged bytes, and their way out
+    handles.py     an open file
+    kept.py        what a flat store cannot keep: modes, owners, times, empty directories
+    renaming.py    a rename is copies, then deletions
+"""
+
+from nczfs.vfs.objects.names import NAME_BYTES_MAX, is_file_name
+from nczfs.vfs.objects.store import ObjectStore
+from nczfs.vfs.objects.tree import ObjectsOptions, ObjectsTree
+
+__all__ = ["NAME_BYTES_MAX", "ObjectStore", "ObjectsOptions", "ObjectsTree", "is_file_name"]

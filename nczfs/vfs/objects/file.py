@@ -1,0 +1,125 @@
+"""An object as a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nczfs.errors import NoSuchPath
+from nczfs.vfs.base import Changes
+from nczfs.vfs.nodes import File, NodeStat, OpenFile
+from nczfs.vfs.objects.handles import OpenObject
+from nczfs.vfs.objects.live import LiveFile
+from nczfs.vfs.objects.names import parent_of
+from nczfs.zmap.base import Stat
+from nczfs.zmap.keys import Key
+
+if TYPE_CHECKING:
+    from nczfs.vfs.objects.tree import ObjectsTree
+
+
+class ObjectFile(File):
+    """An object, in the version that a listing or a stat told, or as it is being written.
+
+    Parameters
+    ----------
+    known : None for a file that was not stored yet.
+    """
+
+    pages_token_is_version = True
+
+    def __init__(self, tree: ObjectsTree, key: Key, known: Stat | None) -> None:
+        self._tree = tree
+        self._key = key
+        self._known = known
+        self._opened = tree.files.get(key)
+
+    @property
+    def writable(self) -> bool:  # type: ignore[override]
+        return not self._tree.read_only
+
+    def stat(self) -> NodeStat:
+        """As the store has it now: a file may be stat'ed long after it was looked up."""
+        if self._unsaved() is None:
+            self._known = self._listed() or self._tree.store.stat(self._key)
+        return self.listing_stat()
+
+    def stat_if_cached(self) -> NodeStat | None:
+        if self._unsaved() is None:
+            if (listed := self._listed()) is None:
+                return None
+            self._known = listed
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        tree, known = self._tree, self._known
+        if (live := self._unsaved()) is not None:
+            size, mtime_ns = live.size, live.mtime_ns
+        elif known is not None:
+            size, mtime_ns = known.size, tree.store.mtime_of(known, tree.mtime_ns)
+        else:
+            size, mtime_ns = 0, tree.mtime_ns
+        kept = tree.store.kept.get(self._key)
+        return NodeStat(size, mtime_ns or tree.mtime_ns, mode=kept.mode, uid=kept.uid, gid=kept.gid)
+
+    def change(self, changes: Changes) -> None:
+        live = self._unsaved()
+        if live is None:
+            self.stat()
+        else:
+            live.mtime_ns = _or(changes.mtime_ns, live.mtime_ns)
+            if not live.linked:
+                return
+        version = self._known.version if self._known is not None else None
+        self._tree.store.kept.change(self._key, changes, version)
+
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        """Open the version that is there now (a far store is asked once in its TTL)."""
+        tree = self._tree
+        live = tree.files.unsaved(self._key)
+        if live is None:
+            if writing or truncate or not tree.store.metadata.far:
+                self._known = tree.store.stat(self._key)
+            else:
+                self.stat()
+        live = self._opened = tree.files.open(self._key, self._known, writing=writing)
+        handle = OpenObject(tree.store, tree.files, tree.engine, live, writing=writing)
+        if truncate:
+            try:
+                live.truncate(0, opening=True)
+            except BaseException:
+                handle.close()
+                raise
+        return handle
+
+    def truncate(self, size: int) -> None:
+        handle = self.open(writing=True)
+        try:
+            handle.truncate(size)
+            handle.fsync()
+        finally:
+            handle.close()
+
+    @property
+    def pages_token(self) -> object:
+        if self._known is None or self._unsaved() is not None:
+            return None
+        return self._known.version
+
+    def _unsaved(self) -> LiveFile | None:
+        """The open file that is not what the store has under this key: written, or removed."""
+        opened = self._opened
+        if opened is not None and not opened.linked:
+            if opened.handles:
+                return opened
+            raise NoSuchPath(f"{self._key}: was removed")
+        return self._tree.files.unsaved(self._key)
+
+    def _listed(self) -> Stat | None:
+        """What a fresh listing says."""
+        name = self._key.rpartition("/")[2]
+        _, entry = self._tree.store.metadata.known_entry(parent_of(self._key), name)
+        return entry.stat if entry is not None else None
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value

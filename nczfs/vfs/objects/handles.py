@@ -1,0 +1,123 @@
+"""An open file of the tree."""
+
+from __future__ import annotations
+
+import threading
+
+from nczfs.engine.dataset import Engine
+from nczfs.engine.prefetch import FAR_FIRST_AHEAD_BYTES, MIB, AheadOptions, ReadAhead
+from nczfs.errors import BadHandle, StaleHandle
+from nczfs.vfs.base import Buffer
+from nczfs.vfs.nodes import OpenFile
+from nczfs.vfs.objects.live import LiveFile, LiveFiles
+from nczfs.vfs.objects.store import ObjectStore
+from nczfs.zmap.base import Stat
+
+# A far object is fetched in parts of this size, several at a time; a near one is read in steps that
+# keep a thread busy long enough to be worth waking it.
+FAR_AHEAD = AheadOptions(8 * MIB, 64 * MIB, 0, FAR_FIRST_AHEAD_BYTES)
+NEAR_AHEAD = AheadOptions(4 * MIB, 12 * MIB, 0)
+
+
+class OpenObject(OpenFile):
+    """A handle: reads one version of the object, or what was written in this mount since.
+
+    When another client replaced that version, reading says so and never mixes.
+    """
+
+    def __init__(
+        self, store: ObjectStore, files: LiveFiles, engine: Engine, live: LiveFile, *, writing: bool
+    ) -> None:
+        self._store = store
+        self._files = files
+        self._engine = engine
+        self._live = live
+        self._writing = writing
+        self._lock = threading.Lock()  # guards the one below
+        self._reader: _Reader | None = None
+
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        base = self._live.base
+        if self._live.is_staged or base is None:
+            return None
+        ahead = self._reader_of(base).ahead
+        ahead.note(offset, size)
+        return ahead.if_ready(offset, size)
+
+    def read(self, offset: int, size: int) -> Buffer:
+        live = self._live
+        while True:
+            base = live.base
+            if live.is_staged and (staged := live.read(offset, size)) is not None:
+                return staged
+            if base is None:
+                continue  # just stored
+            try:
+                return self._reader_of(base).read(offset, size)
+            except StaleHandle:
+                if live.base == base and not live.is_staged:
+                    raise
+
+    def write(self, offset: int, data: Buffer) -> int:
+        self._check_writing()
+        self._live.write(offset, data, at_end=self.appending)
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._check_writing()
+        self._live.truncate(size)
+
+    def flush(self) -> None:
+        if self._writing:
+            self._live.store(truncated_too=False)
+
+    def fsync(self) -> None:
+        self._live.store()
+        if self._writing:
+            self._store.flush()
+
+    def close(self) -> None:
+        with self._lock:
+            reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.ahead.close()
+        self._files.close(self._live, writing=self._writing)
+
+    def _check_writing(self) -> None:
+        if not self._writing:
+            raise BadHandle(f"{self._live.key}: was not opened for writing")
+
+    def _reader_of(self, base: Stat) -> _Reader:
+        with self._lock:
+            if self._reader is None or self._reader.stat != base:
+                if self._reader is not None:
+                    self._reader.ahead.close()
+                self._reader = _Reader(self._store, self._engine, base)
+            return self._reader
+
+
+class _Reader:
+    """One version of an object, with reading ahead."""
+
+    def __init__(self, store: ObjectStore, engine: Engine, stat: Stat) -> None:
+        self.stat = stat
+        self._store = store
+        far = store.metadata.far
+        self.ahead = ReadAhead(
+            self._read,
+            None,
+            stat.size,
+            lambda: engine.pools.fetch if far else engine.pools.assemble,
+            engine.cache,
+            FAR_AHEAD if far else NEAR_AHEAD,
+        )
+
+    def read(self, offset: int, size: int) -> Buffer:
+        size = max(0, min(size, self.stat.size - offset))
+        if not size:
+            return b""
+        found = self.ahead.wait(offset, size)
+        return found if found is not None else self._read(offset, size)
+
+    def _read(self, offset: int, size: int) -> Buffer:
+        return self._store.read(self.stat, offset, offset + size)

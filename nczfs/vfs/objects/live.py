@@ -1,0 +1,245 @@
+"""Files that are open: what all handles of one key share."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from nczfs.errors import NczfsError, StaleHandle
+from nczfs.vfs.base import Buffer
+from nczfs.vfs.objects.store import ObjectStore
+from nczfs.vfs.staging import StagedFile
+from nczfs.zmap.base import ABSENT, Stat, Version
+from nczfs.zmap.keys import Key, Prefix
+
+log = logging.getLogger(__name__)
+
+
+class LiveFile:
+    """An object, as those see it who have it open in this mount.
+
+    `base` is the version in the store, None before the first one is stored. Once something is
+    written, a staged file stands before it, until the last writer closes.
+
+    `lock` guards all but the counts of handles, and is held while the store is asked: whoever reads
+    or writes meanwhile waits for what is being stored. Without it, the attributes may be looked at.
+
+    Attributes
+    ----------
+    dirty : something is not in the store yet.
+    linked : it has a name; what is removed while it is open goes nowhere.
+    """
+
+    def __init__(self, store: ObjectStore, key: Key, base: Stat | None) -> None:
+        self.key = key
+        self.base = base
+        self.lock = threading.RLock()
+        self.dirty = base is None
+        self.linked = True
+        self.mtime_ns = time.time_ns()
+        self.handles = 0
+        self.writers = 0
+        self._store = store
+        self._replaces: Version = base.version if base is not None else ABSENT
+        self._only_truncated = False
+        self._lost = False
+        self._staged: StagedFile | None = None
+
+    @property
+    def size(self) -> int:
+        if (staged := self._staged) is not None:
+            return staged.size
+        return self.base.size if self.base is not None else 0
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether reads must come here, and not go to `base`."""
+        return self._staged is not None or self.base is None
+
+    def read(self, offset: int, size: int) -> Buffer | None:
+        """Bytes as they were written, None when nothing is staged."""
+        with self.lock:
+            if self._staged is not None:
+                return self._staged.read(offset, size)
+            return b"" if self.base is None else None
+
+    def write(self, offset: int, data: Buffer, *, at_end: bool = False) -> None:
+        """Write bytes; `at_end` where the file ends, if this is the only writer."""
+        with self.lock:
+            staged = self._stage()
+            staged.write(staged.size if at_end and self.writers == 1 else offset, data)
+            self._touch()
+
+    def truncate(self, size: int, *, opening: bool = False) -> None:
+        """Set the size; `opening`: by O_TRUNC, which a shell does before anything is written."""
+        with self.lock:
+            if self.base is None and self.size == size:
+                return
+            only = opening and (self._only_truncated or not self.dirty)
+            self._stage().truncate(size)
+            self._touch()
+            self._only_truncated = only
+
+    def store(self, *, truncated_too: bool = True) -> None:
+        """Store what was written. With `truncated_too` false, not if it was only truncated.
+
+        A shell opens, duplicates and closes before a program writes a byte.
+
+        Raises
+        ------
+        StaleHandle : another client changed the object; StoreError. It stays dirty, and the bytes
+            can be read.
+        """
+        with self.lock:
+            if not self.dirty or not self.linked:
+                return
+            if not truncated_too and (self._only_truncated or self._may_not_begin_empty()):
+                return
+            self._store_as(self.key, self._replaces)
+
+    def store_elsewhere(self, key: Key, *, replace: bool) -> Stat:
+        """Store what was written under another key, which the file has from now on."""
+        with self.lock:
+            return self._store_as(key, None if replace else ABSENT)
+
+    def moved(self, base: Stat) -> None:
+        """The object was copied to another key, and the file is that one from now on."""
+        with self.lock:
+            self.key = base.key
+            self._become(base)
+
+    def hold(self) -> None:
+        """Take what can still be read on the disk: its object is about to go."""
+        with self.lock:
+            try:
+                if self.handles and self.size:
+                    self._stage().fill()
+            except NczfsError as error:
+                log.warning("%s: cannot be kept for those who have it open: %s", self.key, error)
+
+    def unlink(self) -> None:
+        """The name is gone."""
+        with self.lock:
+            self.linked = False
+            self.dirty = False
+
+    def end_writing(self) -> None:
+        """The last writer has closed; what could not be stored stays in the spool."""
+        if self._staged is None and not self.dirty:
+            return
+        with self.lock:
+            if self.writers or (self.handles and not self.linked):
+                return
+            staged, self._staged = self._staged, None
+            if not self.dirty:
+                if staged is not None:
+                    staged.discard()
+                return
+            self.dirty = False
+            self._lost = self.base is None
+            self.linked = not self._lost
+            kept = staged.keep() if staged is not None else "no file: it is empty"
+        log.error("%s: not stored; its bytes are in %s", self.key, kept)
+        self._store.lost(self.key)
+
+    def _may_not_begin_empty(self) -> bool:
+        """What is new and empty, where it could not be replaced by what comes next."""
+        return self._store.zmap.features.write_once and self.base is None and not self.size
+
+    def _store_as(self, key: Key, replaces: Version | None) -> Stat:
+        if self._staged is None and self.base is None:
+            base = self._store.write(key, b"", replaces, self.mtime_ns)
+        else:
+            with self._stage().content() as data:
+                base = self._store.write(key, data, replaces, self.mtime_ns)
+        self.key = key
+        self._become(base)
+        return base
+
+    def _become(self, base: Stat) -> None:
+        self.base = base
+        self._replaces = base.version
+        self.dirty = self._only_truncated = False
+
+    def _stage(self) -> StagedFile:
+        if self._staged is None:
+            if self._lost:
+                raise StaleHandle(f"{self.key}: could not be stored")
+            self._staged = self._store.stage(self.key, self.base)
+        return self._staged
+
+    def _touch(self) -> None:
+        self.mtime_ns = max(time.time_ns(), self.mtime_ns + 1)
+        self.dirty = self.linked
+        self._only_truncated = False
+
+
+class LiveFiles:
+    """The live files by key. `_lock` guards the map and the counts of handles."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._files: dict[Key, LiveFile] = {}
+
+    def get(self, key: Key) -> LiveFile | None:
+        """The live file of a key; no lock."""
+        return self._files.get(key)
+
+    def unsaved(self, key: Key) -> LiveFile | None:
+        """The live file of a key, if it is not what the store has; no lock."""
+        live = self._files.get(key)
+        return live if live is not None and live.dirty else None
+
+    def open(self, key: Key, base: Stat | None, *, writing: bool) -> LiveFile:
+        """Count a handle; `base` is what the store has now."""
+        with self._lock:
+            live = self._files.get(key)
+            if live is None or not (live.dirty or _is_same(live.base, base)):
+                live = self._files[key] = LiveFile(self._store, key, base)
+            live.handles += 1
+            live.writers += writing
+            return live
+
+    def close(self, live: LiveFile, *, writing: bool) -> None:
+        """The opposite of `open`: stores what a writer left. Never raises an `NczfsError`."""
+        if writing:
+            try:
+                live.store()
+            except NczfsError as error:
+                log.warning("%s: was not stored when it was closed: %s", live.key, error)
+        with self._lock:
+            live.handles -= 1
+            live.writers -= writing
+            if not live.handles and self._files.get(live.key) is live:
+                del self._files[live.key]
+        live.end_writing()
+
+    def below(self, prefix: Prefix) -> list[LiveFile]:
+        """Those that are not what the store has, below a prefix."""
+        start = f"{prefix}/" if prefix else ""
+        with self._lock:
+            return [f for k, f in self._files.items() if f.dirty and k.startswith(start)]
+
+    def all_below(self, prefix: Prefix) -> list[LiveFile]:
+        """All below a prefix."""
+        with self._lock:
+            return [f for k, f in self._files.items() if k.startswith(f"{prefix}/")]
+
+    def unlink(self, key: Key) -> None:
+        """The name of a live file is gone."""
+        with self._lock:
+            live = self._files.pop(key, None)
+        if live is not None:
+            live.unlink()
+
+    def rename(self, live: LiveFile, key: Key) -> None:
+        """A live file is at another key, where none is."""
+        with self._lock:
+            self._files = {k: f for k, f in self._files.items() if f is not live}
+            self._files[key] = live
+
+
+def _is_same(base: Stat | None, now: Stat | None) -> bool:
+    return base is not None and now is not None and base.version == now.version

@@ -1,0 +1,86 @@
+"""Renaming in a flat store: copies, then deletions."""
+
+from __future__ import annotations
+
+from nczfs.errors import StaleHandle
+from nczfs.vfs.objects.live import LiveFiles
+from nczfs.vfs.objects.names import parent_of
+from nczfs.vfs.objects.store import ObjectStore
+from nczfs.zmap.base import Stat
+from nczfs.zmap.keys import Key, Prefix
+
+
+def rename_file(
+    store: ObjectStore, files: LiveFiles, key: Key, goal: Key, *, replace: bool
+) -> None:
+    """Rename an object, or a file that is being written: what it holds is stored by that.
+
+    The new object is there before the old one goes: whoever ends in between leaves both.
+    """
+    if (replaced := files.get(goal)) is not None:
+        replaced.hold()
+    live = files.get(key)
+    if live is None:
+        _move_stored(store, key, goal, replace=replace)
+        files.unlink(goal)
+        return
+    with live.lock:
+        if live.dirty:
+            was_stored = live.base is not None
+            copy = live.store_elsewhere(goal, replace=replace)
+            store.kept.move(key, goal, copy)
+            if was_stored:
+                store.delete(key)
+            else:
+                store.deleted(key)
+        else:
+            live.moved(_move_stored(store, key, goal, replace=replace))
+        files.unlink(goal)
+        files.rename(live, goal)
+
+
+def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Prefix) -> None:
+    """Rename a directory: every object is copied, then the old ones are deleted.
+
+    An error or the end of the process in between leaves both, or some of the old ones.
+    """
+
+    def moved(key: str) -> Key:
+        return Key(goal + key[len(prefix) :])
+
+    for live in files.below(prefix):
+        rename_file(store, files, live.key, moved(live.key), replace=True)
+    stats = [stat for stat in store.zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
+    found = store.each(lambda stat: _copy_newest(store, stat, moved(stat.key)), stats)
+    copies = {stat.key: copy for stat, copy in zip(stats, found, strict=True) if copy is not None}
+    open_files = [live for live in files.all_below(prefix) if live.key in copies]
+    store.zmap.delete_many(copies)
+    for live in open_files:
+        live.moved(copies[live.key])
+        files.rename(live, live.key)
+    for directory in [prefix, *store.made.below(prefix)]:
+        store.made.add(Prefix(moved(directory)))
+        store.kept.move(directory, moved(directory))
+    for key, copy in copies.items():
+        store.kept.move(key, copy.key, copy)
+    store.made.discard(prefix)
+    store.made.add(parent_of(prefix))
+    for changed in (prefix, goal):
+        store.metadata.forget(changed)
+        store.announce(changed)
+
+
+def _move_stored(store: ObjectStore, key: Key, goal: Key, *, replace: bool) -> Stat:
+    copy = store.copy(store.stat(key), goal, replace=replace)
+    store.kept.move(key, goal, copy)
+    store.delete(key)
+    return copy
+
+
+def _copy_newest(store: ObjectStore, stat: Stat, goal: Key) -> Stat | None:
+    """Copy an object that was listed; None when another client has removed it since."""
+    try:
+        return store.copy(stat, goal, replace=True)
+    except StaleHandle:
+        newer = store.find(stat.key)
+        return store.copy(newer, goal, replace=True) if newer is not None else None

@@ -1,0 +1,183 @@
+"""The store, as the tree reads, writes and deletes objects in it, and tells who shows them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.pools import Pools
+from nczfs.errors import Conflict, NoSuchObject, NoSuchPath, ObjectExists, StaleHandle
+from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
+from nczfs.vfs.objects.names import parent_of
+from nczfs.vfs.staging import Base, Spool, StagedFile
+from nczfs.zmap.base import ABSENT, Features, Stat, Version
+from nczfs.zmap.keys import Key, Prefix
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+MIB = 1 << 20
+NEAR_STEP = 128 * 1024
+FAR_STEP = 4 * MIB
+COPIED_IN_MEMORY_MAX = 8 * MIB
+
+
+class ObjectStore:
+    """What changes the store, and what is remembered of that.
+
+    Parameters
+    ----------
+    changed : told of every key that was stored or deleted, and of every prefix that moved.
+    lost : told of every key of which the kernel believes what was not stored.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        pools: Pools,
+        spool: Spool,
+        changed: Callable[[str], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        self.metadata = metadata
+        self.zmap = metadata.zmap
+        self.spool = spool
+        self._pools = pools
+        self.kept = KeptAttributes()
+        self.made = MadeDirectories()
+        self._changed = changed
+        self._lost = lost
+        self._prepared = False
+        self._preparing = threading.Lock()
+
+    def stat(self, key: Key) -> Stat:
+        """What is there now. Raises NoSuchPath."""
+        try:
+            return self.zmap.stat(key)
+        except NoSuchObject as error:
+            raise NoSuchPath(f"{key}: no such object") from error
+
+    def find(self, key: Key) -> Stat | None:
+        """What is there now, None when nothing is."""
+        try:
+            return self.zmap.stat(key)
+        except NoSuchObject:
+            return None
+
+    def read(self, stat: Stat, start: int, stop: int) -> Buffer:
+        """Bytes of one version. Raises StaleHandle when the store has it no more."""
+        try:
+            blob = self.zmap.read(stat.key, start, stop, version=stat.version)
+        except (Conflict, NoSuchObject) as error:
+            raise StaleHandle(
+                f"{self.zmap.name}/{stat.key}: replaced or deleted since it was opened"
+            ) from error
+        if len(blob.data) != stop - start:
+            raise StaleHandle(
+                f"{self.zmap.name}/{stat.key}: {len(blob.data)} bytes instead of {stop - start}"
+            )
+        return blob.data
+
+    def stage(self, key: Key, stat: Stat | None) -> StagedFile:
+        """A staged file that begins as a version of an object, or empty."""
+        if stat is None:
+            return self.spool.open(key)
+        step = FAR_STEP if self.metadata.far else NEAR_STEP
+        base = Base(stat.size, lambda start, stop: self.read(stat, start, stop), step)
+        return self.spool.open(key, stat.size, base)
+
+    def write(self, key: Key, data: Buffer, replaces: Version | None, mtime_ns: int) -> Stat:
+        """Store an object; it keeps the time `mtime_ns` in this mount.
+
+        Raises
+        ------
+        StaleHandle : the store has another version than `replaces`, and keeps it.
+        """
+        known = replaces if self._features().conditional_writes else None
+        try:
+            version = self.zmap.write(key, data, replaces=known)
+        except (Conflict, ObjectExists) as error:
+            raise StaleHandle(
+                f"{self.zmap.name}/{key}: not stored, another client stored or deleted it since "
+                f"it was opened ({error})"
+            ) from error
+        self.kept.change(key, Changes(mtime_ns=mtime_ns), version)
+        self.announce(key)
+        return Stat(key, len(data), version, mtime_ns)
+
+    def flush(self) -> None:
+        """Have what was stored made durable, where the store gathers it first."""
+        self.zmap.flush()
+
+    def copy(self, stat: Stat, key: Key, *, replace: bool) -> Stat:
+        """Store one version of an object under another key as well."""
+        replaces = None if replace else ABSENT
+        mtime_ns = self.mtime_of(stat, time.time_ns())
+        if stat.size <= COPIED_IN_MEMORY_MAX:
+            return self.write(key, self.read(stat, 0, stat.size), replaces, mtime_ns)
+        staged = self.stage(key, stat)
+        try:
+            with staged.content() as data:
+                return self.write(key, data, replaces, mtime_ns)
+        finally:
+            staged.discard()
+
+    def delete(self, key: Key) -> None:
+        """Delete an object; the directory that it was in stays. Raises NoSuchPath."""
+        try:
+            self.zmap.delete(key)
+        except NoSuchObject as error:
+            raise NoSuchPath(f"{key}: no such object") from error
+        finally:
+            self.deleted(key)
+
+    def deleted(self, key: Key) -> None:
+        """Note that an object is gone."""
+        self.made.add(parent_of(key))
+        self.kept.discard(key)
+        self.announce(key)
+
+    def each(self, function: Callable[[T], U], arguments: Iterable[T]) -> list[U]:
+        """Call a function with every argument, several at a time where a request takes long."""
+        if not self.metadata.far:
+            return [function(argument) for argument in arguments]
+        return list(self._pools.write.map(function, arguments))
+
+    def has_keys(self, prefix: Prefix) -> bool:
+        """Whether the store itself has any key below a prefix, now."""
+        return next(iter(self.zmap.search(prefix)), None) is not None
+
+    def announce(self, key: str) -> None:
+        """Have everybody ask anew about a key that changed."""
+        self.metadata.changed(Key(key))
+        self._changed(key)
+
+    def lost(self, key: Key) -> None:
+        """What was written to a file could not be stored, and is not shown any more."""
+        self.announce(key)
+        self._lost(key)
+
+    def mtime_of(self, stat: Stat, otherwise: int) -> int:
+        """The time of a version: as it was written or set through this mount, or the store's.
+
+        Parameters
+        ----------
+        otherwise : where the store tells none.
+        """
+        kept = self.kept.get(stat.key)
+        if kept.mtime_ns is not None and kept.version == stat.version:
+            return kept.mtime_ns
+        return stat.mtime_ns or otherwise
+
+    def _features(self) -> Features:
+        """What the store can do; it is asked when something is written for the first time."""
+        if not self._prepared:
+            with self._preparing:
+                if not self._prepared:
+                    self.zmap.prepare_writing()
+                    self._prepared = True
+        return self.zmap.features

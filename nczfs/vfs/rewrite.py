@@ -1,0 +1,61 @@
+"""A whole new content of a file, kept aside until it is complete."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nczfs.errors import NoSpace
+from nczfs.vfs.base import Buffer
+
+
+class Rewrite:
+    """What was written to a file since it was truncated: a temporary file without a name.
+
+    Parameters
+    ----------
+    directory : for it; None: that of the system.
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        with _translated():
+            # Closed with the open file that it belongs to.
+            self._file = tempfile.TemporaryFile(buffering=0, dir=directory)  # noqa: SIM115
+        self.size = 0
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Write bytes anywhere; between them and the end before there are zeros. Raises NoSpace."""
+        given = memoryview(data)
+        with _translated():
+            while given:
+                written = os.pwrite(self._file.fileno(), given, offset)
+                offset += written
+                given = given[written:]
+        self.size = max(self.size, offset)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of what was written so far, cut at its end."""
+        return os.pread(self._file.fileno(), size, offset)
+
+    def truncate(self, size: int) -> None:
+        """Cut it off, or let zeros follow."""
+        with _translated():
+            os.ftruncate(self._file.fileno(), size)
+        self.size = size
+
+    def close(self) -> None:
+        """Give the disk back."""
+        self._file.close()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NoSpace(
+            f"{tempfile.gettempdir()}: no room for a rewritten file ({error.strerror}); set TMPDIR "
+            "or write in place (dd conv=notrunc)"
+        ) from error

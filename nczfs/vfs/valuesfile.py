@@ -1,0 +1,127 @@
+"""The values of a variable, or of one chunk of it, as a file."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from nczfs.engine.array import now
+from nczfs.engine.dataset import Dataset
+from nczfs.errors import NotPermitted
+from nczfs.model.hierarchy import Variable
+from nczfs.vfs.base import Changes
+from nczfs.vfs.editing import Growing
+from nczfs.vfs.nodes import File, NodeStat, OpenFile
+from nczfs.vfs.viewfile import OpenView, ViewContext
+from nczfs.vfs.writing import WritingView
+from nczfs.views.catalog import View
+from nczfs.views.layout import Layout
+
+GROWING_VIEW = "values.raw"
+
+
+class ValuesFile(File):
+    """A view of values. Its layout follows the variable when that grows.
+
+    `_lock` guards the layout; building it is arithmetic.
+
+    Parameters
+    ----------
+    name : for the access log.
+    view_of : the view of an incarnation of the variable.
+    """
+
+    def __init__(
+        self,
+        context: ViewContext,
+        dataset: Dataset,
+        variable: Variable,
+        name: str,
+        view_of: Callable[[Variable], View],
+        mtime_ns: int,
+    ) -> None:
+        self._context = context
+        self._dataset = dataset
+        self._variable = variable
+        self._name = name
+        self._view_of = view_of
+        self._mtime_ns = mtime_ns
+        self._array = dataset.array(dataset.latest(variable))
+        self.writable = context.editing_of(dataset) is not None
+        self._lock = threading.Lock()
+        self._layout: tuple[Variable, Layout] | None = None
+
+    @property
+    def token(self) -> object:
+        return self._array.number
+
+    @property
+    def pages_token(self) -> object:
+        return self._array.number, self._array.writes.revision
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        size = self.layout().size
+        if self._context.editing is not None and self._name == GROWING_VIEW:
+            size += self._context.editing.held_bytes(self._array.number)
+        return NodeStat(size, max(self._mtime_ns, self._array.writes.at_ns))
+
+    def layout(self) -> Layout:
+        """What the file is made of by now."""
+        variable = self._dataset.latest(self._variable)
+        with self._lock:
+            if self._layout is None or self._layout[0] is not variable:
+                self._layout = variable, self._view_of(variable).build()
+            return self._layout[1]
+
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        context = self._context
+        context.opened(self._dataset, self._variable)
+        if not (writing or truncate):
+            return self.reader()
+        editing = context.editing_of(self._dataset)
+        if editing is None:
+            raise NotPermitted(f"{self._place}: can only be read")
+        self._array.require_codecs()
+        return WritingView(
+            self._place,
+            self.reader,
+            self.layout,
+            lambda: editing.store(self._dataset, self._dataset.latest(self._variable)),
+            self._growing(),
+            self._array.writes,
+            rewrite=truncate,
+        )
+
+    def truncate(self, size: int) -> None:
+        file = self.open(writing=True)
+        try:
+            file.truncate(size)
+            file.flush()
+        finally:
+            file.close()
+
+    def change(self, changes: Changes) -> None:
+        """Times are taken and ignored, as programs set them after every copy."""
+        if (changes.mode, changes.uid, changes.gid) != (None, None, None):
+            super().change(changes)
+
+    def reader(self) -> OpenView:
+        """The file as it is now, open for reading."""
+        context, layout = self._context, self.layout()
+        url = self._dataset.url("")
+        access = context.access_log.opened(url, self._variable, self._name, layout)
+        fresh_since = now() - context.ttl_s
+        return OpenView(context.engine, layout, access, self._array.writes, fresh_since)
+
+    @property
+    def _place(self) -> str:
+        return f"/{self._variable.path}/{self._name}"
+
+    def _growing(self) -> Growing | None:
+        editing = self._context.editing_of(self._dataset)
+        if editing is None or self._name != GROWING_VIEW:
+            return None
+        return editing.growing(self._dataset, self._dataset.latest(self._variable))

@@ -1,0 +1,220 @@
+"""A view of values while it is open for writing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from nczfs.engine.array import Writes
+from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
+from nczfs.vfs.base import Buffer
+from nczfs.vfs.editing import Growing
+from nczfs.vfs.nodes import OpenFile
+from nczfs.vfs.rewrite import Rewrite
+from nczfs.vfs.viewfile import OpenView
+from nczfs.views.layout import Layout
+from nczfs.views.writer import elements_at, settled, write_at
+
+log = logging.getLogger(__name__)
+
+BLOCK_BYTES = 4 << 20
+
+
+class WritingView(OpenFile):
+    """Bytes that become elements as they come.
+
+    A program writes in pieces that end anywhere. What a piece has of a last line of text waits for
+    the next piece: only a whole line tells a number. Numbers in binary form wait for nothing.
+
+    `_lock` makes the writes of one open file one after the other; it is held while chunks are
+    stored, and reading does not take it.
+
+    Parameters
+    ----------
+    place : of the file, for messages.
+    new_reader : opens the file for reading, as it is then.
+    layout : the layout as it is by now.
+    store : has everything stored that was written to the variable.
+    growing : the end of the variable; None: its length is fixed.
+    rewrite : it was truncated: what is written replaces everything, when it is whole.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        new_reader: Callable[[], OpenView],
+        layout: Callable[[], Layout],
+        store: Callable[[], None],
+        growing: Growing | None,
+        writes: Writes,
+        *,
+        rewrite: bool,
+    ) -> None:
+        self._place = place
+        self._new_reader = new_reader
+        self._current_layout = layout
+        self._store = store
+        self._growing = growing
+        self._writes = writes
+        self._lock = threading.Lock()
+        self._reader = new_reader()
+        self._reads = layout()
+        self._held: tuple[int, bytes] | None = None
+        self._rewrite = Rewrite() if rewrite else None
+        self._is_dirty = False
+        if growing is not None:
+            growing.opened()
+
+    def read(self, offset: int, size: int) -> Buffer:
+        rewrite = self._rewrite
+        if rewrite is not None:
+            return rewrite.read(offset, size)
+        return self._latest_reader().read(offset, size)
+
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        if self._rewrite is not None or self._reads is not self._current_layout():
+            return None
+        return self._reader.read_if_cached(offset, size)
+
+    def write(self, offset: int, data: Buffer) -> int:
+        given = memoryview(data)
+        with self._lock, _named(self._place):
+            self._is_dirty = True
+            if self._rewrite is None:
+                self._write(offset, given)
+            elif self._growing is None and offset + len(given) > self._current_layout().size:
+                raise self._beyond_end()
+            else:
+                self._rewrite.write(offset, given)
+        return len(given)
+
+    def truncate(self, size: int) -> None:
+        with self._lock, _named(self._place):
+            known = self._current_layout().size
+            if self._rewrite is not None:
+                self._rewrite.truncate(size)
+            elif size == 0 < known:
+                self._rewrite = Rewrite()
+            elif size > known and self._growing is not None:
+                self._growing.resize(size)
+                self._is_dirty = True
+            elif size != known:
+                raise NotPermitted(
+                    f"has {known} bytes: nczfs.open(...).resize_dimension changes its shape"
+                )
+
+    def flush(self) -> None:
+        with self._lock, _named(self._place):
+            if not self._is_dirty:
+                return
+            if self._rewrite is not None:
+                if not self._rewrite.size:
+                    return  # a shell closes its own descriptor before the program writes
+                self._apply(self._rewrite)
+            self._settle()
+            self._store()
+            self._is_dirty = False
+            if self._growing is not None:
+                self._growing.check_whole()
+
+    def close(self) -> None:
+        try:
+            if self._rewrite is None:
+                self.flush()
+        except NczfsError as error:
+            log.warning("%s: not stored at its last close: %s", self._place, error)
+        finally:
+            if self._rewrite is not None:
+                self._rewrite.close()
+                self._writes.note()  # the kernel may have pages of what was dropped
+            if self._growing is not None:
+                self._growing.closed()
+            self._reader.close()
+
+    def _write(self, offset: int, data: memoryview) -> None:
+        if self._held is not None:
+            offset, data = self._joined(self._held, offset, data)
+        layout = self._current_layout()
+        stop = offset + len(data)
+        if stop > layout.size:
+            if self._growing is None:
+                raise self._beyond_end()
+            self._growing.write(offset, data)
+            return
+        cut = settled(layout, offset, stop) - offset
+        write_at(layout, offset, data[:cut])
+        if cut < len(data):
+            self._held = offset + cut, bytes(data[cut:])
+
+    def _apply(self, rewrite: Rewrite) -> None:
+        """Take the new content, when it is whole and every byte of it can be taken."""
+        layout, growing = self._current_layout(), self._growing
+        wanted = layout.size
+        if growing is not None and rewrite.size > wanted:
+            wanted = -(-rewrite.size // growing.record_bytes) * growing.record_bytes
+        if rewrite.size != wanted:
+            raise BadArgument(
+                f"{rewrite.size} bytes were written after it was truncated, and it has {wanted}: "
+                "the old values stand; write all of them, or do not truncate (conv=notrunc)"
+            )
+        for offset, data in _blocks(rewrite, layout):
+            elements_at(layout, offset, data)
+        for offset, data in _blocks(rewrite, layout):
+            write_at(layout, offset, data)
+        if growing is not None:
+            for offset in range(layout.size, rewrite.size, BLOCK_BYTES):
+                growing.write(offset, memoryview(rewrite.read(offset, BLOCK_BYTES)))
+        self._rewrite = None
+        rewrite.close()
+
+    def _joined(
+        self, held: tuple[int, bytes], offset: int, data: memoryview
+    ) -> tuple[int, memoryview]:
+        """What waited together with what follows it; by itself, where something else follows."""
+        start, waiting = held
+        if offset == start + len(waiting):
+            self._held = None
+            return start, memoryview(waiting + bytes(data))
+        self._settle()
+        return offset, data
+
+    def _settle(self) -> None:
+        """Write the line that waits into the one that stands there."""
+        held, self._held = self._held, None
+        if held is not None:
+            write_at(self._current_layout(), held[0], held[1])
+
+    def _latest_reader(self) -> OpenView:
+        """The reader, made anew when the file has grown."""
+        layout = self._current_layout()
+        if self._reads is not layout:
+            old, self._reader, self._reads = self._reader, self._new_reader(), layout
+            old.close()
+        return self._reader
+
+    def _beyond_end(self) -> NotPermitted:
+        return NotPermitted(
+            f"ends at byte {self._current_layout().size}: only values.raw of a variable with an "
+            "unlimited first dimension can be made longer"
+        )
+
+
+def _blocks(rewrite: Rewrite, layout: Layout) -> Iterator[tuple[int, bytes]]:
+    """The new content of a layout in pieces that cut no line."""
+    offset = 0
+    while offset < layout.size:
+        data = rewrite.read(offset, min(BLOCK_BYTES, layout.size - offset))
+        stop = settled(layout, offset, offset + len(data))
+        yield offset, data[: stop - offset]
+        offset = stop
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Errors say which file they are about."""
+    try:
+        yield
+    except (BadArgument, BadValue, NotPermitted) as error:
+        raise type(error)(f"{place}: {error}") from error

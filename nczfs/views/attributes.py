@@ -1,0 +1,108 @@
+"""Attributes from the text of their files: the opposite of `attribute_text`."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from nczfs.engine.convert import retyped
+from nczfs.errors import BadMetadata, BadValue
+from nczfs.formats.cdl.constants import Constant, Item, Misfit, item_of
+from nczfs.formats.cdl.scope import attribute_of
+from nczfs.formats.cdl.tokens import Kind, Scanner, Token, decoded, unquoted
+from nczfs.formats.jsontext import parse, plain
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute, Json
+
+_SEPARATOR = re.compile(r"\s*,\s*|\s+")
+
+
+def attribute_from(name: str, data: bytes, known: Attribute | None) -> Attribute:
+    """The attribute that a file holds; a newline at its end is not part of it.
+
+    Parameters
+    ----------
+    known : the attribute as it is, whose type stays; None: it is new, and has the type that CDL
+        gives numbers written so, separated by blanks or commas. Everything else is text, and so is
+        what stands in double quotes, without them.
+
+    Raises
+    ------
+    BadValue : it does not fit the type.
+    """
+    try:
+        text = data.decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise BadValue(f"attribute {name!r}: is no UTF-8 text: {error.reason}") from None
+    if known is None:
+        return _new(name, text)
+    match known.type:
+        case NcType.CHAR:
+            return Attribute(name, NcType.CHAR, text)
+        case NcType.STRING:
+            return Attribute(name, NcType.STRING, _strings(text))
+        case NcType.JSON:
+            return Attribute(name, NcType.JSON, _json(name, text))
+        case _:
+            numbers = _numbers(text)
+            if numbers is None:
+                raise BadValue(f"attribute {name!r}: is of type {known.type.value}: give numbers")
+            values = tuple(n.value for n in numbers if not isinstance(n.value, bytes))
+            return retyped(Attribute(name, known.type, values), known.type)
+
+
+def _new(name: str, text: str) -> Attribute:
+    quoted = _token(text.strip())
+    if quoted is not None and quoted.kind is Kind.TEXT:
+        return Attribute(name, NcType.CHAR, decoded(unquoted(quoted.source)))
+    numbers = _numbers(text)
+    if numbers is None:
+        return Attribute(name, NcType.CHAR, text)
+    items: list[Item] = list(numbers)
+    try:
+        return attribute_of(name, None, items)
+    except Misfit:
+        return Attribute(name, NcType.CHAR, text)
+
+
+def _numbers(text: str) -> list[Constant] | None:
+    """The numbers of a list of them, as CDL spells them; None when something is none."""
+    found: list[Constant] = []
+    for word in _SEPARATOR.split(text.strip()):
+        token = _token(word)
+        if token is None or token.kind not in (Kind.NUMBER, Kind.WORD):
+            return None
+        try:
+            item = item_of(token)
+        except Misfit:
+            return None
+        if not isinstance(item, Constant):
+            return None
+        found.append(item)
+    return found
+
+
+def _token(word: str) -> Token | None:
+    """The token of CDL that a text is; None when it is none, or more than one."""
+    try:
+        token = Scanner(f"netcdf a {{{word}".encode(), "").token
+    except BadMetadata:
+        return None
+    return token if token.source == word.encode() else None
+
+
+def _strings(text: str) -> tuple[str, ...]:
+    try:
+        value = json.loads(text) if text.startswith("[") else None
+    except ValueError:
+        value = None
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    return (text,)
+
+
+def _json(name: str, text: str) -> Json:
+    try:
+        return plain(parse(text.encode(), f"attribute {name!r}").value)
+    except BadMetadata as error:
+        raise BadValue(str(error)) from None

@@ -1,0 +1,234 @@
+"""The loop that repeats requests over HTTP, and the connections they go over.
+
+An attempt is given up when no byte came for a while, when the connection ends early, when the
+body has another length than announced, or when the server is throttled or broken. It is repeated
+with exponential waits and full jitter, as long as the time of the whole request lasts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+import urllib3
+from urllib3.exceptions import (
+    ClosedPoolError,
+    ConnectTimeoutError,
+    EmptyPoolError,
+    HTTPError,
+    NewConnectionError,
+    ProtocolError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from nczfs.errors import DeadlinePassed, Unavailable
+from nczfs.metrics import STORE_RETRIES
+
+ATTEMPTS = 10
+FIRST_WAIT_S = 0.1  # doubled with each attempt; a random part of it is waited
+LONGEST_WAIT_S = 2.0
+SLOWEST_BYTES_S = 16 << 10  # a body that comes faster is waited for to its end
+SHORTEST_ATTEMPT_S = 0.1  # less time than this left is none: its timeout would hide the cause
+
+_T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
+
+
+class AttemptFailed(Exception):
+    """This attempt gave no answer; another one may.
+
+    Attributes
+    ----------
+    final : another attempt would end the same way.
+    wait_s : the server asked not to come back earlier.
+    """
+
+    def __init__(self, reason: str, *, final: bool = False, wait_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.final = final
+        self.wait_s = wait_s
+
+
+class Deadline:
+    """When a request has to be over: later with every byte that moves."""
+
+    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+
+    def moved(self, size: int) -> None:
+        """Count bytes, and raise when they came too late."""
+        self._end += size / SLOWEST_BYTES_S
+        if self._end < self._clock():
+            raise AttemptFailed("the body came too slowly")
+
+    def left_s(self) -> float:
+        """The time that is left; a little where there is none."""
+        return max(SHORTEST_ATTEMPT_S, self._end - self._clock())
+
+    def is_within(self, seconds: float) -> bool:
+        """Whether it comes so soon that no attempt fits in before it."""
+        return self._clock() + seconds + SHORTEST_ATTEMPT_S >= self._end
+
+
+class Attempts:
+    """Repeats attempts until one has an answer or the time of the request is over.
+
+    Parameters
+    ----------
+    label : of the store in the metrics.
+    timeout_s : of a request with all its attempts.
+    patience_s : an attempt that gets no byte for this long is given up.
+    clock, sleep : in seconds.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        timeout_s: float,
+        patience_s: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._retries = STORE_RETRIES.labels(label)
+        self._timeout_s = timeout_s
+        self._patience_s = patience_s
+        self._clock = clock
+        self._sleep = sleep
+
+    def run(self, what: str, attempt: Callable[[Deadline], _T]) -> _T:
+        """What an attempt gives; it gets its deadline, and raises `AttemptFailed`.
+
+        Parameters
+        ----------
+        what : is asked for, in messages.
+
+        Raises
+        ------
+        Unavailable : no attempt got an answer.
+        DeadlinePassed : the time was over before.
+        """
+        deadline = Deadline(self._clock, self._timeout_s)
+        count = 0
+        while True:
+            count += 1
+            try:
+                return attempt(deadline)
+            except AttemptFailed as failure:
+                reason = failure
+            except (HTTPError, OSError) as error:
+                reason = _failed(error, self.patience_s(deadline))
+            self._wait(what, reason, count, deadline)
+
+    def patience_s(self, deadline: Deadline) -> float:
+        """How long to wait for the next byte."""
+        return min(self._patience_s, deadline.left_s())
+
+    def _wait(self, what: str, failure: AttemptFailed, count: int, deadline: Deadline) -> None:
+        """Wait before the next attempt, or raise when there is to be none."""
+        if failure.final:
+            raise Unavailable(f"{what}: {failure}") from failure
+        wait_s = random.random() * min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (count - 1))
+        wait_s += failure.wait_s
+        if count >= ATTEMPTS:
+            raise Unavailable(f"{what}: given up after {count} attempts: {failure}") from failure
+        if deadline.is_within(wait_s):
+            raise DeadlinePassed(
+                f"{what}: no answer within {self._timeout_s:g} s ({count} attempts): {failure}"
+            ) from failure
+        self._retries.inc()
+        _log.info("%s: attempt %d: %s", what, count, failure)
+        self._sleep(wait_s)
+
+
+class Connections:
+    """Pools of connections, one a process. The lock guards which pool this process has.
+
+    Parameters
+    ----------
+    count : kept open to a server, and so the most requests at once that need no new one.
+    ca_bundle : a file or directory of certificate authorities; None: the system's.
+    proxy : the URL of a proxy, "" without one.
+    """
+
+    def __init__(self, count: int, ca_bundle: str | None, proxy: str) -> None:
+        self._count = count
+        self._ca_bundle = ca_bundle
+        self._proxy = proxy
+        self._lock = threading.Lock()
+        self._pools: urllib3.PoolManager | None = None
+        self._process = 0
+        self._closed = False
+
+    def pools(self) -> urllib3.PoolManager:
+        """The pools of this process; a child of fork must not talk over its parent's sockets."""
+        with self._lock:
+            if self._closed:
+                raise AttemptFailed("the store is closed", final=True)
+            if self._pools is None or self._process != os.getpid():
+                self._pools, self._process = self._new(), os.getpid()
+            return self._pools
+
+    def close(self) -> None:
+        """Give back the connections; may be called twice."""
+        with self._lock:
+            self._closed = True
+            pools, self._pools = self._pools, None
+        if pools is not None:
+            pools.clear()
+
+    def _new(self) -> urllib3.PoolManager:
+        bundle = self._ca_bundle
+        is_dir = bundle is not None and os.path.isdir(bundle)
+        ca_certs, ca_cert_dir = (None, bundle) if is_dir else (bundle, None)
+        if not self._proxy:
+            return urllib3.PoolManager(
+                maxsize=self._count, block=True, ca_certs=ca_certs, ca_cert_dir=ca_cert_dir
+            )
+        text = self._proxy
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        user, _, address = parts.netloc.rpartition("@")
+        return urllib3.ProxyManager(
+            f"{parts.scheme}://{address}",
+            proxy_headers=urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None,
+            maxsize=self._count,
+            block=True,
+            ca_certs=ca_certs,
+            ca_cert_dir=ca_cert_dir,
+        )
+
+
+def _failed(error: Exception, patience_s: float) -> AttemptFailed:
+    if isinstance(error, EmptyPoolError):
+        return AttemptFailed("all connections were busy")
+    if isinstance(error, NewConnectionError):  # which urllib3 makes a ConnectTimeoutError
+        return AttemptFailed(_reason(error))
+    if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError):
+        return AttemptFailed(f"nothing came for {patience_s:.2g} s")
+    if isinstance(error, ClosedPoolError):
+        return AttemptFailed("the store is closed", final=True)
+    reason = _reason(error)
+    if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return AttemptFailed(f"{reason} (--ca-bundle FILE names other authorities)", final=True)
+    return AttemptFailed(reason)
+
+
+def _reason(error: Exception) -> str:
+    """What the cause within says; urllib3's own texts quote objects and addresses."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, ProtocolError):
+        return "the connection ended before the answer did"
+    return f"the connection failed ({type(error).__name__})"

@@ -1,0 +1,218 @@
+"""Files below a URL of a web server as a store that can be read.
+
+`http_transport` asks and repeats, `http_listing` reads index pages, `http_names` finds the names
+below a prefix; here the answers become bytes and errors.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+
+from nczfs.errors import (
+    AccessDenied,
+    Conflict,
+    NoSuchObject,
+    ReadOnlyStore,
+    StoreError,
+)
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.http_names import Names
+from nczfs.zmap.http_transport import Answer, Request, Transport
+from nczfs.zmap.keys import MAX_KEY_BYTES, Key, Prefix, join
+from nczfs.zmap.registry import DEFAULTS, StoreOptions
+from nczfs.zmap.url import StoreUrl
+
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+)")
+_PLAIN = frozenset({"", "identity"})
+# A HEAD that is refused, or not understood, does not say that a GET is.
+_HEAD_REFUSED = frozenset({400, 403, 405, 406, 501})
+_FEATURES = Features(writable=False, conditional_writes=False, near=False)
+
+
+class HttpZMap(ZMap):
+    """The files below a URL.
+
+    The version of an object is its ETag; where the server has none, its time of modification with
+    its size. A ranged read is of one version: it comes from one answer, and carries ``If-Match``.
+
+    Names come from the server's index pages, and where it has none from consolidated metadata
+    (``.zmetadata``), which name groups, arrays and documents but no chunks.
+
+    Parameters
+    ----------
+    source : the URL. It may hold a user name and a password, and a query for every request.
+    options : how to reach it.
+    """
+
+    def __init__(self, source: str, options: StoreOptions = DEFAULTS) -> None:
+        self._transport = Transport(source, options)
+        self._name = self._transport.root_url
+        self._ranges = True  # are honoured, as far as we know
+        self._forbidden_is_absent: bool | None = {"yes": True, "no": False}.get(
+            options.forbidden_is_absent
+        )
+        self._names = Names(self, self._transport)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def features(self) -> Features:
+        return replace(
+            _FEATURES, ranges=self._ranges, forbidden_is_absent=bool(self._forbidden_is_absent)
+        )
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        if stop is not None and stop <= start:
+            return self._nothing(key, version)
+        # Always a range: its answer has the size of the object beside that of the body.
+        headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
+        if version is not None and version.token.startswith('"'):  # weak ones never match
+            headers["if-match"] = version.token
+        answer = self._transport.send(
+            Request("GET", key, headers, start, stop),
+            lambda answer: _range_fault(answer, start, stop),
+        )
+        if answer.status == 416:
+            return self._nothing(key, version)
+        self._check(answer, key)
+        stat = self._stat(key, answer)
+        if version is not None and version != stat.version:
+            raise Conflict(f"{self._name}/{key}: replaced since it was opened")
+        if answer.status == 200 and (start or (stop is not None and stop < stat.size)):
+            self._ranges = False
+        return Blob(answer.body, stat.version, stat.size, stat.mtime_ns)
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        raise ReadOnlyStore(f"{self._name}/{key}: stores over HTTP are read-only")
+
+    def delete(self, key: Key) -> None:
+        raise ReadOnlyStore(f"{self._name}/{key}: stores over HTTP are read-only")
+
+    def stat(self, key: Key) -> Stat:
+        answer = self._transport.send(Request("HEAD", key))
+        if answer.status in _HEAD_REFUSED or (answer.status == 200 and answer.size is None):
+            answer = self._transport.send(
+                Request("GET", key, {"range": "bytes=0-0"}, 0, 1),
+                lambda answer: _range_fault(answer, 0, 1),
+            )
+            if answer.status == 416:  # the object is empty
+                answer = self._transport.send(Request("GET", key, {}, 0, 1))
+        self._check(answer, key)
+        return self._stat(key, answer)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        return self._names.search(prefix)
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        waiting = [prefix]
+        while waiting:
+            at = waiting.pop()
+            for entry in self.search(at):
+                if entry.stat is not None:
+                    yield entry.stat
+                key = join(at, entry.name)
+                # A link in the server's files may lead back to where it is.
+                if entry.is_prefix and len(key.encode("utf-8", "surrogateescape")) < MAX_KEY_BYTES:
+                    waiting.append(Prefix(key))
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _nothing(self, key: Key, version: Version | None) -> Blob:
+        """A range without bytes, which cannot be asked for."""
+        stat = self.stat(key)
+        if version is not None and version != stat.version:
+            raise Conflict(f"{self._name}/{key}: replaced since it was opened")
+        return Blob(b"", stat.version, stat.size, stat.mtime_ns)
+
+    def _check(self, answer: Answer, key: Key) -> None:
+        """Raise unless the answer is the object, or a part of it, as it is stored."""
+        where = f"{self._name}/{key}"
+        match answer.status:
+            case 200 | 206:
+                encoding = answer.headers.get("content-encoding", "").strip().lower()
+                if encoding not in _PLAIN:
+                    raise StoreError(
+                        f"{where}: the server sends it encoded ({encoding[:20]}), though asked "
+                        "not to: switch compression off for this path in the server"
+                    )
+            case 301 | 302 | 303 | 307 | 308 | 404 | 410:  # redirected: to a directory
+                raise NoSuchObject(f"{where}: no such object")
+            case 403 if self._means_absent(key):
+                raise NoSuchObject(
+                    f"{where}: no such object (or forbidden: the answer is 403 to both)"
+                )
+            case 401 | 403 | 407:
+                raise AccessDenied(f"{where}: access denied ({answer.status}); {self._remedy()}")
+            case 412:
+                raise Conflict(f"{where}: replaced since it was opened")
+            case status:
+                raise StoreError(f"{where}: the server answers {status}")
+
+    def _remedy(self) -> str:
+        if self._transport.has_credentials:
+            return "check user and password"
+        return "give user and password in ~/.netrc, or as https://USER:PASSWORD@HOST/…"
+
+    def _stat(self, key: Key, answer: Answer) -> Stat:
+        found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
+        size = int(found[3]) if found and answer.status == 206 else answer.size
+        if size is None:
+            raise StoreError(
+                f"{self._name}/{key}: the server does not say how long it is (no Content-Length)"
+            )
+        modified = answer.headers.get("last-modified", "")
+        version = version_of(answer.headers.get("etag", ""), modified, size)
+        return Stat(key, size, version, _time_ns(modified))
+
+    def _means_absent(self, key: Key) -> bool:
+        """Whether the 403 for a key may be the answer to a key that does not exist.
+
+        Buckets behind a web address say 403 for both. So a key that cannot exist is asked for.
+        """
+        if self._forbidden_is_absent is None:
+            nobody = join(key.rpartition("/")[0], secrets.token_hex(16))
+            self._forbidden_is_absent = self._transport.send(Request("HEAD", nobody)).status == 403
+        return self._forbidden_is_absent
+
+
+def open_http(url: StoreUrl, options: StoreOptions) -> ZMap:
+    """The map rooted at an ``http`` URL."""
+    return HttpZMap(url.source, options)
+
+
+def version_of(etag: str, modified: str, size: int) -> Version:
+    """The version that an answer with these headers is of."""
+    return Version(etag or f"{modified} {size}".lstrip())
+
+
+def _range_fault(answer: Answer, start: int, stop: int | None) -> str:
+    """What is wrong with the answer to a ranged read; "" where it is whole."""
+    if answer.status == 200:
+        return "" if answer.size is not None else "the answer has no Content-Length"
+    if answer.status != 206:
+        return ""
+    found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
+    if found is None or found[1] is None or int(found[1]) != start:
+        return "the server sent another range than asked for"
+    end = int(found[3]) if stop is None else min(stop, int(found[3]))
+    if len(answer.body) != end - start:
+        return f"{len(answer.body)} bytes came instead of {end - start}"
+    return ""
+
+
+@lru_cache(maxsize=1024)  # objects are written in bursts
+def _time_ns(text: str) -> int:
+    try:
+        return int(parsedate_to_datetime(text).timestamp()) * 1_000_000_000
+    except (ValueError, OverflowError):
+        return 0

@@ -1,0 +1,210 @@
+"""The names below a prefix of a web server, which has no question for them.
+
+Index pages are asked first: they are the truth, and name chunks. Where the server has none, the
+consolidated metadata of the dataset name its groups, arrays and documents.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from email.utils import formatdate
+
+from nczfs.errors import AccessDenied, BadKey, NoSuchObject, StoreError
+from nczfs.zmap.base import Entry, Stat, Version, ZMap
+from nczfs.zmap.http_listing import LISTING_BYTES_MAX, Listed, parse_listing
+from nczfs.zmap.http_transport import Request, Transport
+from nczfs.zmap.keys import ROOT, Key, Prefix, is_name, join, parse_key
+from nczfs.zmap.parallel import in_parallel
+
+CONSOLIDATED = ".zmetadata"
+ARRAY = ".zarray"
+
+# nginx never lists names that begin with a dot, so those that Zarr and NCZarr use are asked for:
+# those that every node has one of, and where there is one, the others.
+OF_EVERY_NODE = (".zgroup", ARRAY, ".zattrs")
+OF_SOME_NODES = (CONSOLIDATED, ".nczarr", ".nczgroup", ".nczarray", ".nczattrs")
+
+
+class Names:
+    """Finds names, and sizes and versions for those of objects.
+
+    Parameters
+    ----------
+    zmap : the store, for what is asked of objects.
+    """
+
+    def __init__(self, zmap: ZMap, transport: Transport) -> None:
+        self._zmap = zmap
+        self._transport = transport
+        self._lists: bool | None = None  # the server has index pages; None: not known
+        self._shows_dots = False  # and they show names that begin with a dot
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        """As `ZMap.search`.
+
+        Raises
+        ------
+        StoreError : the server has no index page and there are no consolidated metadata, or those
+            that there are do not say what is asked.
+        """
+        listed = self._listing(prefix)
+        hides_dots = listed is not None and not self._shows_dots
+        if listed is None:
+            listed = self._consolidated(prefix)
+        directories = {entry.name for entry in listed if entry.is_directory}
+        later = directories & {entry.name for entry in listed if not entry.is_directory}
+        yield from (Entry(name, None, True) for name in directories - later)
+        for stat in self._stats(prefix, listed):
+            name = stat.key.rpartition("/")[2]
+            yield Entry(name, stat, name in directories)
+            later.discard(name)
+        yield from (Entry(name, None, True) for name in later)
+        if hides_dots:
+            for stat in self._unlisted(prefix):
+                yield Entry(stat.key.rpartition("/")[2], stat, False)
+
+    def _listing(self, prefix: Prefix) -> list[Listed] | None:
+        """What the index page names; None: there is none."""
+        directory = f"{prefix}/" if prefix else ""
+        where = self._transport.where(directory)
+        answer = self._transport.send(Request("GET", directory, limit=LISTING_BYTES_MAX))
+        if answer.status == 401:
+            raise AccessDenied(f"{where}: access denied (401) to the listing")
+        if answer.status == 404 and prefix and self._has_listings():
+            return []
+        found = None
+        if answer.status == 200:
+            kind = answer.headers.get("content-type", "")
+            found = parse_listing(answer.body, kind, f"{self._transport.root_url}/{directory}")
+        if found is None:
+            return None
+        self._lists = True
+        self._shows_dots |= any(entry.name.startswith(".") for entry in found)
+        return found
+
+    def _has_listings(self) -> bool:
+        if self._lists is None:
+            self._lists = self._listing(ROOT) is not None
+        return self._lists
+
+    def _unlisted(self, prefix: Prefix) -> Iterator[Stat]:
+        """Of the documents that an index page may leave out."""
+        found = False
+        for stat in self._asked(prefix, [Listed(name, False) for name in OF_EVERY_NODE]):
+            found = True
+            yield stat
+        if found:
+            yield from self._asked(prefix, [Listed(name, False) for name in OF_SOME_NODES])
+
+    def _stats(self, prefix: Prefix, listed: list[Listed]) -> Iterator[Stat]:
+        """Of the objects that are there."""
+        files = [entry for entry in listed if not entry.is_directory]
+        exact = [entry for entry in files if entry.size is not None and entry.mtime_s is not None]
+        if exact:
+            first = next(self._asked(prefix, exact[:1]), None)
+            form = _form_of(first, exact[0]) if first is not None else None
+            if form is not None:
+                for entry in exact:
+                    yield _made(join(prefix, entry.name), entry, form)
+                files = [entry for entry in files if entry.size is None or entry.mtime_s is None]
+        yield from self._asked(prefix, files)
+
+    def _asked(self, prefix: Prefix, files: list[Listed]) -> Iterator[Stat]:
+        def ask(entry: Listed) -> Stat | None:
+            try:
+                return self._zmap.stat(join(prefix, entry.name))
+            except NoSuchObject:
+                return None
+
+        return (stat for stat in in_parallel(ask, files) if stat is not None)
+
+    def _consolidated(self, prefix: Prefix) -> list[Listed]:
+        """What the metadata of the dataset around a prefix name."""
+        found = self._metadata_around(prefix)
+        if found is None:
+            raise StoreError(
+                f"{self._transport.where(prefix)}: what is there cannot be known: the server "
+                "lists no directories, and there are no consolidated metadata (.zmetadata); "
+                "switch listings on in the server (autoindex), or name a dataset in the URL"
+            )
+        root, names = found
+        inner = prefix[len(root) :].lstrip("/")
+        above = inner
+        while above:
+            if f"{above}/{ARRAY}" in names:
+                raise StoreError(
+                    f"{self._transport.where(prefix)}: the chunks cannot be known by name: the "
+                    "server lists no directories, and .zmetadata does not name chunks"
+                )
+            above = above.rpartition("/")[0]
+        below = f"{inner}/" if inner else ""
+        listed: dict[str, Listed] = {}
+        for name in names:
+            if name.startswith(below):
+                child, slash, _ = name[len(below) :].partition("/")
+                if is_name(child):
+                    entry = Listed(child, bool(slash))
+                    listed[f"{child}{slash}"] = entry
+        return list(listed.values())
+
+    def _metadata_around(self, prefix: Prefix) -> tuple[Prefix, frozenset[str]] | None:
+        at = prefix
+        while True:
+            key = join(at, CONSOLIDATED)
+            try:
+                blob = self._zmap.read(key, 0, LISTING_BYTES_MAX)
+            except NoSuchObject:
+                if not at:
+                    return None
+                at = Prefix(at.rpartition("/")[0])
+                continue
+            where = self._transport.where(key)
+            if blob.object_size > LISTING_BYTES_MAX:
+                raise StoreError(f"{where}: over {LISTING_BYTES_MAX} bytes, which is not read")
+            return at, _names_in(bytes(blob.data), where) | {CONSOLIDATED}
+
+
+def _names_in(body: bytes, where: str) -> frozenset[str]:
+    try:
+        document = json.loads(body)
+        metadata = document["metadata"] if isinstance(document, dict) else None
+    except (ValueError, KeyError, RecursionError):
+        metadata = None
+    if not isinstance(metadata, dict):
+        raise StoreError(f"{where}: not the consolidated metadata of Zarr")
+    return frozenset(name for name in metadata if _is_key(name))
+
+
+def _is_key(text: str) -> bool:
+    try:
+        parse_key(text)
+    except BadKey:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a server's versions follow from time and size: nginx's ETag, or none and a date."""
+
+    version: Callable[[int, int], str]
+
+
+_FORMS = (
+    _Form(lambda mtime_s, size: f'"{mtime_s:x}-{size:x}"'),
+    _Form(lambda mtime_s, size: f"{formatdate(mtime_s, usegmt=True)} {size}"),
+)
+
+
+def _form_of(stat: Stat, entry: Listed) -> _Form | None:
+    """The form that an object really has, as one that was asked for shows."""
+    return next((form for form in _FORMS if _made(stat.key, entry, form) == stat), None)
+
+
+def _made(key: Key, entry: Listed, form: _Form) -> Stat:
+    assert entry.size is not None
+    assert entry.mtime_s is not None
+    version = Version(form.version(entry.mtime_s, entry.size))
+    return Stat(key, entry.size, version, entry.mtime_s * 1_000_000_000)

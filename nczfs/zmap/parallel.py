@@ -1,0 +1,30 @@
+"""Many small questions to a far store, asked by several threads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+THREADS = 16
+BLOCK = 128
+
+_T = TypeVar("_T")
+_A = TypeVar("_A")
+
+
+def in_parallel(ask: Callable[[_T], _A], items: Iterable[_T]) -> Iterator[_A]:
+    """The answers in the order of the items, block by block as they are consumed.
+
+    The first item is asked for alone: often it is all that is wanted.
+    """
+    waiting = iter(items)
+    yield from map(ask, islice(waiting, 1))
+    block = list(islice(waiting, BLOCK))
+    if not block:
+        return
+    with ThreadPoolExecutor(THREADS, "nczfs-ask") as pool:
+        while block:
+            yield from pool.map(ask, block)
+            block = list(islice(waiting, BLOCK))

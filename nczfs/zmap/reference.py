@@ -1,0 +1,248 @@
+"""A store whose objects are bytes in a document, or ranges of objects in other stores.
+
+kerchunk makes such documents for files of netCDF, HDF5, GRIB, TIFF: what they hold reads as Zarr.
+`reference_json` and `reference_parquet` read them, `reference_targets` finds what they name.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Protocol, TypeVar
+
+from nczfs.errors import (
+    Conflict,
+    CorruptStore,
+    NoSuchObject,
+    ReadOnlyStore,
+)
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix, join
+from nczfs.zmap.parallel import in_parallel
+from nczfs.zmap.reference_json import read_references
+from nczfs.zmap.reference_parquet import METADATA, ParquetReferences, read_bounded
+from nczfs.zmap.reference_table import WHOLE, Reference
+from nczfs.zmap.reference_targets import Targets
+from nczfs.zmap.registry import StoreOptions, around, open_store, plain_kind
+from nczfs.zmap.url import REFERENCE_DIRECTORIES, StoreUrl
+
+PINNED_MAX = 100_000
+
+_T = TypeVar("_T")
+_A = TypeVar("_A")
+
+_FEATURES = Features(writable=False, conditional_writes=False, near=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Where references come from.
+
+    Attributes
+    ----------
+    version : of the document, which is part of the version of all its keys.
+    """
+
+    name: str
+    version: Version
+    mtime_ns: int
+
+
+class References(Protocol):
+    """References by key, however they are kept."""
+
+    def find(self, key: str) -> Reference | None:
+        """The reference of a key."""
+
+    def below(self, prefix: Prefix) -> Iterator[tuple[Key, Reference]]:
+        """All references below a prefix."""
+
+    def children(self, prefix: Prefix) -> Iterator[tuple[str, Reference | None, bool]]:
+        """Names of the next level: the reference of that name, and whether others are below it."""
+
+
+class ReferenceZMap(ZMap):
+    """The keys of a document of references.
+
+    Objects that references lead to are pinned at the version in which they were first read: once
+    one is replaced, the offsets no longer fit it, and reading from it raises `Conflict`.
+
+    Parameters
+    ----------
+    targets : finds the objects; closed with this store.
+    near : the objects are on this machine.
+    """
+
+    def __init__(
+        self, document: Document, references: References, targets: Targets, *, near: bool = False
+    ) -> None:
+        self._name = document.name
+        self._version = document.version
+        self._mtime_ns = document.mtime_ns
+        self._near = near
+        self._references = references
+        self._targets = targets
+        self._lock = threading.Lock()  # guards _pins
+        self._pins: dict[str, tuple[Version, int]] = {}
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def features(self) -> Features:
+        return replace(_FEATURES, near=self._near)
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        found = self._find(key)
+        here = self._version_of(found)
+        if version is not None and version != here:
+            raise Conflict(f"{self._name}/{key}: another version than the one asked for")
+        if found.data is not None:
+            return Blob(found.data[start:stop], here, len(found.data), self._mtime_ns)
+        size = found.size if found.size != WHOLE else self._pinned(key, found)[1]
+        stop = size if stop is None else min(stop, size)
+        if start >= stop:
+            return Blob(b"", here, size, self._mtime_ns)
+        data = self._fetch(key, found, found.offset + start, found.offset + stop)
+        return Blob(data, here, size, self._mtime_ns)
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        raise ReadOnlyStore(f"{self._name}/{key}: stores of references are read-only")
+
+    def delete(self, key: Key) -> None:
+        raise ReadOnlyStore(f"{self._name}/{key}: stores of references are read-only")
+
+    def stat(self, key: Key) -> Stat:
+        return self._stat(key, self._find(key))
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        def entry(child: tuple[str, Reference | None, bool]) -> Entry:
+            name, found, is_prefix = child
+            stat = self._stat(join(prefix, name), found) if found is not None else None
+            return Entry(name, stat, is_prefix)
+
+        def is_asked(child: tuple[str, Reference | None, bool]) -> bool:
+            return child[1] is not None and child[1].size == WHOLE
+
+        return _answered(entry, is_asked, self._references.children(prefix))
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        return _answered(
+            lambda pair: self._stat(*pair),
+            lambda pair: pair[1].size == WHOLE,
+            self._references.below(prefix),
+        )
+
+    def close(self) -> None:
+        self._targets.close()
+
+    def _find(self, key: Key) -> Reference:
+        found = self._references.find(key)
+        if found is None:
+            raise NoSuchObject(f"{self._name}/{key}: no such reference")
+        return found
+
+    def _version_of(self, found: Reference) -> Version:
+        return Version(f"{self._version.token}:{found.row:x}")
+
+    def _stat(self, key: Key, found: Reference) -> Stat:
+        size = found.size if found.size != WHOLE else self._pinned(key, found)[1]
+        return Stat(key, size, self._version_of(found), self._mtime_ns)
+
+    def _pinned(self, key: Key, found: Reference) -> tuple[Version, int]:
+        """Version and size of the object that a reference leads to, as they were at first."""
+        pin = self._pins.get(found.url)
+        if pin is None:
+            zmap, target = self._targets.find(found.url)
+            try:
+                stat = zmap.stat(target)
+            except NoSuchObject as error:
+                raise self._gone(key, error) from error
+            pin = self._pin(found.url, stat.version, stat.size)
+        return pin
+
+    def _pin(self, url: str, version: Version, size: int) -> tuple[Version, int]:
+        with self._lock:
+            if len(self._pins) >= PINNED_MAX:
+                self._pins.pop(next(iter(self._pins)))
+            return self._pins.setdefault(url, (version, size))
+
+    def _fetch(self, key: Key, found: Reference, start: int, stop: int) -> Buffer:
+        zmap, target = self._targets.find(found.url)
+        pin = self._pins.get(found.url)
+        try:
+            blob = zmap.read(target, start, stop, version=pin[0] if pin else None)
+        except NoSuchObject as error:
+            raise self._gone(key, error) from error
+        if pin is None:
+            pin = self._pin(found.url, blob.version, blob.object_size)
+        if pin[0] != blob.version:
+            raise Conflict(f"{self._name}/{key}: the object it refers to was replaced")
+        end = found.offset + (found.size if found.size != WHOLE else blob.object_size)
+        if end > blob.object_size or len(blob.data) != stop - start:
+            raise CorruptStore(
+                f"{self._name}/{key}: refers to bytes up to {end} of {zmap.name}/{target}, "
+                f"which has {blob.object_size}"
+            )
+        return blob.data
+
+    def _gone(self, key: Key, error: NoSuchObject) -> CorruptStore:
+        # Not NoSuchObject: that would say that the chunk was never written.
+        return CorruptStore(f"{self._name}/{key}: refers to what is not there: {error}")
+
+
+def open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:
+    """The store that a document of references describes.
+
+    Raises
+    ------
+    BadMetadata, Unsupported : it is not one, or not of a kind that is understood.
+    """
+    if url.text.rstrip("/").lower().endswith(REFERENCE_DIRECTORIES) or os.path.isdir(url.path):
+        return _of_directory(url, options)
+    home, key = around(url)
+    store = open_store(home, options)
+    try:
+        blob = read_bounded(store, key)
+    except NoSuchObject:
+        if url.path:
+            raise
+        return _of_directory(url, options)  # as mode=reference says of a name that says nothing
+    finally:
+        store.close()
+    table = read_references(bytes(blob.data), url.text)
+    document = Document(url.text, blob.version, blob.mtime_ns)
+    return ReferenceZMap(document, table, Targets(home, options), near=_is_near(home, options))
+
+
+def _of_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
+    home = replace(url, kind=plain_kind(url))
+    store = open_store(home, options)
+    try:
+        blob = read_bounded(store, METADATA)
+        references = ParquetReferences(store, bytes(blob.data), url.text)
+    except BaseException:
+        store.close()
+        raise
+    document = Document(url.text, blob.version, blob.mtime_ns)
+    targets = Targets(home, options, store)
+    return ReferenceZMap(document, references, targets, near=_is_near(home, options))
+
+
+def _answered(
+    answer: Callable[[_T], _A], is_asked: Callable[[_T], bool], items: Iterable[_T]
+) -> Iterator[_A]:
+    """Answers to items, by several threads for those that another store is asked about."""
+    for asked, group in groupby(items, is_asked):
+        answers = in_parallel if asked else map
+        yield from answers(answer, group)
+
+
+def _is_near(home: StoreUrl, options: StoreOptions) -> bool:
+    return bool(home.path) and not options.allow_references

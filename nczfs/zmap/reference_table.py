@@ -1,0 +1,192 @@
+"""References in columns: a million of them in the memory that their texts take."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nczfs.zmap.keys import Key, Prefix
+
+WHOLE = -1
+"""As the size of a reference: the whole object."""
+
+_INLINE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where the bytes of a key are.
+
+    Attributes
+    ----------
+    row : its position in the table.
+    data : the bytes themselves, None where they are elsewhere.
+    url : of the object that holds them, as the document has it.
+    offset, size : of them in that object; a size of `WHOLE` is all of it.
+    """
+
+    row: int
+    data: bytes | None
+    url: str = ""
+    offset: int = 0
+    size: int = WHOLE
+
+
+class TableBuilder:
+    """Takes references in any order; of two with the same key the later one counts."""
+
+    def __init__(self) -> None:
+        self._keys = bytearray()
+        self._ends = array("Q", [0])
+        self._targets = array("i")
+        self._offsets = array("q")
+        self._sizes = array("q")
+        self._data = bytearray()
+        self._urls: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def add_bytes(self, key: Key, data: bytes) -> None:
+        """A key whose bytes stand in the document."""
+        self._add(key, _INLINE, len(self._data), len(data))
+        self._data += data
+
+    def add_range(self, key: Key, url: str, offset: int, size: int) -> None:
+        """A key whose bytes are a range of an object, or all of it."""
+        self._add(key, self._urls.setdefault(url, len(self._urls)), offset, size)
+
+    def build(self) -> Table:
+        """The table; nothing more may be added."""
+        keys, ends = self._keys, self._ends
+
+        def key_at(row: int) -> bytes:
+            return bytes(keys[ends[row] : ends[row + 1]])
+
+        order = sorted(range(len(self)), key=key_at)
+        kept: list[int] = []
+        joined = bytearray()
+        bounds = array("Q", [0])
+        before = None
+        for row in order:
+            key = key_at(row)
+            if key == before:
+                kept[-1] = row
+                continue
+            before = key
+            kept.append(row)
+            joined += key
+            bounds.append(len(joined))
+        rows = np.array(kept, np.int64)
+        return Table(
+            bytes(joined),
+            np.frombuffer(bounds, np.uint64).astype(np.int64),
+            np.frombuffer(self._targets, np.int32)[rows],
+            np.frombuffer(self._offsets, np.int64)[rows],
+            np.frombuffer(self._sizes, np.int64)[rows],
+            bytes(self._data),
+            list(self._urls),
+        )
+
+    def _add(self, key: Key, target: int, offset: int, size: int) -> None:
+        self._keys += _encoded(key)
+        self._ends.append(len(self._keys))
+        self._targets.append(target)
+        self._offsets.append(offset)
+        self._sizes.append(size)
+
+
+class Table:
+    """References by key, sorted by it. Immutable, thread-safe. `TableBuilder` makes it."""
+
+    def __init__(
+        self,
+        keys: bytes,
+        bounds: np.ndarray[tuple[int], np.dtype[np.int64]],
+        targets: np.ndarray[tuple[int], np.dtype[np.int32]],
+        offsets: np.ndarray[tuple[int], np.dtype[np.int64]],
+        sizes: np.ndarray[tuple[int], np.dtype[np.int64]],
+        data: bytes,
+        urls: list[str],
+    ) -> None:
+        self._keys = keys
+        self._bounds = bounds
+        self._targets = targets
+        self._offsets = offsets
+        self._sizes = sizes
+        self._data = data
+        self.urls = urls
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def find(self, key: str) -> Reference | None:
+        """The reference of a key."""
+        wanted = _encoded(key)
+        row = self._bisect(wanted)
+        return self._at(row) if row < len(self) and self._key(row) == wanted else None
+
+    def below(self, prefix: Prefix) -> Iterator[tuple[Key, Reference]]:
+        """All references below a prefix."""
+        for row in range(*self._span(prefix)):
+            yield Key(_decoded(self._key(row))), self._at(row)
+
+    def children(self, prefix: Prefix) -> Iterator[tuple[str, Reference | None, bool]]:
+        """Names of the next level: the reference of that name, and whether others are below it."""
+        skip = len(_encoded(prefix)) + 1 if prefix else 0
+        row, end = self._span(prefix)
+        first = row
+        while row < end:
+            key = self._key(row)
+            cut = key.find(b"/", skip)
+            if cut < 0:
+                after = self._bisect(key + b"/", row, end)
+                has_below = after < end and self._key(after).startswith(key + b"/")
+                yield _decoded(key[skip:]), self._at(row), has_below
+                row += 1
+            else:
+                child = key[:cut]
+                # A key of that very name sorts before this one and came already.
+                before = self._bisect(child, first, row)
+                if self._key(before) != child:
+                    yield _decoded(child[skip:]), None, True
+                row = self._bisect(child + b"0", row, end)  # "0" comes after "/"
+
+    def _span(self, prefix: str) -> tuple[int, int]:
+        if not prefix:
+            return 0, len(self)
+        key = _encoded(prefix)
+        start = self._bisect(key + b"/")
+        return start, self._bisect(key + b"0", start)
+
+    def _bisect(self, wanted: bytes, low: int = 0, high: int | None = None) -> int:
+        """The first row whose key is not before `wanted`."""
+        high = len(self) if high is None else high
+        while low < high:
+            middle = (low + high) // 2
+            if self._key(middle) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _key(self, row: int) -> bytes:
+        return self._keys[self._bounds[row] : self._bounds[row + 1]]
+
+    def _at(self, row: int) -> Reference:
+        target, offset = int(self._targets[row]), int(self._offsets[row])
+        size = int(self._sizes[row])
+        if target == _INLINE:
+            return Reference(row, self._data[offset : offset + size], size=size)
+        return Reference(row, None, self.urls[target], offset, size)
+
+
+def _encoded(key: str) -> bytes:
+    return key.encode("utf-8", "surrogateescape")
+
+
+def _decoded(key: bytes) -> str:
+    return key.decode("utf-8", "surrogateescape")

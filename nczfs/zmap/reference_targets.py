@@ -1,0 +1,186 @@
+"""The objects that references name: which of them may be read, and the stores they are in.
+
+A document of references is data, and may name anything. By default only what lies beside it is
+read: below its directory, in its bucket, on its host.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import threading
+from dataclasses import dataclass, replace
+from urllib.parse import unquote, urlsplit
+
+from nczfs.errors import AccessDenied, BadKey, CorruptStore, StoreError, Unsupported
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import ROOT, Key, parse_key
+from nczfs.zmap.registry import StoreOptions, open_store
+from nczfs.zmap.url import StoreUrl, parse_url
+
+STORES_MAX = 64
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A store, what it is called in the pool, and a key in it."""
+
+    root: str
+    url: StoreUrl
+    key: Key
+
+
+class Targets:
+    """Finds the objects that references name. `_lock` guards the pool of stores.
+
+    Parameters
+    ----------
+    home : the directory, prefix or place on a host that the document of references is in.
+    options : of the stores that are opened; its `allow_references` are what may be read besides.
+    others : stores that are closed with these.
+    """
+
+    def __init__(self, home: StoreUrl, options: StoreOptions, *others: ZMap) -> None:
+        self._home = home
+        self._others = others
+        self._options = replace(options, read_only=True)
+        self._allowed = tuple(_normal(prefix) for prefix in options.allow_references)
+        self._lock = threading.Lock()
+        self._stores: dict[str, ZMap] = {}
+
+    def find(self, text: str) -> tuple[ZMap, Key]:
+        """The store and the key of an object.
+
+        Raises
+        ------
+        AccessDenied : it lies elsewhere, and nobody allowed that.
+        Unsupported : it is named in a way that is not understood.
+        """
+        try:
+            place = self._place(text)
+        except BadKey as error:
+            raise CorruptStore(
+                f"the reference to {_shown(text)} names no object: {error}"
+            ) from error
+        with self._lock:
+            store = self._stores.get(place.root)
+            if store is None:
+                if len(self._stores) >= STORES_MAX:
+                    raise StoreError(
+                        f"{self._home.text}: refers to more than {STORES_MAX} stores, the last "
+                        f"{place.url.text}"
+                    )
+                store = self._stores[place.root] = open_store(place.url, self._options)
+        return store, place.key
+
+    def close(self) -> None:
+        """Close the stores; may be called twice."""
+        with self._lock:
+            stores, self._stores = list(self._stores.values()), {}
+        for store in (*stores, *self._others):
+            store.close()
+
+    def _place(self, text: str) -> _Place:
+        if "::" in text:
+            raise Unsupported(f"the reference to {_shown(text)} is a chain of protocols")
+        scheme = _SCHEME.match(text)
+        if scheme is None:
+            return self._at_path(text) if text.startswith("/") else self._beside(text)
+        if scheme[1].lower() == "file":
+            return self._at_path(text[scheme.end() :])
+        parts = urlsplit(text)
+        if "@" in parts.netloc or not parts.netloc:
+            raise Unsupported(f"the reference to {_shown(text)} has a user name, or no host")
+        normal = _normal(text)
+        if parts.scheme in ("http", "https"):
+            root, query = f"{parts.scheme}://{parts.netloc.lower()}", parts.query
+            key = parse_key(unquote(urlsplit(normal).path, errors="surrogateescape").lstrip("/"))
+            is_home = self._home.kind == "http" and self._root_of_home() == root
+            if is_home and not query:
+                return self._at_home(key)
+            self._check(text, normal, is_home=is_home)
+            source = f"{root}?{query}" if query else root
+            return _Place(source, StoreUrl("http", root, source=source), key)
+        root = f"{parts.scheme}://{parts.netloc}"
+        key = parse_key(normal[len(root) :].lstrip("/"))
+        bucket = self._home.bucket if self._home.kind == "s3" else ""
+        if bucket == parts.netloc and parts.scheme in ("s3", "gs3"):
+            return self._at_home(key)
+        self._check(text, normal, is_home=False)
+        return _Place(root, parse_url(root), key)
+
+    def _beside(self, text: str) -> _Place:
+        """A path without a scheme is one from the document's directory."""
+        if self._home.path:
+            return self._at_path(os.path.join(self._home.path, text))
+        if self._home.kind == "s3":
+            above = str(self._home.prefix)
+        else:
+            above = unquote(urlsplit(self._home.source).path, errors="surrogateescape")
+        return self._at_home(parse_key(posixpath.normpath(f"{above}/{text}").lstrip("/")))
+
+    def _at_home(self, key: Key) -> _Place:
+        """An object in the bucket or on the host of the document, reached as that is."""
+        root = self._root_of_home()
+        if self._home.kind == "s3":
+            return _Place(root, replace(self._home, prefix=ROOT, text=root), key)
+        parts = urlsplit(self._home.source)
+        source = parts._replace(path="", fragment="").geturl()
+        return _Place(root, replace(self._home, source=source, text=root), key)
+
+    def _root_of_home(self) -> str:
+        if self._home.kind == "s3":
+            return f"{self._home.endpoint_url or 's3:/'}/{self._home.bucket}"
+        parts = urlsplit(self._home.text)
+        return f"{parts.scheme}://{parts.netloc.lower()}"
+
+    def _at_path(self, path: str) -> _Place:
+        """A file, whose store is the directory that allows it: links cannot lead out of that."""
+        path = os.path.normpath(path)
+        roots = [root for root in self._allowed if root.startswith("/")]
+        if self._home.path:
+            roots.insert(0, self._home.path)
+        for root in roots:
+            directory = root.rstrip("/") if os.path.isdir(root) else os.path.dirname(root)
+            if _is_below(path, root):
+                key = parse_key(path[len(directory) + 1 :])
+                return _Place(directory, StoreUrl("file", directory, path=directory or "/"), key)
+        raise self._refusal(path)
+
+    def _check(self, text: str, normal: str, *, is_home: bool) -> None:
+        if not is_home and not any(_is_below(normal, prefix) for prefix in self._allowed):
+            raise self._refusal(text)
+
+    def _refusal(self, text: str) -> AccessDenied:
+        return AccessDenied(
+            f"the reference to {_shown(text)} leads out of {self._home.text}, which is not "
+            "followed: --allow-references PREFIX allows it"
+        )
+
+
+def _normal(text: str) -> str:
+    """A path or URL whose prefixes can be compared: no ``..``, host in small letters, no query."""
+    scheme = _SCHEME.match(text)
+    if scheme is None or scheme[1].lower() == "file":
+        path = text[scheme.end() :] if scheme else text
+        return os.path.abspath(path)
+    host, slash, path = text[scheme.end() :].partition("/")
+    word = scheme[1].lower()
+    if word in ("http", "https"):
+        host, path = host.lower(), path.partition("?")[0].partition("#")[0]
+        path = re.sub("%2e", ".", path, flags=re.IGNORECASE)
+    path = posixpath.normpath(f"/{path}").lstrip("/")
+    return f"{word}://{host}/{path}" if slash and path else f"{word}://{host}"
+
+
+def _is_below(text: str, prefix: str) -> bool:
+    return text == prefix or text.startswith(prefix if prefix.endswith("/") else f"{prefix}/")
+
+
+def _shown(text: str) -> str:
+    """A reference for messages: no user name, password or query, and no more than a line."""
+    shown = re.sub(r"//[^/@]*@", "//", text.partition("?")[0])
+    return repr(shown[:200])

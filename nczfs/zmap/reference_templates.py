@@ -1,0 +1,140 @@
+"""The templates of kerchunk: text with expressions in double braces, without running any of it.
+
+What kerchunk's specification shows is understood: names, whole numbers, text, ``+ - * // %``, and
+calls of templates with named arguments. Everything else is refused by its name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from nczfs.errors import Unsupported
+
+Value: TypeAlias = "int | str"
+
+EXPRESSION_CHARACTERS_MAX = 1000
+TEXT_CHARACTERS_MAX = 1 << 16
+DEPTH_MAX = 16  # of templates in templates
+CALLS_MAX = 1000  # of templates, for one text
+
+_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.FloorDiv: lambda left, right: left // right,
+    ast.Mod: lambda left, right: left % right,
+}
+_INTEGER_MAX = 1 << 63
+
+
+class Templates:
+    """The templates of one document.
+
+    Parameters
+    ----------
+    texts : by name; a text may hold expressions itself.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+        self._calls = 0
+
+    def render(self, text: str, names: Mapping[str, Value] | None = None, depth: int = 0) -> str:
+        """A text with its expressions replaced by what they come to.
+
+        Parameters
+        ----------
+        names : that stand beside those of the templates.
+
+        Raises
+        ------
+        Unsupported : an expression is not one that is understood.
+        """
+        if "{{" not in text:
+            return text
+        if not depth:
+            self._calls = 0
+        if "{%" in text:
+            raise Unsupported(f"the template {text[:60]!r} holds statements, which are not run")
+        rendered = _EXPRESSION.sub(
+            lambda found: str(_Evaluation(self, names or {}, depth).value(found[1])), text
+        )
+        if len(rendered) > TEXT_CHARACTERS_MAX:
+            raise Unsupported(f"the template {text[:60]!r} becomes too long")
+        return rendered
+
+    def call(self, name: str, arguments: Mapping[str, Value], depth: int) -> str:
+        """What a template comes to, with names of its own."""
+        self._calls += 1
+        if depth >= DEPTH_MAX or self._calls > CALLS_MAX:
+            raise Unsupported(f"the template {name!r} is used in itself, or too often")
+        if name not in self._texts:
+            known = ", ".join(sorted(self._texts)[:20]) or "none"
+            raise Unsupported(f"a template names {name!r}, which is not known; known: {known}")
+        return self.render(self._texts[name], arguments, depth + 1)
+
+
+class _Evaluation:
+    """The value of one expression."""
+
+    def __init__(self, templates: Templates, names: Mapping[str, Value], depth: int) -> None:
+        self._templates = templates
+        self._names = names
+        self._depth = depth
+
+    def value(self, text: str) -> Value:
+        if len(text) > EXPRESSION_CHARACTERS_MAX:
+            raise Unsupported(f"the expression {text[:60]!r}... is too long")
+        try:
+            return self._of(ast.parse(text.strip(), mode="eval").body)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise Unsupported(f"the expression {text[:60]!r} is not understood") from error
+
+    def _of(self, node: ast.expr) -> Value:
+        match node:
+            case ast.Constant(value=bool()):
+                pass
+            case ast.Constant(value=int() | str() as value):
+                return value
+            case ast.Name(id=name):
+                if name in self._names:
+                    return self._names[name]
+                return self._templates.call(name, {}, self._depth)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self._number(operand)
+            case ast.BinOp(left=left, op=operator, right=right):
+                return self._arithmetic(operator, left, right)
+            case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords):
+                arguments = {word.arg: self._of(word.value) for word in keywords if word.arg}
+                if len(arguments) == len(keywords):
+                    return self._templates.call(name, arguments, self._depth)
+        raise Unsupported(
+            f"the expression {ast.unparse(node)[:60]!r} ({type(node).__name__}) is not understood; "
+            "understood are names, numbers, text, + - * // % and templates"
+        )
+
+    def _arithmetic(self, operator: ast.operator, left: ast.expr, right: ast.expr) -> Value:
+        if isinstance(operator, ast.Add):
+            both = self._of(left), self._of(right)
+            if isinstance(both[0], str) and isinstance(both[1], str):
+                return both[0] + both[1]
+        compute = _ARITHMETIC.get(type(operator))
+        if compute is None:
+            raise Unsupported(f"the operator {type(operator).__name__} is not understood")
+        try:
+            number = compute(self._number(left), self._number(right))
+        except ZeroDivisionError:
+            raise Unsupported("an expression divides by zero") from None
+        if abs(number) >= _INTEGER_MAX:
+            raise Unsupported("an expression comes to a number over 64 bits")
+        return number
+
+    def _number(self, node: ast.expr) -> int:
+        value = self._of(node)
+        if isinstance(value, int):
+            return value
+        raise Unsupported(f"the expression {ast.unparse(node)[:60]!r} is not a number")

@@ -1,0 +1,298 @@
+"""A bucket as a map: what is asked of the server, and what its answers mean for a caller."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from nczfs.errors import (
+    Conflict,
+    NoSuchObject,
+    ObjectExists,
+    ObjectTooLarge,
+    StoreError,
+    UsageError,
+)
+from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.registry import DEFAULTS, StoreOptions, rooted
+from nczfs.zmap.s3 import answers, listing, multipart
+from nczfs.zmap.s3.access import Access
+from nczfs.zmap.s3.batch import delete_batches
+from nczfs.zmap.s3.conditions import REFUSED, Conditions, Memory, probe
+from nczfs.zmap.s3.transport import Answer, Request, Transport
+from nczfs.zmap.s3.uploads import Notes
+from nczfs.zmap.url import StoreUrl
+
+PUT_BYTES_MAX = 5 << 30
+OBJECT_BYTES_MAX = 5 << 40
+PARTS_LEAST = 4  # an object of no more parts than this is one PUT
+MD5_BYTES_MAX = {"auto": 1 << 18, "yes": OBJECT_BYTES_MAX, "no": -1}
+"""MD5 takes 1.8 ms of a processor a MiB, twice what all else of reading an object takes."""
+
+_WRITER = "x-amz-meta-nczfs-write"
+_FEATURES = Features(conditional_writes=False, near=False)
+_UNKNOWN = Conditions()
+_conditions = Memory()
+
+
+class S3ZMap(ZMap):
+    """A whole bucket.
+
+    The version of an object is its ETag. An object is replaced atomically, by one PUT or, when it
+    is large and no condition is given, by completing an upload in parts. Whether conditions hold
+    against racing writers is probed (`conditions`); where they do not, a write compares first, and
+    another one may come between.
+
+    Parameters
+    ----------
+    bucket : its name.
+    options : how to reach it.
+    home : the prefix that is used of it, below which own objects for a moment lie: the probe, and
+        notes of uploads.
+    """
+
+    def __init__(
+        self, bucket: str, options: StoreOptions = DEFAULTS, *, home: Prefix = ROOT
+    ) -> None:
+        if options.part_bytes < multipart.PART_BYTES_MIN:
+            raise UsageError("--part-size: the parts of an upload have at least 5 MiB")
+        self._options = options
+        self._home = home
+        self._access = Access(bucket, options)
+        site = self._access.site
+        self._bucket = (site.endpoint_url, bucket)
+        self._name = f"s3://{bucket}" if site.is_amazon else f"{site.endpoint_url}/{bucket}"
+        self._transport = Transport(self._access, self._name, options)
+        self._notes = Notes(self._transport, home, self._access.encryption)
+        self._forbidden_is_absent: bool | None = {"yes": True, "no": False}.get(
+            options.forbidden_is_absent
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def features(self) -> Features:
+        known = _conditions.get(self._bucket) or _UNKNOWN
+        return replace(
+            _FEATURES,
+            conditional_writes=known.hold,
+            forbidden_is_absent=bool(self._forbidden_is_absent),
+        )
+
+    def prepare_writing(self) -> Features:
+        self._notes.abort_forgotten()
+        self._known_conditions()
+        return self.features
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        if stop is not None and stop <= start:
+            return self._nothing(key, version)
+        # Always a range: its answer has the size of the object, so that a body that was cut, with
+        # its Content-Length, on the way is seen.
+        headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
+        if version is not None:
+            headers["if-match"] = version.token
+        md5_bytes_max = MD5_BYTES_MAX[self._options.check_etag]
+        answer = self._transport.send(
+            Request("GET", key, headers), answers.range_fault(start, stop, md5_bytes_max)
+        )
+        if answer.status == 416:
+            return self._nothing(key, version)
+        if answer.status not in {200, 206}:
+            raise self._refusal(answer, key)
+        stat = answers.stat_of(key, answer.headers)
+        self._check_version(stat, version)
+        whole = answer.status == 200 and (start or stop is not None)  # a server without ranges
+        data = memoryview(answer.body)[start:stop] if whole else answer.body
+        return Blob(data, stat.version, stat.size, stat.mtime_ns)
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        if replaces is None:
+            return self._write(key, data)
+        if len(data) > PUT_BYTES_MAX:
+            raise ObjectTooLarge(f"{self._name}/{key}: over 5 GiB cannot be a conditional write")
+        known = self._known_conditions()
+        condition = known.headers(replaces)
+        if not (known.hold and condition):
+            self._compare(key, replaces)
+        answer, writer = self._put(key, data, condition)
+        if answer.status == 200:
+            return answers.version_of(answer.headers["etag"])
+        if not condition or answer.status not in REFUSED or answer.code == "NoSuchBucket":
+            raise self._failure(answer, f"{self._name}/{key}")
+        if answer.repeated and (ours := self._written_by(writer, key)) is not None:
+            return ours
+        if replaces == ABSENT:
+            raise ObjectExists(f"{self._name}/{key}: exists already")
+        raise Conflict(f"{self._name}/{key}: replaced by somebody else")
+
+    def delete(self, key: Key) -> None:
+        answer = self._transport.send(Request("DELETE", key))
+        if answer.status in {200, 204} or (answer.status == 404 and answer.repeated):
+            return
+        if answer.status == 404 and answer.code != "NoSuchBucket":
+            raise NoSuchObject(f"{self._name}/{key}: no such object")
+        raise self._failure(answer, f"{self._name}/{key}")
+
+    def delete_many(self, keys: Iterable[Key]) -> None:
+        super().delete_many(delete_batches(self._transport, keys))
+
+    def stat(self, key: Key) -> Stat:
+        return answers.stat_of(key, self._head(key).headers)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        return listing.entries(self._pages(prefix, one_level=True), prefix)
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        return listing.stats(self._pages(prefix, one_level=False))
+
+    def close(self) -> None:
+        self._transport.close()
+
+    # Writing
+
+    def _write(self, key: Key, data: Buffer) -> Version:
+        size = len(data)
+        if size > OBJECT_BYTES_MAX:
+            raise ObjectTooLarge(f"{self._name}/{key}: an object of S3 has at most 5 TiB")
+        if size > PARTS_LEAST * self._options.part_bytes:
+            return self._write_in_parts(key, data)
+        answer, _ = self._put(key, data)
+        if answer.status != 200:
+            raise self._failure(answer, f"{self._name}/{key}")
+        return answers.version_of(answer.headers["etag"])
+
+    def _put(
+        self, key: Key, data: Buffer, condition: Mapping[str, str] | None = None
+    ) -> tuple[Answer, str]:
+        """Write by one request; gives also what tells a conditional write from all others."""
+        headers = self._access.encryption
+        writer = ""
+        if condition:
+            # If the answer is lost, the condition fails at the next attempt, by our own object.
+            writer = secrets.token_hex(16)
+            headers |= {**condition, _WRITER: writer}
+        request = Request("PUT", key, headers, body=data)
+        return self._transport.send(request, answers.etag_fault), writer
+
+    def _write_in_parts(self, key: Key, data: Buffer) -> Version:
+        writer = secrets.token_hex(16)
+        headers = self._access.encryption | {_WRITER: writer}
+        upload = multipart.begin(self._transport, key, headers)
+        with self._notes.kept(upload):
+            size = multipart.part_bytes(len(data), self._options.part_bytes)
+            answer = upload.complete(upload.send_parts(data, size))
+            if answer.status != 200 and not (answer.status == 404 and answer.repeated):
+                raise self._failure(answer, upload.where)
+            version = multipart.completed_version(answer) or self._written_by(writer, key)
+            if version is None and answer.status != 200:
+                raise self._failure(answer, upload.where)
+        # Somebody replaced it at once: a version that nothing has any more.
+        return version or Version(f'"{writer}"')
+
+    def _written_by(self, writer: str, key: Key) -> Version | None:
+        """The version of the object if this write of ours made it."""
+        try:
+            headers = self._head(key).headers
+        except NoSuchObject:
+            return None
+        ours = headers.get(_WRITER) == writer
+        return answers.version_of(headers["etag"]) if ours else None
+
+    def _known_conditions(self) -> Conditions:
+        known = _conditions.get(self._bucket)
+        if known is None:
+            known = probe(self._transport, self._home, self._access.encryption)
+            if known is None:
+                return _UNKNOWN
+            _conditions.keep(self._bucket, known)
+        return known
+
+    def _compare(self, key: Key, replaces: Version) -> None:
+        """Raise unless the object is the version named, or none where that is `ABSENT`."""
+        try:
+            current = self.stat(key).version
+        except NoSuchObject:
+            current = ABSENT
+        if replaces == ABSENT != current:
+            raise ObjectExists(f"{self._name}/{key}: exists already")
+        if replaces != current:
+            raise Conflict(f"{self._name}/{key}: replaced by somebody else")
+
+    # Asking
+
+    def _head(self, key: Key) -> Answer:
+        answer = self._transport.send(Request("HEAD", key), answers.header_fault)
+        if answer.status in {400, 403}:
+            # The answer to a HEAD has no body that says why: renewed, redirected or refused.
+            answer = self._transport.send(
+                Request("GET", key, {"range": "bytes=0-0"}), answers.header_fault
+            )
+        if answer.status not in {200, 206}:
+            raise self._refusal(answer, key)
+        return answer
+
+    def _pages(self, prefix: Prefix, *, one_level: bool) -> Iterator[listing.Page]:
+        start = f"{prefix}/" if prefix else ""
+        return listing.pages(self._transport, start, one_level=one_level)
+
+    def _nothing(self, key: Key, version: Version | None) -> Blob:
+        """A range without bytes, for which S3 has no answer."""
+        stat = self.stat(key)
+        self._check_version(stat, version)
+        return Blob(b"", stat.version, stat.size, stat.mtime_ns)
+
+    def _check_version(self, stat: Stat, version: Version | None) -> None:
+        if version is not None and version != stat.version:
+            raise Conflict(f"{self._name}/{stat.key}: replaced since it was opened")
+
+    # Refusals
+
+    def _refusal(self, answer: Answer, key: Key) -> StoreError:
+        where = f"{self._name}/{key}"
+        if answer.status == 404 and answer.code not in {"NoSuchBucket", "NoSuchUpload"}:
+            return NoSuchObject(f"{where}: no such object")
+        if answer.status == 403 and answer.code in answers.REFUSALS and self._means_absent(key):
+            return NoSuchObject(
+                f"{where}: no such object (or forbidden: the answer is 403 to both)"
+            )
+        return self._failure(answer, where)
+
+    def _failure(self, answer: Answer, where: str) -> StoreError:
+        return answers.failure(answer, where, anonymous=self._access.anonymous)
+
+    def _means_absent(self, key: Key) -> bool:
+        """Whether the 403 for a key may be the answer to a key that does not exist.
+
+        S3 says 404 only to those who may list. So a key that cannot exist is asked for beside it,
+        and a listing: only if both are forbidden can 403 mean absent.
+        """
+        if self._forbidden_is_absent is None:
+            folder = key.rpartition("/")[0]
+            before = f"{folder}/" if folder else ""
+            nobody = self._transport.send(Request("GET", f"{before}{secrets.token_hex(16)}"))
+            query = listing.question(before, "", one_level=True) | {"max-keys": "1"}
+            self._forbidden_is_absent = (
+                nobody.status == 403
+                and nobody.code in answers.REFUSALS
+                and self._transport.send(Request("GET", "", query=query)).status == 403
+            )
+        return self._forbidden_is_absent
+
+
+def open_s3(url: StoreUrl, options: StoreOptions) -> ZMap:
+    """The map rooted at an ``s3`` URL; what the URL says goes before the options."""
+    merged = replace(
+        options,
+        endpoint_url=url.endpoint_url or options.endpoint_url,
+        region=url.region or options.region,
+        profile=url.profile or options.profile,
+        no_sign_request=url.anonymous or options.no_sign_request,
+    )
+    return rooted(S3ZMap(url.bucket, merged, home=url.prefix), url.prefix)

@@ -1,0 +1,289 @@
+"""An archive without the space that no member uses: replaced and deleted ones, old directories."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from nczfs.errors import CorruptStore
+from nczfs.zmap.base import Buffer
+from nczfs.zmap.directory import TEMPORARY
+from nczfs.zmap.zip import disk
+from nczfs.zmap.zip.growing import GrowingArchive, keep_ownership
+from nczfs.zmap.zip.index import ZipIndex, entry_parts, read_index, whole_entries
+from nczfs.zmap.zip.locking import lock_archive
+from nczfs.zmap.zip.oserrors import translated
+from nczfs.zmap.zip.records import (
+    CENTRAL,
+    FULL32,
+    HAS_DESCRIPTOR,
+    LOCAL,
+    LOCAL_MAGIC,
+    end_records,
+    widened,
+    without_zip64,
+    zip64_extra,
+)
+from nczfs.zmap.zip.recovery import recover
+
+_DESCRIPTOR_MAGIC: Final = b"PK\7\10"
+_DESCRIPTOR_BYTES_MAX: Final = 24
+_PIECE_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What a compaction did, or would do.
+
+    Attributes
+    ----------
+    members : that the archive has, directories among them.
+    size_before, size_after : of the archive, in bytes.
+    """
+
+    members: int
+    size_before: int
+    size_after: int
+
+    @property
+    def dead_bytes(self) -> int:
+        """What no member used."""
+        return self.size_before - self.size_after
+
+
+def compact(path: str, *, dry_run: bool = False) -> Compaction:
+    """Write an archive anew with only what counts of it, and rename the new one over it.
+
+    Members keep all that their headers say. A crash leaves the old archive or the new one.
+
+    Parameters
+    ----------
+    dry_run : only say what it would do; needs no right to write.
+
+    Raises
+    ------
+    StoreBusy : somebody is writing to it. NoSuchObject : there is no archive.
+    CorruptStore : it is not a zip archive, or its members overlap or are damaged.
+    """
+    path = os.path.realpath(path)
+    name = Path(path).as_uri()
+    if dry_run:
+        archive = GrowingArchive(path, name, may_repair=False)
+        try:
+            return _Plan(archive.fd, archive.size, name).result
+        finally:
+            archive.close()
+    with translated(name):
+        fd = lock_archive(path, name)
+        try:
+            recover(fd, path, name)
+            plan = _Plan(fd, os.fstat(fd).st_size, name)
+            if plan.result.dead_bytes:
+                _replace(fd, path, plan)
+            return plan.result
+        finally:
+            os.close(fd)
+
+
+def _replace(fd: int, path: str, plan: _Plan) -> None:
+    temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{secrets.token_hex(8)}")
+    new = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(new, fcntl.LOCK_EX)  # of the archive that it will be
+        plan.write(new)
+        keep_ownership(new, os.fstat(fd))
+        disk.sync(new)
+        plan.check(new)
+        disk.rename(temporary, path)
+        disk.sync_directory(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    finally:
+        os.close(new)
+
+
+class _Plan:
+    """Which bytes of an archive move where.
+
+    Members that have one local header between them go on to have one.
+    """
+
+    def __init__(self, fd: int, size: int, name: str) -> None:
+        self._fd = fd
+        self._name = name
+        self._index = self._read_index(fd, size)
+        gone = set(self._index.columns.shadowed.tolist())
+        rows = range(self._index.end.count)
+        self._kept = np.array([row not in gone for row in rows], bool)
+        self._starts = np.zeros(len(rows), np.uint64)
+        self._sizes = np.zeros(len(rows), np.uint64)
+        for row, entry in self._entries():
+            self._measure(row, entry)
+        self._targets = self._placed()
+        directory_size = sum(map(len, self._directory()))
+        self._directory_at = self._members_end
+        closing = self._end_records(directory_size)
+        self.result = Compaction(
+            int(self._kept.sum()), size, self._directory_at + directory_size + len(closing)
+        )
+
+    def write(self, fd: int) -> None:
+        """Write the new archive into an empty file."""
+        disk.copy(self._fd, 0, self._lead, fd, 0)
+        for start, stop, target in self._runs():
+            disk.copy(self._fd, start, stop, fd, target)
+        at = self._directory_at
+        for entry in self._directory():
+            disk.write_at(fd, entry, at)
+            at += len(entry)
+        disk.write_at(fd, self._end_records(at - self._directory_at), at)
+
+    def check(self, fd: int) -> None:
+        """Raise CorruptStore if a file that was written has not the members of this archive."""
+        new = self._read_index(fd, os.fstat(fd).st_size)
+        old = self._index
+        is_same = (
+            new.columns.keys == old.columns.keys
+            and new.top == old.top
+            and bool((new.columns.members["crc"] == old.columns.members["crc"]).all())
+        )
+        if not is_same:
+            raise CorruptStore(f"{self._name}: stays as it is, since the new one is not the same")
+
+    def _read_index(self, fd: int, size: int) -> ZipIndex:
+        def read_at(start: int, stop: int) -> Buffer:
+            return disk.read_at(fd, start, stop)
+
+        try:
+            return read_index(read_at, size)
+        except CorruptStore as error:
+            raise CorruptStore(f"{self._name}: {error}") from error
+
+    def _entries(self) -> Iterator[tuple[int, bytes]]:
+        """The rows that are kept, with their entries."""
+        end = self._index.end
+        pieces = (
+            disk.read_at(self._fd, at, min(at + _PIECE_BYTES, end.stop))
+            for at in range(end.start, end.stop, _PIECE_BYTES)
+        )
+        row = 0
+        for data, starts in whole_entries(pieces):
+            for start, stop in zip(starts, [*starts[1:], len(data)], strict=True):
+                if self._kept[row]:
+                    yield row, data[start:stop]
+                row += 1
+
+    def _measure(self, row: int, entry: bytes) -> None:
+        """Find out from where to where a member goes, with its header and what follows it."""
+        fields = CENTRAL.unpack_from(entry)
+        name, extra, _ = entry_parts(entry, 0)
+        size, compressed_size, offset = widened(extra, (fields[9], fields[8], fields[16]))
+        start = offset + self._index.end.shift
+        head = disk.read_at(self._fd, start, start + LOCAL.size) if start < 1 << 62 else b""
+        if len(head) < LOCAL.size or not head.startswith(LOCAL_MAGIC):
+            raise CorruptStore(f"{self._member(name)}: no member begins where it should")
+        *_, name_size, extra_size = LOCAL.unpack(head)
+        stop = start + LOCAL.size + name_size + extra_size + compressed_size
+        if fields[3] & HAS_DESCRIPTOR:
+            after = disk.read_at(self._fd, stop, stop + _DESCRIPTOR_BYTES_MAX)
+            stop += _descriptor_size(after, fields[7], compressed_size, size)
+        if stop > self._index.end.start:
+            raise CorruptStore(f"{self._member(name)}: reaches into the central directory")
+        self._starts[row] = start
+        self._sizes[row] = stop - start
+
+    def _member(self, name: bytes) -> str:
+        return f"{self._name}/{name.decode(errors='backslashreplace')}"
+
+    def _placed(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        """Where each member goes, in the order of the archive."""
+        targets = np.zeros(len(self._kept), np.uint64)
+        self._order = np.flatnonzero(self._kept)
+        self._order = self._order[np.argsort(self._starts[self._order], kind="stable")]
+        self._lead = self._index.end.shift
+        if self._order.size and disk.read_at(self._fd, 0, 4) != LOCAL_MAGIC:
+            # A program that unpacks it stands there, whichever way offsets are counted.
+            self._lead = int(self._starts[self._order[0]])
+        at = self._lead
+        last_start, last_stop, last_target = -1, 0, 0
+        for row in self._order.tolist():
+            start, size = int(self._starts[row]), int(self._sizes[row])
+            if start == last_start and start + size == last_stop:
+                targets[row] = last_target
+                continue
+            if start < last_stop:
+                raise CorruptStore(f"{self._name}: members overlap, so it stays as it is")
+            targets[row] = at
+            last_start, last_stop, last_target = start, start + size, at
+            at += size
+        self._members_end = at
+        return targets
+
+    def _runs(self) -> Iterator[tuple[int, int, int]]:
+        """What to copy: start, stop, and where to; neighbours at once."""
+        run: tuple[int, int, int] | None = None
+        for row in self._order.tolist():
+            start, target = int(self._starts[row]), int(self._targets[row])
+            stop = start + int(self._sizes[row])
+            if run and start == run[1] and target - start == run[2] - run[0]:
+                run = run[0], stop, run[2]
+            elif run is None or stop != run[1]:
+                if run:
+                    yield run
+                run = start, stop, target
+        if run:
+            yield run
+
+    def _directory(self) -> Iterator[bytes]:
+        for row, entry in self._entries():
+            yield _moved(entry, int(self._targets[row]) - self._index.end.shift)
+
+    def _end_records(self, directory_size: int) -> bytes:
+        end = self._index.end
+        return end_records(
+            int(self._kept.sum()),
+            directory_size,
+            self._directory_at,
+            shift=end.shift,
+            comment=end.comment,
+        )
+
+
+def _moved(entry: bytes, offset: int) -> bytes:
+    """An entry of a central directory for a member that is elsewhere now."""
+    fields = list(CENTRAL.unpack_from(entry))
+    name, extra, comment = entry_parts(entry, 0)
+    size, compressed_size, _ = widened(extra, (fields[9], fields[8], fields[16]))
+    wide = [value for value in (size, compressed_size, offset) if value >= FULL32]
+    extra = (zip64_extra(*wide) if wide else b"") + without_zip64(extra)
+    fields[8], fields[9] = min(compressed_size, FULL32), min(size, FULL32)
+    fields[11], fields[16] = len(extra), min(offset, FULL32)
+    return CENTRAL.pack(*fields) + name + extra + comment
+
+
+def _descriptor_size(after: bytes, crc: int, compressed_size: int, size: int) -> int:
+    """How long the record behind the data of a member is that was written without seeking.
+
+    APPNOTE.TXT 4.3.9: with or without a signature, its sizes of four bytes or of eight.
+    """
+    lead = _DESCRIPTOR_MAGIC if after.startswith(_DESCRIPTOR_MAGIC) else b""
+    rest = after[len(lead) :]
+    if rest.startswith(_le(4, crc)):
+        for width in (4, 8):
+            if rest[4:].startswith(_le(width, compressed_size) + _le(width, size)):
+                return len(lead) + 4 + 2 * width
+    return 0
+
+
+def _le(width: int, value: int) -> bytes:
+    return (value & (1 << 8 * width) - 1).to_bytes(width, "little")

@@ -1,0 +1,345 @@
+"""The central directory of a zip archive, as a compact index of its members.
+
+The standard library's ``zipfile`` keeps an object of some 600 bytes for each member; here a
+member is its name and 52 bytes in columns, so that an archive of a million chunks opens.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nczfs.errors import BadKey, CorruptStore
+from nczfs.zmap.keys import MAX_KEY_BYTES, is_name, parse_key
+from nczfs.zmap.zip.ends import End, ReadAt, find_end, read_tail
+from nczfs.zmap.zip.records import (
+    CENTRAL,
+    CENTRAL_MAGIC,
+    ENTRY_LENGTHS,
+    FULL32,
+    LOCAL,
+    UTF8,
+    widened,
+)
+
+ROOT_MARK: Final = b"nczfs: keys at the root"
+_PIECE_BYTES: Final = 8 << 20
+_RUN_ENTRIES: Final = 512  # their fixed fields are taken at once
+_JOINED: Final = 4096  # names that are cut at a time
+_SIGNPOST_EVERY: Final = 8  # keys that are held as objects: a search among them takes C alone
+_BESIDE_THE_TOP: Final = frozenset({b".zgroup"})
+
+# Most names, told to be keys in a tenth of the time of looking at each component of each.
+_PLAIN: Final = rb"(?:\.z[a-z]+|\w[\w.-]*)"
+_PLAIN_LINES: Final = re.compile(rb"%b(?:[/\n]%b)*" % (_PLAIN, _PLAIN))
+
+_FIXED: Final = np.dtype(
+    {
+        "names": ["magic", "flags", "method", "crc", "compressed_size", "size", "offset"],
+        "formats": ["S4", "<u2", "<u2", "<u4", "<u4", "<u4", "<u4"],
+        "offsets": [0, 8, 10, 16, 20, 24, 42],
+        "itemsize": CENTRAL.size,
+    }
+)
+MEMBER: Final = np.dtype(
+    [
+        ("row", "<u4"),
+        ("offset", "<u8"),
+        ("head_size", "<u4"),
+        ("compressed_size", "<u8"),
+        ("size", "<u8"),
+        ("crc", "<u4"),
+        ("method", "<u2"),
+        ("flags", "<u2"),
+    ]
+)
+
+
+class Member(NamedTuple):
+    """Where a member stands, and what the central directory says of it.
+
+    Attributes
+    ----------
+    row : its position in the central directory; of a member that we wrote, -1.
+    offset : of its local header, in the archive.
+    head_size : of its local header, if that has the same extra fields as the central one.
+    """
+
+    row: int
+    offset: int
+    head_size: int
+    compressed_size: int
+    size: int
+    crc: int
+    method: int
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The members, in the order of their keys, in columns.
+
+    Attributes
+    ----------
+    keys : all keys, one behind the other, as UTF-8.
+    key_ends : where in `keys` each ends, after a 0: one more than there are members.
+    members : of `MEMBER`.
+    shadowed : rows of entries that a later one of the same name replaces.
+    """
+
+    keys: bytes
+    key_ends: NDArray[np.uint64]
+    members: NDArray[np.void]
+    shadowed: NDArray[np.uint32]
+
+
+class ZipIndex(Sequence[bytes]):
+    """The members of an archive by key, a sorted sequence of keys. Immutable, thread-safe.
+
+    Attributes
+    ----------
+    end : where the central directory is, and so where the last member ends.
+    top : the directory of the archive that is the root of the keys; "" when that is the archive.
+    dropped : how many members have names that are no keys.
+    columns : what it consists of.
+    """
+
+    def __init__(self, end: End, columns: Columns, *, top: str, dropped: int) -> None:
+        self.end = end
+        self.top = top
+        self.dropped = dropped
+        self.columns = columns
+        self._keys = columns.keys
+        self._ends = columns.key_ends.data.cast("B").cast("Q")
+        self._member = columns.members.item
+        self._signposts = [self[at] for at in range(0, len(self), _SIGNPOST_EVERY)]
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, at: int) -> bytes:  # type: ignore[override]  # no slices
+        return self._keys[self._ends[at] : self._ends[at + 1]]
+
+    def find(self, key: bytes) -> Member | None:
+        """The member with a key."""
+        at = self.position(key)
+        if at == len(self) or self[at] != key:
+            return None
+        return self.member(at)
+
+    def position(self, key: bytes) -> int:
+        """How many keys are before `key`."""
+        after = bisect_right(self._signposts, key) * _SIGNPOST_EVERY
+        return bisect_left(self, key, max(after - _SIGNPOST_EVERY, 0), min(after, len(self)))
+
+    def member(self, at: int) -> Member:
+        """The member of the key at a position of the sequence."""
+        return Member._make(self._member(at))
+
+
+def read_index(read_at: ReadAt, size: int, *, top: str | None = None) -> ZipIndex:
+    """Find and read the central directory of an archive of `size` bytes.
+
+    Parameters
+    ----------
+    top : the directory of the archive that is the root of the keys; None: detected.
+
+    Raises
+    ------
+    CorruptStore : it is not a zip archive, truncated, or damaged.
+    """
+    tail_start, tail = read_tail(read_at, size)
+    return parse_index(read_at, find_end(tail, tail_start, read_at), tail_start, tail, top=top)
+
+
+def parse_index(
+    read_at: ReadAt, end: End, tail_start: int, tail: bytes, *, top: str | None
+) -> ZipIndex:
+    """Read the central directory, the end of which is known already."""
+    if end.start >= tail_start:
+        pieces = iter([tail[end.start - tail_start : end.stop - tail_start]])
+    else:
+        pieces = (
+            bytes(read_at(start, min(start + _PIECE_BYTES, end.stop)))
+            for start in range(end.start, end.stop, _PIECE_BYTES)
+        )
+    return _Entries(end, pieces).index(top)
+
+
+class _Entries:
+    """The entries of a central directory in their order, on the way to an index."""
+
+    def __init__(self, end: End, pieces: Iterator[bytes]) -> None:
+        self._end = end
+        self._first = b""  # name of the first entry, which may be a directory
+        self._dropped = 0
+        self._names: list[bytes] = []  # b"" for directories and dropped members
+        parts = [np.zeros(0, MEMBER), *map(self._taken, whole_entries(pieces))]
+        self._members = np.concatenate(parts)
+        if len(self._names) != end.count:
+            raise CorruptStore(
+                f"its central directory has {len(self._names)} members and should have {end.count}"
+            )
+
+    def index(self, top: str | None) -> ZipIndex:
+        """The index; nothing is left here after it."""
+        root = self._find_top() if top is None else top.encode("utf-8", "surrogateescape")
+        before = root + b"/" if root else b""
+        longest = MAX_KEY_BYTES + len(before)
+        # Longer names were let pass as long as the top was not known.
+        self._dropped += sum(len(name) > longest for name in self._names)
+        rows = np.array(
+            [
+                row
+                for row, name in enumerate(self._names)
+                if name and len(name) <= longest and name.startswith(before)
+            ],
+            np.uint32,
+        )
+        names = np.array([*self._names, None], object)[rows]
+        order = np.argsort(names, kind="stable")
+        rows, names = rows[order], names[order]
+        # Of members with the same name the last one counts: it was appended as a replacement.
+        is_last = np.ones(len(rows), bool)
+        is_last[:-1] = names[1:] != names[:-1]
+        kept, names = rows[is_last], names[is_last]
+        ends = np.zeros(len(kept) + 1, np.uint64)
+        np.cumsum(np.fromiter(map(len, names), np.uint64) - np.uint64(len(before)), out=ends[1:])
+        keys = bytearray()
+        for at in range(0, len(names), _JOINED):
+            keys += b"".join([name[len(before) :] for name in names[at : at + _JOINED]])
+        self._names.clear()
+        del names
+        members = self._members[kept]
+        members["row"] = kept
+        columns = Columns(bytes(keys), ends, members, np.sort(rows[~is_last]))
+        return ZipIndex(
+            self._end, columns, top=root.decode("utf-8", "surrogateescape"), dropped=self._dropped
+        )
+
+    def _taken(self, piece: tuple[bytes, list[int]]) -> NDArray[np.void]:
+        """The columns of some whole entries; their names are kept."""
+        data, starts = piece
+        at = np.array(starts, np.int64)
+        raw = np.frombuffer(data, np.uint8)[at[:, None] + np.arange(CENTRAL.size)]
+        fixed = np.ascontiguousarray(raw).view(_FIXED)[:, 0]
+        found = np.zeros(len(starts), MEMBER)
+        for column in ("offset", "compressed_size", "size", "crc", "method", "flags"):
+            found[column] = fixed[column]
+        found["head_size"] = np.diff(at, append=len(data)) - CENTRAL.size + LOCAL.size
+        found["head_size"] -= raw[:, 32] + 256 * raw[:, 33].astype(np.uint32)  # the comment
+        self._widen(found, data, starts)
+        found["offset"] += np.uint64(self._end.shift)
+        sizes = raw[:, 28] + 256 * raw[:, 29].astype(np.int64)
+        at += CENTRAL.size
+        stops = (at + sizes).tolist()
+        names = [data[start:stop] for start, stop in zip(at.tolist(), stops, strict=True)]
+        if not _PLAIN_LINES.fullmatch(b"\n".join(names)) or max(map(len, names)) > MAX_KEY_BYTES:
+            names = [*map(_utf8, names, fixed["flags"].tolist())]
+            self._first = self._first or names[0]
+            names = [self._checked(name) for name in names]
+        self._first = self._first or names[0]
+        self._names += names
+        return found
+
+    def _widen(self, found: NDArray[np.void], data: bytes, starts: list[int]) -> None:
+        """Take the values of zip64 fields where the fixed ones are full."""
+        columns = ("size", "compressed_size", "offset")
+        full = np.zeros(len(found), bool)
+        for column in columns:
+            full |= found[column] == FULL32
+        for at in np.flatnonzero(full).tolist():
+            _, extra, _ = entry_parts(data, starts[at])
+            values = widened(extra, [int(found[column][at]) for column in columns])
+            for column, value in zip(columns, values, strict=True):
+                found[column][at] = value
+
+    def _checked(self, name: bytes) -> bytes:
+        if name.endswith(b"/"):
+            return b""
+        if b"\\" not in name and _is_key(name.decode("utf-8", "surrogateescape")):
+            return name
+        self._dropped += 1
+        return b""
+
+    def _find_top(self) -> bytes:
+        """The directory that holds everything, as netcdf-c writes it; empty where there is none.
+
+        netcdf-c takes the first segment of the first entry. A group document beside that
+        directory, at the root of the archive, occurs in archives that netcdf-c reads, and does not
+        count.
+        """
+        top, cut, _ = self._first.partition(b"/")
+        if not cut or top in {b"", b".", b".."} or ROOT_MARK in self._end.comment:
+            return b""
+        below = top + b"/"
+        beside = {name for name in self._names if name and not name.startswith(below)}
+        if not beside:
+            return top
+        return top if beside <= _BESIDE_THE_TOP and below + b".zgroup" in self._names else b""
+
+
+def whole_entries(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, list[int]]]:
+    """Runs of whole entries of a central directory, with where in the run each begins."""
+    rest = b""
+    for piece in pieces:
+        data = rest + piece if rest else piece
+        starts: list[int] = []
+        begin = at = 0
+        while (name_at := at + CENTRAL.size) <= len(data):
+            if data[at : at + 4] != CENTRAL_MAGIC:
+                raise CorruptStore("its central directory is damaged")
+            name_size, extra_size, comment_size = ENTRY_LENGTHS.unpack_from(data, at + 28)
+            after = name_at + name_size + extra_size + comment_size
+            if after > len(data):
+                break
+            starts.append(at - begin)
+            at = after
+            if len(starts) == _RUN_ENTRIES:
+                yield data[begin:at], starts
+                begin, starts = at, []
+        if starts:
+            yield data[begin:at], starts
+        rest = data[at:]
+    if rest:
+        raise CorruptStore("its central directory is damaged")
+
+
+def entry_parts(data: bytes, at: int) -> tuple[bytes, bytes, bytes]:
+    """Name, extra fields and comment of an entry of the central directory, raw."""
+    fields = CENTRAL.unpack_from(data, at)
+    name_at = at + CENTRAL.size
+    extra_at = name_at + fields[10]
+    comment_at = extra_at + fields[11]
+    return (
+        data[name_at:extra_at],
+        data[extra_at:comment_at],
+        data[comment_at : comment_at + fields[12]],
+    )
+
+
+def _is_key(name: str) -> bool:
+    """Whether a name is a key, or one below a directory."""
+    top, cut, below = name.partition("/")
+    try:
+        parse_key(below if cut and is_name(top) else name)
+    except BadKey:
+        return False
+    return True
+
+
+def _utf8(raw: bytes, flags: int) -> bytes:
+    """A member's name as UTF-8, which it is when it says so or is so; else of the IBM PC."""
+    if flags & UTF8 or raw.isascii():
+        return raw
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("cp437").encode()
+    return raw

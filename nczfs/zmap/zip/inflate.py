@@ -1,0 +1,180 @@
+"""The compression methods of zip archives, behind one kind of decompressor."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+from zipfile_deflate64 import deflate64
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+try:  # half of the time of zlib's
+    from isal.isal_zlib import IsalError
+    from isal.isal_zlib import decompressobj as fast_decompressobj
+except ImportError:
+    from zlib import decompressobj as fast_decompressobj  # type: ignore[assignment]
+    from zlib import error as IsalError  # type: ignore[assignment]
+
+DEFLATED: Final = 8
+
+# A bit less than three bytes of Deflate64 make 65,538, and its library takes no limit: this much
+# input makes at most 8 MiB.
+_DEFLATE64_FEED_BYTES: Final = 256
+# A frame that needs a longer window is not of any archive; the zstd program has this limit too.
+_ZSTD_WINDOW_LOG_MAX: Final = 27
+
+
+class MethodError(Exception):
+    """The compressed bytes are damaged."""
+
+
+class Decompressor(Protocol):
+    """What `bz2`, `lzma` and `zstd` have in common."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the compressed bytes was reached."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether all that was given is used up, and no more comes without more."""
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        """At most `max_length` bytes. Deflate64 may give up to 8 MiB more."""
+
+
+class Deflate:
+    """Deflate as the others are.
+
+    Parameters
+    ----------
+    decompressobj : of `zlib`, which can be copied, or of what does the same faster.
+    """
+
+    def __init__(self, decompressobj: Callable[[int], Any] = zlib.decompressobj) -> None:
+        self._inflater = decompressobj(-zlib.MAX_WBITS)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._inflater.eof)
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        tail = self._inflater.unconsumed_tail
+        limit = max(max_length, 0)
+        block: bytes = self._inflater.decompress(tail + data if tail else data, limit)
+        self.needs_input = not self._inflater.unconsumed_tail and (not limit or len(block) < limit)
+        return block
+
+    def copy(self) -> Deflate:
+        """Another one in the same state: a place from which to go on later."""
+        other = Deflate.__new__(Deflate)
+        other._inflater = self._inflater.copy()
+        other.needs_input = self.needs_input
+        return other
+
+
+class _Deflate64:
+    def __init__(self) -> None:
+        self._inflater = deflate64.Deflate64()
+        self._waiting = b""
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._inflater.eof)
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._waiting
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        view = memoryview(self._waiting + data)
+        parts = []
+        used = size = 0
+        while used < len(view) and not self.eof and not 0 <= max_length <= size:
+            feed = bytes(view[used : used + _DEFLATE64_FEED_BYTES])
+            used += len(feed)
+            parts.append(self._inflater.decompress(feed))
+            size += len(parts[-1])
+        self._waiting = bytes(view[used:])
+        return b"".join(parts)
+
+
+class _Lzma:
+    """APPNOTE.TXT 5.8.8: version, length of the properties, properties, a raw LZMA1 stream."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._head = b""
+        self._inflater: lzma.LZMADecompressor | None = None
+
+    @property
+    def eof(self) -> bool:
+        return self._inflater is not None and self._inflater.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return self._inflater is None or self._inflater.needs_input
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        if self._inflater is None:
+            self._head += data
+            if len(self._head) < 9:
+                return b""
+            self._inflater, data = self._started(self._head)
+            self._head = b""
+        return self._inflater.decompress(data, max_length)
+
+    def _started(self, head: bytes) -> tuple[lzma.LZMADecompressor, bytes]:
+        _, length, packed, dictionary_size = struct.unpack_from("<HHBL", head)
+        packed, lc = divmod(packed, 9)
+        pb, lp = divmod(packed, 5)
+        properties = {
+            "id": lzma.FILTER_LZMA1,
+            "lc": lc,
+            "lp": lp,
+            "pb": pb,
+            # Allocated at once, so no larger than what can be looked back at.
+            "dict_size": min(dictionary_size, max(self._size, 4096)),
+        }
+        inflater = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[properties])
+        return inflater, head[4 + length :]
+
+
+def _zstandard(size: int) -> Decompressor:
+    limit: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG_MAX}
+    return zstd.ZstdDecompressor(options=limit)
+
+
+Start: TypeAlias = Callable[[int], Decompressor]
+"""Makes a decompressor for so many bytes."""
+
+METHODS: Final[Mapping[int, Start]] = {
+    DEFLATED: lambda _: Deflate(fast_decompressobj),
+    9: lambda _: _Deflate64(),
+    12: lambda _: bz2.BZ2Decompressor(),
+    14: _Lzma,
+    20: _zstandard,  # the number that Zstandard had before
+    93: _zstandard,
+}
+
+ERRORS: Final = (
+    zlib.error,
+    cast(type[Exception], IsalError),
+    lzma.LZMAError,
+    zstd.ZstdError,
+    OSError,
+    EOFError,
+    ValueError,
+    struct.error,
+)
+"""What decompressors raise of damaged bytes."""

@@ -1,0 +1,358 @@
+"""A store that is a zip archive in a file of a local directory, to read and to write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from nczfs.errors import BadKey, Conflict, ObjectExists, ReadOnlyStore
+from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.zip.growing import Commit, GrowingArchive
+from nczfs.zmap.zip.index import ROOT_MARK, Member, ZipIndex, whole_entries
+from nczfs.zmap.zip.indexcache import IndexCache
+from nczfs.zmap.zip.records import FULL16, STORED, UTF8, NewMember, dos_time, end_records
+from nczfs.zmap.zip.store import ENCODING, OpenArchive, open_index
+from nczfs.zmap.zip.view import Written, version_of
+
+try:  # a fifth of the time of zlib's
+    from isal.isal_zlib import crc32
+except ImportError:
+    from zlib import crc32
+
+_PIECE_BYTES: Final = 8 << 20
+_ATTEMPTS: Final = 100  # to open an archive that somebody replaces again and again
+_FOLD_LEAST: Final = 1024  # changes that are looked up one by one before the index is read anew
+
+
+@dataclass(frozen=True, slots=True)
+class LocalZipOptions:
+    """How an archive is written.
+
+    Attributes
+    ----------
+    commit : how what was written comes into the archive at `flush`.
+    write_once : what `flush` has put into the archive can not be replaced or deleted.
+    index_cache : where the indexes of large archives are kept.
+    """
+
+    commit: Commit = Commit.APPEND
+    write_once: bool = False
+    index_cache: IndexCache | None = None
+
+
+class LocalZipZMap(ZMap):
+    """The members of an archive as objects; the archive is a file.
+
+    A write is seen at once through every map of this process, and by others after `flush` (or
+    `close`): then the archive is the old one with what was written, and a crash at any moment
+    leaves the one or the other (`growing`). What was written after the last `flush` goes with the
+    process.
+
+    One process at a time writes: from the first write, or `prepare_writing`, until the maps that
+    wrote are closed. Others may read; who has opened the archive before goes on to read what it
+    held then. Once the file is replaced or changed by others every read raises `Conflict`.
+
+    Parameters
+    ----------
+    path : of the archive.
+    read_only : refuse writes, and do not complete what an interrupted one has left.
+
+    Raises
+    ------
+    NoSuchObject : there is no archive.
+    CorruptStore : it is not a zip archive, or its central directory is damaged.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        options: LocalZipOptions = LocalZipOptions(),
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self._options = options
+        self._archive = _shared(os.path.realpath(path), options, may_repair=not read_only)
+        self._is_closed = False
+        directory = os.path.dirname(self._archive.path)
+        writable = not read_only and all(
+            os.access(path, os.W_OK) for path in (self._archive.path, directory)
+        )
+        self._features = Features(
+            writable=writable, conditional_writes=writable, write_once=options.write_once
+        )
+
+    @property
+    def name(self) -> str:
+        return self._archive.name
+
+    @property
+    def features(self) -> Features:
+        return self._features
+
+    @property
+    def top(self) -> str:
+        """The directory of the archive that is the root of the keys; "" for the archive's root."""
+        return self._archive.open.view.index.top
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        return self._archive.open.read(key, start, stop, version)
+
+    def prepare_writing(self) -> Features:
+        """Take the lock of the archive. Raises StoreBusy when somebody else has it."""
+        if self._features.writable:
+            self._archive.begin(self)
+        return self._features
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        self._check_writable(key)
+        return self._archive.write(self, key, data, replaces, once=self._options.write_once)
+
+    def delete(self, key: Key) -> None:
+        self._check_writable(key)
+        self._archive.delete(self, key, once=self._options.write_once)
+
+    def stat(self, key: Key) -> Stat:
+        return self._archive.open.stat(key)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        return self._archive.open.search(prefix)
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        return self._archive.open.list(prefix)
+
+    def flush(self) -> None:
+        """Bring what was written into the archive: a central directory is written each time."""
+        self._archive.flush(self._options.commit)
+
+    def close(self) -> None:
+        """Flush, and let others write."""
+        if not self._is_closed:
+            self._is_closed = True
+            _release(self._archive, self, self._options.commit)
+
+    def _check_writable(self, key: Key) -> None:
+        if not self._features.writable:
+            raise ReadOnlyStore(
+                f"{self.name}/{key}: the archive was opened read-only, or you may not write to it "
+                "or its directory"
+            )
+
+
+class _Archive:
+    """An archive, shared by all maps of this process.
+
+    `_lock` is held by whoever changes anything, also while the disk is written to: there is one
+    file to write to. Readers take no lock; they go by `open`, which is replaced as a whole.
+    """
+
+    def __init__(self, path: str, options: LocalZipOptions, *, may_repair: bool) -> None:
+        self.path = path
+        self.name = Path(path).as_uri()
+        self.handles = 0
+        self._lock = threading.RLock()
+        self._cache = options.index_cache
+        self._bytes = GrowingArchive(path, self.name, may_repair=may_repair)
+        try:
+            self.open = self._opened(None)
+        except BaseException:
+            self._bytes.close()
+            raise
+        self._writers: set[int] = set()
+        self._is_dirty = False
+        self._is_outdated = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether whoever opens the archive now finds what is open here."""
+        return self._bytes.is_current
+
+    def begin(self, handle: object) -> None:
+        """Take the lock of the archive for a map."""
+        with self._lock:
+            self._is_outdated |= self._bytes.begin()
+            self._writers.add(id(handle))
+            if self._is_outdated:
+                self.open = self._opened(self.open.view.index.top)
+                self._is_outdated = False
+
+    def write(
+        self, handle: object, key: Key, data: Buffer, replaces: Version | None, *, once: bool
+    ) -> Version:
+        """As `ZMap.write`."""
+        view = memoryview(data).cast("B")
+        name = self._member_name(key)
+        new = NewMember(name, len(view), crc32(view), dos_time(time.time()))
+        header = new.local_header()
+        with self._lock:
+            self.begin(handle)
+            self._check_replaceable(key, replaces, once=once)
+            offset = self._bytes.append([header, view])
+            entry = new.central_entry(offset - self.open.view.index.end.shift)
+            size = len(view)
+            member = Member(-1, offset, len(header), size, size, new.crc, STORED, UTF8)
+            self.open.view.changes.put(key.encode(*ENCODING), Written(member, entry))
+            self._is_dirty = True
+        return version_of(member)
+
+    def delete(self, handle: object, key: Key, *, once: bool) -> None:
+        """As `ZMap.delete`."""
+        with self._lock:
+            self.begin(handle)
+            member = self.open.find(key)
+            if once and self._is_committed(member):
+                raise ReadOnlyStore(f"{self.name}/{key}: the archive is written once")
+            self.open.view.changes.put(key.encode(*ENCODING), None)
+            self._is_dirty = True
+
+    def flush(self, how: Commit) -> None:
+        """As `ZMap.flush`."""
+        with self._lock:
+            if not self._is_dirty:
+                return
+            self._bytes.commit(self._closing(), how)
+            self._is_dirty = False
+            view = self.open.view
+            if len(view.changes) > _FOLD_LEAST + len(view.index) // 8:
+                self.open = self._opened(view.index.top)
+
+    def end(self, handle: object) -> None:
+        """Let others write, when no map of ours does any more."""
+        with self._lock:
+            self._writers.discard(id(handle))
+            if not self._writers and self._bytes.is_writing:
+                self._bytes.end()
+                if self._is_dirty:  # what could not be flushed is given up
+                    self._is_dirty = False
+                    self.open = self._opened(self.open.view.index.top)
+
+    def close(self) -> None:
+        """Give back the descriptors."""
+        with self._lock:
+            self._bytes.close()
+
+    def _opened(self, top: str | None) -> OpenArchive:
+        return OpenArchive(self._bytes, open_index(self._bytes, top, self._cache))
+
+    def _member_name(self, key: Key) -> bytes:
+        if "\\" in key:
+            raise BadKey(f"{self.name}/{key}: a name in an archive has no backslash")
+        top = self.open.view.index.top
+        return (f"{top}/{key}" if top else key).encode(*ENCODING)
+
+    def _check_replaceable(self, key: Key, replaces: Version | None, *, once: bool) -> None:
+        found = self.open.view.find(key.encode(*ENCODING))
+        current = ABSENT if found is None else version_of(found)
+        if found is not None and (replaces == ABSENT or (once and self._is_committed(found))):
+            raise ObjectExists(f"{self.name}/{key}: exists already")
+        if replaces is not None and replaces != current:
+            raise Conflict(f"{self.name}/{key}: replaced by somebody else")
+
+    def _is_committed(self, member: Member) -> bool:
+        return member.offset < self._bytes.committed_size
+
+    def _closing(self) -> Iterator[Buffer]:
+        """The new central directory and end record: the old entries that still hold, and ours."""
+        index, changes = self.open.view.index, self.open.view.changes
+        found = (index.find(key) for key in changes.keys())  # noqa: SIM118 - no mapping
+        gone = {member.row for member in found if member is not None}
+        gone.update(index.columns.shadowed.tolist())
+        start = self._bytes.size
+        size = count = 0
+        for run, kept in _entries_but(self._directory(index), gone):
+            yield run
+            size += len(run)
+            count += kept
+        written = changes.written()
+        entries = b"".join(each.entry for each in written)
+        yield entries
+        comment = index.end.comment
+        if not index.top and ROOT_MARK not in comment:
+            # Else the one directory of an archive without anything beside it counts as its top.
+            comment = (comment + ROOT_MARK)[-FULL16:]
+        yield end_records(
+            count + len(written),
+            size + len(entries),
+            start,
+            shift=index.end.shift,
+            comment=comment,
+        )
+
+    def _directory(self, index: ZipIndex) -> Iterator[bytes]:
+        end = index.end
+        for at in range(end.start, end.stop, _PIECE_BYTES):
+            yield self._bytes.read(at, min(at + _PIECE_BYTES, end.stop))
+
+
+def _entries_but(pieces: Iterator[bytes], gone: set[int]) -> Iterator[tuple[bytes, int]]:
+    """Entries of a central directory without some of its rows, and how many there are."""
+    row = 0
+    for data, starts in whole_entries(pieces):
+        rows = range(row, row + len(starts))
+        row = rows.stop
+        if gone.isdisjoint(rows):
+            yield data, len(starts)
+            continue
+        kept = [
+            data[start:stop]
+            for at, (start, stop) in zip(rows, pairwise([*starts, len(data)]), strict=True)
+            if at not in gone
+        ]
+        yield b"".join(kept), len(kept)
+
+
+_registry_lock = threading.Lock()  # guards _archives, and `handles` of what is in it
+_archives: dict[str, _Archive] = {}
+
+
+def _shared(path: str, options: LocalZipOptions, *, may_repair: bool) -> _Archive:
+    """The archive at a path, the same one for all maps of this process that see the same file."""
+    with _registry_lock:
+        if found := _joined(path):
+            return found
+    made = _made(path, options, may_repair=may_repair)
+    with _registry_lock:
+        if found := _joined(path):  # somebody was faster
+            made.close()
+            return found
+        _archives[path] = made
+        made.handles = 1
+        return made
+
+
+def _made(path: str, options: LocalZipOptions, *, may_repair: bool) -> _Archive:
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(Conflict):  # replaced before its index was read
+            return _Archive(path, options, may_repair=may_repair)
+    return _Archive(path, options, may_repair=may_repair)
+
+
+def _joined(path: str) -> _Archive | None:
+    found = _archives.get(path)
+    if found is None or not found.is_current:
+        return None
+    found.handles += 1
+    return found
+
+
+def _release(archive: _Archive, handle: object, how: Commit) -> None:
+    try:
+        archive.flush(how)
+    finally:
+        archive.end(handle)
+        with _registry_lock:
+            archive.handles -= 1
+            is_last = archive.handles == 0
+            if is_last and _archives.get(archive.path) is archive:
+                del _archives[archive.path]
+        if is_last:
+            archive.close()

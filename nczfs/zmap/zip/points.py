@@ -1,0 +1,178 @@
+"""Places inside compressed members from which inflating can go on, so that it need not begin anew.
+
+Deflate has access points: the state of the decompressor every few MiB of what it gave. Of the
+other methods, and between the points of Deflate, the place where the last reader left off is kept,
+so that a member that is read in pieces from its beginning to its end is inflated once.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from nczfs.zmap.base import Buffer
+from nczfs.zmap.zip.inflate import DEFLATED, METHODS, Decompressor, Deflate
+
+SPACING_BYTES: Final = 4 << 20
+BUDGET_BYTES: Final = 64 << 20
+
+_DEFLATE_STATE_BYTES: Final = 48 << 10  # window and tables of zlib
+_STATE_BYTES: Final = 16 << 20  # bzip2 takes 4 MiB; LZMA and Zstandard as much as their windows
+
+
+class Inflating:
+    """A member on the way through its decompressor.
+
+    Attributes
+    ----------
+    given : how many inflated bytes came out.
+    taken : how many compressed bytes went in.
+    """
+
+    __slots__ = ("_decompressor", "given", "method", "taken")
+
+    def __init__(self, method: int, decompressor: Decompressor) -> None:
+        self.method = method
+        self.given = 0
+        self.taken = 0
+        self._decompressor = decompressor
+
+    @classmethod
+    def begun(cls, method: int, size: int, *, whole: bool = False) -> Inflating:
+        """At the beginning of a member of `size` bytes; `whole` where no place is to be kept."""
+        if method == DEFLATED and not whole:
+            return cls(method, Deflate())
+        return cls(method, METHODS[method](size))
+
+    @property
+    def state_bytes(self) -> int:
+        """About what it costs to keep it."""
+        return _DEFLATE_STATE_BYTES if self.method == DEFLATED else _STATE_BYTES
+
+    def blocks(self, feed: Iterator[Buffer], stop: int, block_bytes: int) -> Iterator[bytes]:
+        """What comes out up to byte `stop`; less where the compressed bytes end before.
+
+        Deflate64 may give up to 8 MiB more.
+        """
+        decompressor = self._decompressor
+        while self.given < stop and not decompressor.eof:
+            data = b""
+            if decompressor.needs_input:
+                data = bytes(next(feed, b""))
+                if not data:
+                    return
+                self.taken += len(data)
+            block = decompressor.decompress(data, min(stop - self.given, block_bytes))
+            if block:
+                self.given += len(block)
+                yield block
+
+    def copy(self) -> Inflating | None:
+        """The same place once more; None where there is no copying, or not just here."""
+        if not isinstance(self._decompressor, Deflate) or not self._decompressor.needs_input:
+            return None
+        other = Inflating(self.method, self._decompressor.copy())
+        other.given = self.given
+        other.taken = self.taken
+        return other
+
+
+@dataclass(slots=True)
+class _Places:
+    """Of one member: access points in their order, and where the last reader left off."""
+
+    points: list[Inflating] = field(default_factory=list)
+    left: Inflating | None = None
+
+    @property
+    def state_bytes(self) -> int:
+        left = self.left.state_bytes if self.left else 0
+        return left + sum(point.state_bytes for point in self.points)
+
+
+class AccessPoints:
+    """The places of all members of an archive, within a budget; thread-safe.
+
+    Those of the members that were read longest ago go first. One lock guards everything.
+    """
+
+    def __init__(
+        self, budget_bytes: int = BUDGET_BYTES, spacing_bytes: int = SPACING_BYTES
+    ) -> None:
+        self._budget_bytes = budget_bytes
+        self._spacing_bytes = spacing_bytes
+        self._lock = threading.Lock()
+        self._places: OrderedDict[int, _Places] = OrderedDict()
+        self._used_bytes = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """What all places cost, about."""
+        with self._lock:
+            return self._used_bytes
+
+    def spacing(self, size: int) -> int:
+        """How far apart the points of a member are: it gets half of the budget at most."""
+        return max(self._spacing_bytes, 2 * size * _DEFLATE_STATE_BYTES // self._budget_bytes)
+
+    def take(self, offset: int, start: int) -> Inflating | None:
+        """The nearest place at or before byte `start` of the member at `offset`, for the caller."""
+        with self._lock:
+            places = self._places.get(offset)
+            if places is None:
+                return None
+            self._places.move_to_end(offset)
+            at = bisect_right(places.points, start, key=_given)
+            point = places.points[at - 1] if at else None
+            left = places.left
+            if left is not None and (point.given if point else 0) <= left.given <= start:
+                places.left = None
+                self._used_bytes -= left.state_bytes
+                return left
+            return point.copy() if point else None
+
+    def add(self, offset: int, size: int, reached: Inflating) -> None:
+        """Make a point where somebody got to in a member of `size` bytes, if none is near."""
+        spacing = self.spacing(size)
+        with self._lock:
+            places = self._of(offset)
+            at = bisect_right(places.points, reached.given, key=_given)
+            before = places.points[at - 1].given if at else 0
+            if reached.given - before < spacing:
+                return
+            if at < len(places.points) and places.points[at].given - reached.given < spacing:
+                return
+            point = reached.copy()
+            if point is not None:
+                places.points.insert(at, point)
+                self._grow(point.state_bytes)
+
+    def leave(self, offset: int, left: Inflating) -> None:
+        """Keep the place where a reader stopped; the caller must not use it any more."""
+        if 4 * left.state_bytes > self._budget_bytes:
+            return
+        with self._lock:
+            places = self._of(offset)
+            if places.left is not None:
+                self._used_bytes -= places.left.state_bytes
+            places.left = left
+            self._grow(left.state_bytes)
+
+    def _of(self, offset: int) -> _Places:
+        places = self._places.setdefault(offset, _Places())
+        self._places.move_to_end(offset)
+        return places
+
+    def _grow(self, state_bytes: int) -> None:
+        self._used_bytes += state_bytes
+        while self._used_bytes > self._budget_bytes:
+            _, dropped = self._places.popitem(last=False)
+            self._used_bytes -= dropped.state_bytes
+
+
+def _given(place: Inflating) -> int:
+    return place.given

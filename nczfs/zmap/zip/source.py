@@ -1,0 +1,67 @@
+"""Where the bytes of an archive come from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from nczfs.errors import Conflict, NoSuchObject
+from nczfs.zmap.base import Buffer, ZMap
+from nczfs.zmap.keys import Key
+
+
+class ArchiveBytes(ABC):
+    """The bytes of one archive, which stay what they were when it was opened. Thread-safe."""
+
+    name: str
+    """As a URL without secrets, for messages."""
+    near: bool
+    """Whether a read takes microseconds."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many there are."""
+
+    @property
+    @abstractmethod
+    def mtime_ns(self) -> int:
+        """When the archive was changed last; 0 where that is not known."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Which archive it is, and which version."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Buffer:
+        """Bytes [start, stop), fewer only at the end. Raises Conflict once they are others."""
+
+
+class ObjectBytes(ArchiveBytes):
+    """An archive that is an object of a store."""
+
+    def __init__(self, source: ZMap, key: Key) -> None:
+        self.name = f"{source.name}/{key}"
+        self.near = source.features.near
+        self._source = source
+        self._key = key
+        self._pinned = source.stat(key)
+
+    @property
+    def size(self) -> int:
+        return self._pinned.size
+
+    @property
+    def mtime_ns(self) -> int:
+        return self._pinned.mtime_ns
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {self._pinned.size} {self._pinned.version.token}"
+
+    def read(self, start: int, stop: int) -> Buffer:
+        try:
+            return self._source.read(self._key, start, stop, version=self._pinned.version).data
+        except NoSuchObject as error:
+            # Not NoSuchObject: that would say that the member was never written.
+            raise Conflict(f"{self.name}: the archive was removed since it was opened") from error

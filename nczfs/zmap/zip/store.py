@@ -1,0 +1,190 @@
+"""A store that is a zip archive, itself an object of another store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from nczfs.errors import Conflict, CorruptStore, NoSuchObject, ReadOnlyStore
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.zip.index import Member, ZipIndex
+from nczfs.zmap.zip.indexcache import IndexCache, load_index
+from nczfs.zmap.zip.members import MAX_INFLATED_BYTES, MemberReader, read_exactly
+from nczfs.zmap.zip.points import AccessPoints
+from nczfs.zmap.zip.source import ArchiveBytes, ObjectBytes
+from nczfs.zmap.zip.view import View, version_of
+
+log = logging.getLogger(__name__)
+
+ENCODING: Final = ("utf-8", "surrogateescape")
+
+
+class OpenArchive:
+    """An archive whose index was read: its members as objects. Thread-safe.
+
+    Attributes
+    ----------
+    view : which members there are.
+    """
+
+    def __init__(
+        self,
+        source: ArchiveBytes,
+        index: ZipIndex,
+        max_inflated_bytes: int = MAX_INFLATED_BYTES,
+    ) -> None:
+        self.view = View(index)
+        self._source = source
+        self._reader = MemberReader(source, index, AccessPoints(), max_inflated_bytes)
+
+    def read(self, key: Key, start: int, stop: int | None, version: Version | None) -> Blob:
+        """As `ZMap.read`."""
+        member = self.find(key)
+        found = version_of(member)
+        if version is not None and version != found:
+            raise Conflict(f"{self._source.name}/{key}: another version than the one asked for")
+        stop = member.size if stop is None else min(stop, member.size)
+        data: Buffer = b""
+        if start < stop:
+            data = self._reader.read(key, member, start, stop)
+        return Blob(data, found, member.size, self._source.mtime_ns)
+
+    def find(self, key: Key) -> Member:
+        """The member with a key. Raises NoSuchObject."""
+        member = self.view.find(key.encode(*ENCODING))
+        if member is None:
+            raise NoSuchObject(f"{self._source.name}/{key}: no such member")
+        return member
+
+    def stat(self, key: Key) -> Stat:
+        """As `ZMap.stat`."""
+        return self._stat(key, self.find(key))
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        """As `ZMap.search`."""
+        before = f"{prefix}/" if prefix else ""
+        for raw, member, is_prefix in self.view.children(prefix.encode(*ENCODING)):
+            name = raw.decode(*ENCODING)
+            stat = self._stat(Key(before + name), member) if member else None
+            yield Entry(name, stat, is_prefix)
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        """As `ZMap.list`."""
+        mtime_ns = self._source.mtime_ns
+        for key, member in self.view.below(prefix.encode(*ENCODING)):
+            yield Stat(Key(key.decode(*ENCODING)), member.size, version_of(member), mtime_ns)
+
+    def _stat(self, key: Key, member: Member) -> Stat:
+        return Stat(key, member.size, version_of(member), self._source.mtime_ns)
+
+
+class ZipZMap(ZMap):
+    """The members of an archive as objects, fetched by ranged reads of the store that holds it.
+
+    The archive is pinned: once somebody replaces it every read raises `Conflict`. Archives of
+    netcdf-c (everything in one directory named after the dataset) and of zarr-python (keys at the
+    root) are told apart. Members whose names are no keys are left out, logged once.
+
+    Parameters
+    ----------
+    source : the store that holds the archive.
+    key : the archive.
+    top : the directory of the archive that is the root of the keys, "" for the archive's own
+        root; None: detected.
+    max_inflated_bytes : a read of compressed members that would give more is refused.
+    owns_source : close `source` with this store.
+    index_cache : where the indexes of large archives are kept.
+
+    Raises
+    ------
+    NoSuchObject : there is no archive.
+    CorruptStore : it is not a zip archive, or its central directory is damaged.
+    """
+
+    def __init__(
+        self,
+        source: ZMap,
+        key: Key,
+        *,
+        top: str | None = None,
+        max_inflated_bytes: int = MAX_INFLATED_BYTES,
+        owns_source: bool = False,
+        index_cache: IndexCache | None = None,
+    ) -> None:
+        self._source = source
+        self._owns_source = owns_source
+        archive = ObjectBytes(source, key)
+        self._name = archive.name
+        index = open_index(archive, top, index_cache)
+        self._open = OpenArchive(archive, index, max_inflated_bytes)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def features(self) -> Features:
+        return Features(writable=False, conditional_writes=False, near=self._source.features.near)
+
+    @property
+    def top(self) -> str:
+        """The directory of the archive that is the root of the keys; "" for the archive's root."""
+        return self._open.view.index.top
+
+    @property
+    def dropped(self) -> int:
+        """How many members were left out because their names are no keys."""
+        return self._open.view.index.dropped
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        return self._open.read(key, start, stop, version)
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        raise self._read_only(key)
+
+    def delete(self, key: Key) -> None:
+        raise self._read_only(key)
+
+    def stat(self, key: Key) -> Stat:
+        return self._open.stat(key)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        return self._open.search(prefix)
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        return self._open.list(prefix)
+
+    def close(self) -> None:
+        """Close the source, where it is ours."""
+        if self._owns_source:
+            self._source.close()
+
+    def _read_only(self, key: Key) -> ReadOnlyStore:
+        return ReadOnlyStore(
+            f"{self._name}/{key}: an archive inside of a store is read-only; only archives that "
+            "are local files can be written to"
+        )
+
+
+def open_index(archive: ArchiveBytes, top: str | None, cache: IndexCache | None) -> ZipIndex:
+    """Read the index of an archive, or take it from a cache; say what is left out of it.
+
+    Raises
+    ------
+    CorruptStore : it is not a zip archive, or its central directory is damaged.
+    """
+
+    def read_at(start: int, stop: int) -> Buffer:
+        return read_exactly(archive, start, stop)
+
+    try:
+        index = load_index(read_at, archive.size, top=top, identity=archive.identity, cache=cache)
+    except CorruptStore as error:
+        raise CorruptStore(f"{archive.name}: {error}") from error
+    if index.dropped:
+        log.warning("%s: left out %d members whose names are no keys", archive.name, index.dropped)
+    return index

@@ -1,0 +1,157 @@
+"""The members of an archive as objects: what its index says, with what was changed since."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from nczfs.zmap.base import Version
+from nczfs.zmap.zip.index import Member, ZipIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A member that was written since the index was read, and its entry of the directory."""
+
+    member: Member
+    entry: bytes
+
+
+_UNCHANGED: Final = Written(Member(0, 0, 0, 0, 0, 0, 0, 0), b"")
+
+
+class Changes:
+    """What was written and deleted since the index was read. One lock guards its changes.
+
+    Attributes
+    ----------
+    by_key : None for what was deleted; to look at only.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.by_key: dict[bytes, Written | None] = {}
+        self._sorted: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    def put(self, key: bytes, written: Written | None) -> None:
+        """Note that a member was written, or (None) deleted."""
+        with self._lock:
+            self.by_key[key] = written
+
+    def keys(self) -> list[bytes]:
+        """All keys, sorted; not to be changed. Keys that come later are not among them."""
+        with self._lock:
+            if len(self._sorted) != len(self.by_key):
+                self._sorted = sorted(self.by_key)
+            return self._sorted
+
+    def written(self) -> list[Written]:
+        """The members that are there, as they follow each other in the archive."""
+        with self._lock:
+            found = [written for written in self.by_key.values() if written is not None]
+        return sorted(found, key=lambda written: written.member.offset)
+
+
+class View:
+    """An index and the changes since. Thread-safe; listings see what is there as they go on."""
+
+    def __init__(self, index: ZipIndex) -> None:
+        self.index = index
+        self.changes = Changes()
+
+    def find(self, key: bytes) -> Member | None:
+        """The member with a key."""
+        written = self.changes.by_key.get(key, _UNCHANGED)
+        if written is _UNCHANGED:
+            return self.index.find(key)
+        return written.member if written else None
+
+    def below(self, prefix: bytes) -> Iterator[tuple[bytes, Member]]:
+        """All members below a prefix."""
+        before = prefix + b"/" if prefix else b""
+        cursor = _Cursor(self, before)
+        while (found := cursor.current()) and found[0].startswith(before):
+            yield found
+            cursor.step(found[0])
+
+    def children(self, prefix: bytes) -> Iterator[tuple[bytes, Member | None, bool]]:
+        """Names of the next level: the member of that name, and whether others are below it."""
+        before = prefix + b"/" if prefix else b""
+        skip = len(before)
+        cursor = _Cursor(self, before)
+        while (found := cursor.current()) and found[0].startswith(before):
+            key, member = found
+            cut = key.find(b"/", skip)
+            if cut < 0:
+                cursor.step(key)
+                yield key[skip:], member, cursor.has_below(key)
+            else:
+                child = key[:cut]
+                # A member of that very name sorts before this one and came already.
+                if self.find(child) is None:
+                    yield child[skip:], None, True
+                cursor.seek(child + b"0")  # the least text behind all keys below: "0" follows "/"
+
+
+class _Cursor:
+    """A place in the sorted keys of a view: at the first one that is not before `start`."""
+
+    def __init__(self, view: View, start: bytes) -> None:
+        self._index = view.index
+        self._changes = view.changes
+        self._changed_keys = view.changes.keys()
+        self._at = self._changed_at = 0
+        self.seek(start)
+
+    def seek(self, key: bytes) -> None:
+        """Go to the first key that is not before `key`."""
+        self._go(
+            self._index.position(key),
+            bisect_left(self._changed_keys, key),
+        )
+
+    def current(self) -> tuple[bytes, Member] | None:
+        """The key here, and its member; None behind the last."""
+        while True:
+            changed = self._changed
+            if changed is None or (self._indexed is not None and self._indexed < changed):
+                if self._indexed is None:
+                    return None
+                return self._indexed, self._index.member(self._at)
+            written = self._changes.by_key.get(changed)
+            if written is not None:
+                return changed, written.member
+            self.step(changed)  # it was deleted
+
+    def step(self, key: bytes) -> None:
+        """Go on from the key here."""
+        self._go(self._at + (key == self._indexed), self._changed_at + (key == self._changed))
+
+    def has_below(self, key: bytes) -> bool:
+        """Whether there are keys below one that was just passed."""
+        if not (found := self.current()) or not found[0].startswith(key):
+            return False
+        here = self._at, self._changed_at
+        self.seek(key + b"/")
+        found = self.current()
+        self._go(*here)
+        return found is not None and found[0].startswith(key + b"/")
+
+    def _go(self, at: int, changed_at: int) -> None:
+        self._at = at
+        self._changed_at = changed_at
+        self._indexed = self._index[at] if at < len(self._index) else None
+        self._changed = (
+            self._changed_keys[changed_at] if changed_at < len(self._changed_keys) else None
+        )
+
+
+def version_of(member: Member) -> Version:
+    """Members do not move within an archive, and a place is not used twice."""
+    return Version(f"{member.offset:x}-{member.size:x}-{member.crc:x}")

@@ -1,0 +1,218 @@
+"""Programs that know nothing of Zarr write datasets, and programs that do read them afterwards."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+import nczfs
+from tests.support.mounts import mounted
+from tests.support.sample import FIELDS, Values, open_zarr, output, write_sample
+
+FORTRAN = Path(__file__).parent.parent / "data/writevalues.f90"
+T2M = FIELDS["t2m"].values
+REFUSED = r"Operation not permitted|EPERM|EINVAL|Invalid argument"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    directory = tmp_path / "store"
+    directory.mkdir()
+    write_sample(directory / "sample.zarr")
+    with nczfs.open(str(directory / "n.zarr"), "w") as root:
+        root.create_dimension("time", None)
+        root.create_dimension("x", 3)
+        values = np.arange(6, dtype="<f4").reshape(2, 3)
+        root.create_variable("r", ("time", "x"), "<f4", values, attributes={"units": "K"})
+    return directory
+
+
+@pytest.fixture
+def mount(store: Path) -> Iterator[Path]:
+    with mounted(store, expect=REFUSED) as path:
+        yield path
+
+
+def t2m_of(store: Path) -> Values:
+    """The values that zarr-python reads from the store, whatever is mounted."""
+    return np.array(open_zarr(store / "sample.zarr")["t2m"][...])  # type: ignore[index]
+
+
+def test_numpy_writes_through_a_map_of_the_file(mount: Path, store: Path) -> None:
+    """SEMANTICS W1."""
+    values = np.load(mount / "datasets/sample.zarr/t2m/values.npy", mmap_mode="r+")
+    values[2, 3:7, 5] = -1
+    values[6] *= 2
+    values.flush()
+    del values
+    wanted = T2M.copy()
+    wanted[2, 3:7, 5] = -1
+    wanted[6] *= 2
+    np.testing.assert_array_equal(t2m_of(store), wanted)
+
+
+def test_a_map_that_outlives_its_file_is_stored_when_it_goes(mount: Path, store: Path) -> None:
+    """SEMANTICS W1."""
+    with (mount / "datasets/sample.zarr/t2m/values.raw").open("r+b") as file:
+        pages = mmap.mmap(file.fileno(), 0)
+    pages[4:8] = np.array([5], "<f4").tobytes()
+    pages.flush()
+    pages.close()
+    os.sync()
+    assert np.fromfile(mount / "datasets/sample.zarr/t2m/values.raw", "<f4", 2)[1] == 5
+
+
+def test_dd_writes_in_place_and_at_any_offset(mount: Path, store: Path, tmp_path: Path) -> None:
+    """SEMANTICS W1."""
+    wanted = bytearray(T2M.tobytes())
+    noise = tmp_path / "noise"
+    noise.write_bytes(bytes(range(1, 60)) * 50)
+    for bs, seek, count in ((4, 10, 1), (333, 7, 8), (1, 4095, 3), (6000, 3, 1)):
+        target = f"of={mount / 'datasets/sample.zarr/t2m/values.raw'}"
+        options = ["conv=notrunc", f"bs={bs}", f"seek={seek}", f"count={count}", "status=none"]
+        output("dd", f"if={noise}", target, *options)
+        written = noise.read_bytes()[: bs * count]
+        wanted[bs * seek : bs * seek + len(written)] = written
+    assert t2m_of(store).tobytes() == bytes(wanted)
+
+
+def test_a_fortran_program_writes_records_by_direct_access(
+    mount: Path, store: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS W1."""
+    if shutil.which("gfortran") is None:
+        pytest.fail("no Fortran compiler: apt-get install gfortran", pytrace=False)
+    program = tmp_path / "writevalues"
+    output("gfortran", "-O1", "-Wall", "-Werror", "-o", program, FORTRAN)
+    nt, ny, nx = T2M.shape
+    raw = mount / "datasets/sample.zarr/t2m/values.raw"
+    output(program, raw, str(nx), str(ny), str(nt))
+    t, y, x = np.meshgrid(*(np.arange(1, n + 1) for n in T2M.shape), indexing="ij")
+    wanted = np.where(t % 2 == 0, (x + 1000 * y + 1000000 * t).astype("f4"), T2M)
+    np.testing.assert_array_equal(t2m_of(store), wanted)
+    np.testing.assert_array_equal(np.fromfile(raw, "<f4").reshape(T2M.shape), wanted)
+
+
+def test_cp_over_the_values_is_a_rewrite(mount: Path, store: Path, tmp_path: Path) -> None:
+    """SEMANTICS W5."""
+    new, short = tmp_path / "new.raw", tmp_path / "short.raw"
+    new.write_bytes((T2M + 1).tobytes())
+    short.write_bytes(T2M.tobytes()[:-4])
+    raw = mount / "datasets/sample.zarr/t2m/values.raw"
+    output("cp", new, raw)
+    np.testing.assert_array_equal(t2m_of(store), T2M + 1)
+    failed = subprocess.run(["cp", short, raw], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1
+    assert "Invalid argument" in failed.stderr
+    np.testing.assert_array_equal(t2m_of(store), T2M + 1)
+    assert raw.read_bytes() == new.read_bytes()
+    output("sh", "-c", f"cat {short.parent}/new.raw > {raw}")
+    assert raw.stat().st_size == T2M.nbytes
+
+
+def test_np_save_onto_the_file_of_the_same_array(mount: Path, store: Path) -> None:
+    """SEMANTICS W3, W5."""
+    target = mount / "datasets/sample.zarr/t2m/values.npy"
+    np.save(target, T2M * 2)
+    np.testing.assert_array_equal(t2m_of(store), T2M * 2)
+    with pytest.raises(OSError, match=r"Operation not permitted|Errno"):
+        np.save(target, T2M[:-1])
+    np.testing.assert_array_equal(t2m_of(store), T2M * 2)
+
+
+def test_whole_chunks_can_be_copied(mount: Path, store: Path) -> None:
+    """SEMANTICS W4."""
+    chunks = mount / "datasets/sample.zarr/t2m/chunks"
+    output("cp", chunks / "0.0.0", chunks / "6.0.0")
+    wanted = T2M.copy()
+    wanted[6] = T2M[0]
+    np.testing.assert_array_equal(t2m_of(store), wanted)
+
+
+def test_lines_of_text_are_edited(mount: Path, store: Path) -> None:
+    """SEMANTICS W7."""
+    text = mount / "datasets/sample.zarr/t2m/values.txt"
+    lines = text.read_bytes().replace(b"\n", b"", 1)
+    output(
+        "sh", "-c", f"printf '%15s\\n' -7.25 | dd of={text} conv=notrunc bs=16 seek=3 status=none"
+    )
+    assert text.read_bytes().splitlines()[3] == b"          -7.25"
+    assert t2m_of(store).reshape(-1)[3] == np.float32(-7.25)
+    with text.open("r+b", buffering=0) as file, pytest.raises(OSError, match="Invalid argument"):
+        file.write(b"          abcde\n")
+    swapped = b"".join(b"%15.9g\n" % value for value in T2M.reshape(-1)[::-1].tolist())
+    text.write_bytes(swapped)
+    np.testing.assert_array_equal(t2m_of(store).reshape(-1), T2M.reshape(-1)[::-1])
+    assert len(lines) == len(swapped) - 1
+
+
+def test_attributes_are_written_by_the_shell_and_read_by_netcdf(mount: Path, store: Path) -> None:
+    """SEMANTICS W9, W10."""
+    attributes = mount / "datasets/n.zarr/r/attributes"
+    script = """
+    echo degC > units && echo 7s > count && echo 2.5f > factor && echo 'one two' > long_name
+    echo 1, 2 3 > many && sed -i s/degC/K2/ units && mv count number && echo more >> long_name
+    """
+    subprocess.run(["sh", "-ec", script], cwd=attributes, check=True)
+    assert (attributes / "units").read_text() == "K2\n"
+    with netCDF4.Dataset(f"file://{store}/n.zarr#mode=nczarr,file") as root:
+        found = root["r"]
+        assert found.units == "K2"
+        assert found.number == 7
+        assert found.getncattr("number").dtype == np.int16
+        assert found.factor.dtype == np.float32
+        assert found.many.tolist() == [1, 2, 3]
+        assert found.long_name == "one two\nmore"
+        assert "count" not in found.ncattrs()
+
+
+def test_records_are_appended_by_the_shell_and_read_by_netcdf(
+    mount: Path, store: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS W8."""
+    raw = mount / "datasets/n.zarr/r/values.raw"
+    new = tmp_path / "new"
+    new.write_bytes(np.arange(10, 19, dtype="<f4").tobytes())
+    output("sh", "-c", f"cat {new} >> {raw}")
+    assert raw.stat().st_size == 5 * 3 * 4
+    output("truncate", "-s", str(6 * 3 * 4), raw)
+    with netCDF4.Dataset(f"file://{store}/n.zarr#mode=nczarr,file") as root:
+        assert root["r"].shape == (6, 3)
+        np.testing.assert_array_equal(root["r"][2:5], np.arange(10, 19).reshape(3, 3))
+        assert root["r"][5].mask.all()
+    failed = subprocess.run(
+        ["sh", "-c", f"printf 12345 >> {raw}"], capture_output=True, text=True, check=False
+    )
+    assert raw.stat().st_size == 6 * 3 * 4
+    assert failed.returncode in (0, 2)
+
+
+def test_what_would_change_the_structure_is_refused(mount: Path) -> None:
+    """SEMANTICS W6, W11."""
+    variable = mount / "datasets/sample.zarr/t2m"
+    for refused in (
+        lambda: os.truncate(variable / "values.raw", 4),
+        lambda: (variable / "values.raw").unlink(),
+        lambda: (variable / "info.json").write_text("{}"),
+        lambda: (variable / "new.raw").write_text("x"),
+        lambda: (variable / "chunks").rmdir(),
+    ):
+        with pytest.raises(PermissionError):
+            refused()
+
+
+def test_mkdir_makes_datasets_that_others_read(mount: Path, store: Path) -> None:
+    """SEMANTICS W12."""
+    (mount / "datasets/new.zarr").mkdir()
+    (mount / "datasets/new.zarr/ocean").mkdir()
+    (mount / "datasets/new.zarr/ocean/attributes/title").write_text("deep\n")
+    with netCDF4.Dataset(f"file://{store}/new.zarr#mode=nczarr,file") as root:
+        assert root["ocean"].title == "deep"

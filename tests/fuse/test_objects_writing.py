@@ -1,0 +1,407 @@
+"""Programs that write below ``objects/`` on a real mount."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import mmap
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from tests.support.mounts import mounted, served
+from tests.support.sample import keys_of, output
+from tests.support.servers import S3Server
+
+FS_CHECK = Path(__file__).parent.parent / "tools/fs-check"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "store").mkdir()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def objects(store: Path, tmp_path: Path) -> Iterator[Path]:
+    with mounted(store, "--spool-dir", str(tmp_path / "spool")) as path:
+        yield path / "objects"
+    assert not [left for left in (tmp_path / "spool").rglob("*") if left.is_file()]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A tree of files with modes and times."""
+    root = tmp_path / "source"
+    rng = np.random.default_rng(3)
+    for number, size in enumerate((0, 1, 4096, 70_000, 3 << 20)):
+        path = root / f"d{number % 2}/deep" / f"file {number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(rng.bytes(size))
+        os.utime(path, ns=(10**18 + number, 10**18 + number))
+    (root / "empty").mkdir()
+    (root / "d0/script").write_text("#!/bin/sh\n")
+    (root / "d0/script").chmod(0o755)
+    return root
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {key: path.read_bytes() for key, path in keys_of(directory).items()}
+
+
+def test_cp_keeps_everything_and_the_store_has_it(objects: Path, store: Path, source: Path) -> None:
+    """SEMANTICS O6, O12."""
+    output("cp", "-a", source, objects / "copy")
+    assert contents(store / "copy") == contents(source)
+    for path in source.rglob("*"):
+        copy = objects / "copy" / path.relative_to(source)
+        assert copy.stat().st_mode == path.stat().st_mode
+        assert copy.stat().st_mtime_ns == path.stat().st_mtime_ns
+    output("diff", "-r", source, objects / "copy")
+
+
+def test_rsync_writes_once_and_then_nothing(objects: Path, store: Path, source: Path) -> None:
+    """SEMANTICS O11, O12."""
+    command = ["rsync", "-a", "--itemize-changes", f"{source}/", f"{objects}/copy/"]
+    assert output(*command)
+    assert contents(store / "copy") == contents(source)
+    assert output(*command) == b""
+    (source / "d0/deep/file 0").write_bytes(b"changed")
+    (source / "d1/deep/file 1").unlink()
+    output(*command, "--delete")
+    assert contents(store / "copy") == contents(source)
+
+
+def test_tar_unpacks(objects: Path, store: Path, source: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "all.tar", "w") as archive:
+        archive.add(source, "all")
+    output("tar", "-xf", tmp_path / "all.tar", "-C", objects)
+    assert contents(store / "all") == contents(source)
+    assert (objects / "all/empty").is_dir()
+    output("tar", "-df", tmp_path / "all.tar", "-C", objects)
+
+
+def test_git_clones_and_commits(objects: Path, tmp_path: Path) -> None:
+    origin = tmp_path / "origin"
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    output(*git, "init", "-q", origin)
+    for number in range(20):
+        (origin / f"file{number}").write_text(f"{number}\n" * number)
+    output(*git, "-C", origin, "add", ".")
+    output(*git, "-C", origin, "commit", "-qm", "first")
+    clone = objects / "clone"
+    output(*git, "clone", "-q", origin, clone)
+    assert output(*git, "-C", clone, "status", "--porcelain") == b""
+    (clone / "file3").write_text("changed\n")
+    output(*git, "-C", clone, "commit", "-qam", "second")
+    output(*git, "-C", clone, "gc", "-q")
+    output(*git, "-C", clone, "fsck", "--strict")
+    assert output(*git, "-C", clone, "log", "--oneline").count(b"\n") == 2
+
+
+def test_editors_replace_a_file(objects: Path, store: Path) -> None:
+    """SEMANTICS O11."""
+    path = objects / "notes.txt"
+    path.write_text("one\ntwo\n")
+    output("sed", "-i", "s/two/three/", path)
+    assert (store / "notes.txt").read_text() == "one\nthree\n"
+    output("sh", "-c", f"echo four >> {path}; (echo zero; cat {path}) > {path}.new")
+    output("mv", f"{path}.new", path)
+    assert (store / "notes.txt").read_text() == "zero\none\nthree\nfour\n"
+    assert contents(store).keys() == {"notes.txt"}
+
+
+def test_a_shell_redirection_never_empties_the_object(objects: Path, store: Path) -> None:
+    """SEMANTICS O8."""
+    (objects / "a").write_text("old\n")
+    (objects / "a").write_text("old\n")
+    output("sh", "-c", f"{{ cat {store}/a >&2; echo new; }} > {objects}/a 2> {store}/../seen")
+    assert (store / "a").read_text() == "new\n"
+    assert (store.parent / "seen").read_text() == "old\n"
+
+
+def test_dd_overwrites_a_part(objects: Path, store: Path) -> None:
+    data = os.urandom(3 << 20)
+    (store / "big").write_bytes(data)
+    part = store.parent / "part"
+    part.write_bytes(os.urandom(100_000))
+    output(
+        "dd",
+        f"if={part}",
+        f"of={objects}/big",
+        "bs=1000",
+        "seek=777",
+        "conv=notrunc",
+        "status=none",
+    )
+    expected = data[:777_000] + part.read_bytes() + data[877_000:]
+    assert (store / "big").read_bytes() == expected
+
+
+def test_sqlite_keeps_a_database(objects: Path, store: Path) -> None:
+    path = objects / "data.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table t (a integer primary key, b text)")
+        connection.executemany("insert into t (b) values (?)", [(f"row {n}",) for n in range(500)])
+    connection.execute("delete from t where a % 2")
+    connection.rollback()
+    with sqlite3.connect(path) as other:
+        other.execute("update t set b = 'x' where a < 10")
+    assert connection.execute("select count(*), min(b) from t").fetchone() == (500, "row 10")
+    assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    connection.close()
+    other.close()
+    stored = sqlite3.connect(store / "data.db")
+    assert stored.execute("select count(*) from t where b = 'x'").fetchone() == (9,)
+    stored.close()
+
+
+def test_zarr_writes_and_the_other_tree_shows_it_at_once(objects: Path, store: Path) -> None:
+    """SEMANTICS O14."""
+    field = np.arange(600, dtype="f4").reshape(20, 30)
+    datasets = objects.parent / "datasets"
+    assert os.listdir(datasets) == []
+    assert not (datasets / "new.zarr").exists()  # the kernel remembers that
+    root = zarr.open_group(objects / "new.zarr", mode="a", zarr_format=2)
+    array = root.create_array("v", shape=field.shape, chunks=(5, 30), dtype="f4")
+    array[:] = field
+    root.attrs["title"] = "first"
+    raw = datasets / "new.zarr/v/values.raw"
+    assert raw.read_bytes() == field.tobytes()
+    again = zarr.open_array(objects / "new.zarr/v", mode="a", zarr_format=2)
+    again[5:10] = -1
+    field[5:10] = -1
+    assert raw.read_bytes() == field.tobytes()
+    np.testing.assert_array_equal(
+        np.asarray(zarr.open_array(store / "new.zarr/v", mode="r")[:]), field
+    )
+    shutil.rmtree(objects / "new.zarr/v")
+    assert "v" not in os.listdir(datasets / "new.zarr")
+
+
+def test_a_shared_map_is_stored(objects: Path, store: Path) -> None:
+    """SEMANTICS O6."""
+    (objects / "mapped").write_bytes(bytes(20_000))
+    with open(objects / "mapped", "r+b") as file, mmap.mmap(file.fileno(), 0) as view:
+        view[5000:5003] = b"abc"
+        view.flush()
+        assert (objects / "mapped").read_bytes()[5000:5003] == b"abc"
+        os.fsync(file.fileno())
+        assert (store / "mapped").read_bytes()[5000:5003] == b"abc"
+        view[15_000] = 7
+    mapped = np.memmap(objects / "mapped", "u1", "r+")
+    mapped[1] = 9
+    mapped.flush()
+    del mapped
+
+
+def test_locks_hold_between_processes(objects: Path) -> None:
+    path = objects / "locked"
+    path.touch()
+    with path.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert output("flock", "-n", path, "true", fails=True) == b""
+        fcntl.flock(file, fcntl.LOCK_UN)
+        output("flock", "-n", path, "true")
+
+
+def test_links_devices_and_our_own_names_are_refused(store: Path) -> None:
+    """SEMANTICS L2, L3."""
+    (store / "a").touch()
+    with mounted(store, expect="EPERM|EINVAL") as path:
+        objects = path / "objects"
+        attempts: list[Callable[[], object]] = [
+            lambda: os.symlink("a", objects / "b"),
+            lambda: os.link(objects / "a", objects / "b"),
+            lambda: os.mkfifo(objects / "b"),
+            lambda: os.mkdir(path / "elsewhere"),
+            lambda: os.rename(objects, path / "elsewhere"),
+        ]
+        for attempt in attempts:
+            with pytest.raises(PermissionError):
+                attempt()
+        with pytest.raises(OSError, match="Invalid argument"):
+            (objects / ".nczfs-x").touch()
+
+
+def test_rename_flags(objects: Path) -> None:
+    (objects / "a").write_text("a")
+    (objects / "b").write_text("b")
+    output("mv", "--no-clobber", objects / "a", objects / "b")
+    assert (objects / "b").read_text() == "b"
+    (objects / "d").mkdir()
+    output("mv", objects / "a", objects / "d")
+    output("mv", objects / "d", objects / "e")
+    assert (objects / "e/a").read_text() == "a"
+
+
+def test_what_a_second_client_stores_shows_in_a_second(objects: Path, store: Path) -> None:
+    """SEMANTICS O3."""
+    (objects / "a").write_text("ours")
+    (store / "a").write_text("theirs!")
+    assert (objects / "a").read_text() == "theirs!"
+
+
+def test_many_writers_at_once(objects: Path, store: Path) -> None:
+    def work(number: int) -> None:
+        directory = objects / f"d{number}"
+        directory.mkdir()
+        for turn in range(20):
+            (directory / f"tmp{turn}").write_bytes(bytes([turn]) * (turn * 1000))
+            os.replace(directory / f"tmp{turn}", directory / "final")
+        (directory / "final").rename(objects / f"final{number}")
+        directory.rmdir()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert contents(store) == {f"final{n}": bytes([19]) * 19_000 for n in range(8)}
+
+
+def test_what_was_closed_or_synced_survives_the_daemon(store: Path, tmp_path: Path) -> None:
+    """SEMANTICS O6."""
+    for trial in range(3):
+        command = [sys.executable, "-m", "nczfs.cli.main", "mount", "-f"]
+        command += ["--spool-dir", str(tmp_path / "spool"), str(store)]
+        with served(command, exit_codes=None) as mount:
+            objects = mount.path / "objects"
+            (objects / f"closed{trial}").write_bytes(b"closed" * 1000)
+            with (objects / f"synced{trial}").open("wb", buffering=0) as file:
+                file.write(b"synced" * 1000)
+                os.fsync(file.fileno())
+                file.write(b"and more")
+                mount.process.send_signal(signal.SIGKILL)
+                mount.process.wait()
+                with pytest.raises(OSError, match="Errno"):
+                    os.fsync(file.fileno())
+                with pytest.raises(OSError, match="Errno"):
+                    file.close()
+        assert (store / f"closed{trial}").read_bytes() == b"closed" * 1000
+        assert (store / f"synced{trial}").read_bytes() == b"synced" * 1000
+    assert list((tmp_path / "spool").rglob("*-synced*"))
+
+
+def test_a_file_that_cannot_be_stored_is_told_and_kept(store: Path, tmp_path: Path) -> None:
+    """SEMANTICS O9."""
+    (store / "a").write_text("old")
+    with mounted(store, "--spool-dir", str(tmp_path / "spool"), expect=r"\ba: |ESTALE") as path:
+        file = (path / "objects/a").open("r+", buffering=1)
+        file.write("ours\n")
+        (store / "a").write_text("theirs")
+        with pytest.raises(OSError, match="Stale file handle"):
+            file.close()
+        while _shown(path / "objects/a") != "theirs":  # until the file is let go
+            time.sleep(0.01)
+    (kept,) = (tmp_path / "spool").rglob("unsaved-*")
+    assert kept.read_text() == "ours\n"
+
+
+def test_the_budget_of_the_spool_is_a_full_disk(store: Path, tmp_path: Path) -> None:
+    """SEMANTICS O13."""
+    options = ["--spool-dir", str(tmp_path / "spool"), "--max-spool-size", "1MiB"]
+    with mounted(store, *options, expect="max-spool-size") as path:
+        with (path / "objects/a").open("wb", buffering=0) as file:
+            file.write(bytes(1 << 20))
+            with pytest.raises(OSError, match="No space left"):
+                file.write(b"x")
+            status = json.loads((path / ".nczfs/status.json").read_text())
+            assert status["spool_used_bytes"] == 1 << 20
+            assert status["read_only"] is False
+        assert (store / "a").stat().st_size == 1 << 20
+
+
+def test_programs_write_to_s3(swift: S3Server, source: Path, tmp_path: Path) -> None:
+    """SEMANTICS O6, O11, O14."""
+    bucket = swift.new_bucket()
+    client = swift.client()
+
+    def stored() -> dict[str, bytes]:
+        listed = client.list_objects_v2(Bucket=bucket).get("Contents", [])
+        keys = [entry["Key"] for entry in listed]
+        return {key: client.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
+
+    with mounted(swift.url(bucket), "--spool-dir", str(tmp_path / "spool")) as path:
+        objects = path / "objects"
+        output("cp", "-a", source, objects / "copy")
+        expected = {f"copy/{key}": data for key, data in contents(source).items()}
+        assert stored() == expected
+        output("rsync", "-a", "--checksum", f"{source}/", f"{objects}/copy/")
+        output("mv", objects / "copy", objects / "moved")
+        output("sed", "-i", "s/sh/bash/", objects / "moved/d0/script")
+        with (objects / "moved/d0/script").open("a") as file:
+            file.write("true\n")
+        with (objects / "moved/d0/deep/file 4").open("r+b") as data:
+            data.seek(2_000_000)
+            data.write(b"part")
+        output("rm", "-r", objects / "moved/d1")
+        big = (source / "d0/deep/file 4").read_bytes()
+        expected = {
+            f"moved/{key}": data for key, data in contents(source).items() if key[:2] == "d0"
+        } | {
+            "moved/d0/script": b"#!/bin/bash\ntrue\n",
+            "moved/d0/deep/file 4": big[:2_000_000] + b"part" + big[2_000_004:],
+        }
+        assert stored() == expected
+        root = zarr.open_group(objects / "new.zarr", mode="a", zarr_format=2)
+        root.create_array("v", data=np.arange(9, dtype="f4"), chunks=(3,))
+        raw = path / "datasets/new.zarr/v/values.raw"
+        assert raw.read_bytes() == np.arange(9, dtype="f4").tobytes()
+    client.close()
+
+
+def test_a_read_only_mount_has_no_write_bits(store: Path) -> None:
+    """SEMANTICS L1."""
+    (store / "a").touch()
+    with mounted(store, "--read-only") as path:
+        assert (path / "objects/a").stat().st_mode & 0o777 == 0o444
+        assert (path / "objects").stat().st_mode & 0o777 == 0o555
+        with pytest.raises(OSError, match="Read-only file system"):
+            (path / "objects/a").write_text("x")
+        assert json.loads((path / ".nczfs/status.json").read_text())["read_only"] is True
+
+
+def test_the_owner_may_write_by_default(objects: Path) -> None:
+    """SEMANTICS L1."""
+    (objects / "a").touch(0o644)
+    assert objects.stat().st_mode & 0o777 == 0o755
+    assert (objects / "a").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_file_system_checker_finds_what_is_stated(objects: Path) -> None:
+    """SEMANTICS L2."""
+    checked = subprocess.run(
+        [FS_CHECK, "-w", "-t", "5", "-s", "posix,model", objects],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    failed = re.findall(r"^  FAIL (.*?)  ", checked.stdout, re.MULTILINE)
+    assert failed == ["symlink, readlink", "hard link", "user xattr"], checked.stdout
+    assert "PASS model" in checked.stdout
+
+
+def _shown(path: Path) -> str:
+    """A file that another client may replace at the moment."""
+    try:
+        return path.read_text()
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+        return ""

@@ -1,0 +1,78 @@
+"""Changing a file system in-process, as the kernel would, by paths."""
+
+from __future__ import annotations
+
+import os
+
+from nczfs.errors import NoSuchPath
+from nczfs.vfs.base import Attributes, Changes, FileSystem, HandleNo, InodeNo, Opened
+from tests.support.trees import find
+
+
+def split(fs: FileSystem, path: str) -> tuple[InodeNo, bytes]:
+    """The directory of a path, and the name in it."""
+    parent, _, name = path.rpartition("/")
+    return find(fs, parent).ino, os.fsencode(name)
+
+
+def open_file(fs: FileSystem, path: str, flags: int = os.O_RDWR, mode: int = 0o644) -> HandleNo:
+    """As open(2)."""
+    return open_fully(fs, path, flags, mode).handle
+
+
+def open_fully(fs: FileSystem, path: str, flags: int, mode: int = 0o644) -> Opened:
+    if not flags & os.O_CREAT:
+        return fs.open(find(fs, path).ino, flags)
+    parent, name = split(fs, path)
+    try:
+        found = fs.lookup(parent, name)
+    except NoSuchPath:
+        return fs.create(parent, name, flags, mode)[0]
+    if flags & os.O_EXCL:
+        raise AssertionError("the kernel answers this by itself")
+    return fs.open(found.ino, flags)
+
+
+def close(fs: FileSystem, handle: HandleNo) -> None:
+    """As close(2) of the only descriptor."""
+    try:
+        fs.flush(handle)
+    finally:
+        fs.release(handle)
+
+
+def write(
+    fs: FileSystem, path: str, data: bytes, offset: int = 0, flags: int = os.O_CREAT | os.O_TRUNC
+) -> None:
+    """Open, write and close."""
+    handle = open_file(fs, path, flags | os.O_WRONLY)
+    try:
+        if data:
+            assert fs.write(handle, offset, data) == len(data)
+    finally:
+        close(fs, handle)
+
+
+def size(fs: FileSystem, path: str) -> int:
+    return find(fs, path).size
+
+
+def truncate(fs: FileSystem, path: str, size: int) -> Attributes:
+    """As truncate(2)."""
+    return fs.setattr(find(fs, path).ino, Changes(size=size), None)
+
+
+def mkdir(fs: FileSystem, path: str) -> Attributes:
+    return fs.mkdir(*split(fs, path), 0o755)
+
+
+def unlink(fs: FileSystem, path: str) -> None:
+    fs.unlink(*split(fs, path))
+
+
+def rmdir(fs: FileSystem, path: str) -> None:
+    fs.rmdir(*split(fs, path))
+
+
+def rename(fs: FileSystem, path: str, new_path: str, *, replace: bool = True) -> None:
+    fs.rename(*split(fs, path), *split(fs, new_path), replace=replace)

@@ -1,0 +1,385 @@
+"""Values written through the files of ``datasets/``, over a store in memory (docs/SEMANTICS.md)."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from nczfs.engine.cache import Values
+from nczfs.engine.opening import open_zmap
+from nczfs.errors import BadArgument, BadValue, NotPermitted, ReadOnlyMount, Unavailable
+from nczfs.testing.datasets import put_array, put_group
+from nczfs.vfs.base import Changes
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import parse_key, parse_prefix
+from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.registry import open_store
+from nczfs.zmap.wrappers import Prefixed
+from tests.support.trees import find, listing, read
+
+_stores = itertools.count()
+
+FIELD = np.arange(24, dtype="<f4").reshape(4, 6)
+V = "datasets/a.zarr/v"
+WIDTH = 16
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory://writing{next(_stores)}"
+
+
+@pytest.fixture
+def store(url: str) -> ZMap:
+    store = open_store(url)
+    put_group(store, "a.zarr")
+    put_array(store, "a.zarr/v", FIELD, (2, 4), dimensions=("y", "x"))
+    put_array(store, "a.zarr/s", np.array([b"one", b"t\two", b"x"], "S5"), (2,), fill_value="")
+    return store
+
+
+@pytest.fixture
+def fs(store: ZMap, url: str) -> Iterator[TreeFileSystem]:
+    tree = mount_tree(url, options=VfsOptions(read_only=False))
+    yield tree
+    tree.close()
+
+
+def write(
+    fs: TreeFileSystem, path: str, data: bytes, offset: int = 0, flags: int = os.O_WRONLY
+) -> None:
+    handle = fs.open(find(fs, path).ino, flags).handle
+    try:
+        fs.write(handle, offset, data)
+        fs.flush(handle)
+    finally:
+        fs.release(handle)
+
+
+def stored(store: ZMap, name: str = "v", dataset: str = "a.zarr") -> Values:
+    """The values that the store has, read by a client that shares nothing with the mount."""
+    with open_zmap(Prefixed(store, parse_prefix(dataset))) as root:
+        return np.array(root.variables[name][...])
+
+
+def raw(fs: TreeFileSystem, variable: str = V) -> Values:
+    return np.frombuffer(read(fs, f"{variable}/values.raw"), "<f4").reshape(FIELD.shape)
+
+
+def test_bytes_written_to_values_raw_are_stored_at_the_close(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W1."""
+    write(fs, f"{V}/values.raw", np.array([100, 101, 102], "<f4").tobytes(), 4 * 5)
+    wanted = FIELD.copy()
+    wanted.reshape(-1)[5:8] = 100, 101, 102
+    np.testing.assert_array_equal(stored(store), wanted)
+    np.testing.assert_array_equal(raw(fs), wanted)
+
+
+def test_what_one_view_wrote_every_other_shows_before_it_is_stored(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W2."""
+    sibling = fs.open(find(fs, f"{V}/values.npy").ino, os.O_RDONLY).handle
+    assert bytes(fs.read(sibling, 128, 4)) == FIELD.tobytes()[:4]
+    handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_RDWR).handle
+    fs.write(handle, 0, np.array([7], "<f4").tobytes())
+    assert bytes(fs.read(handle, 0, 8)) == np.array([7, 1], "<f4").tobytes()
+    assert bytes(fs.read(sibling, 128, 4)) == np.array([7], "<f4").tobytes()
+    assert read(fs, f"{V}/values.txt", 0, WIDTH).strip() == b"7"
+    assert read(fs, f"{V}/chunks/0.0", 0, 4) == np.array([7], "<f4").tobytes()
+    assert stored(store)[0, 0] == 0
+    fs.flush(handle)
+    assert stored(store)[0, 0] == 7
+    fs.release(handle)
+    fs.release(sibling)
+
+
+def test_pages_that_the_kernel_kept_are_not_believed_after_a_write(fs: TreeFileSystem) -> None:
+    """SEMANTICS W2."""
+    ino = find(fs, f"{V}/values.txt").ino
+    for _ in range(2):
+        opened = fs.open(ino, os.O_RDONLY)
+        fs.release(opened.handle)
+    assert opened.keep_cache
+    before = fs.getattr(ino).mtime_ns
+    write(fs, f"{V}/values.raw", b"1234", 0)
+    opened = fs.open(ino, os.O_RDONLY)
+    assert not opened.keep_cache
+    assert fs.getattr(ino).mtime_ns > before
+    fs.release(opened.handle)
+
+
+@pytest.mark.parametrize(("offset", "size"), [(1, 1), (3, 2), (2, 9), (0, 95), (95, 1), (5, 90)])
+def test_any_bytes_of_an_element_can_be_written(
+    fs: TreeFileSystem, store: ZMap, offset: int, size: int
+) -> None:
+    """SEMANTICS W1."""
+    wanted = bytearray(FIELD.tobytes())
+    wanted[offset : offset + size] = bytes(range(1, size + 1))
+    write(fs, f"{V}/values.raw", bytes(range(1, size + 1)), offset)
+    assert stored(store).tobytes() == bytes(wanted)
+
+
+def test_a_chunk_file_is_written_without_reading_the_chunk(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS W1, W4."""
+    store.write(parse_key("a.zarr/v/1.1"), b"broken")
+    chunk = np.full((2, 4), 9, "<f4")
+    chunk[:, 2:] = 77  # beyond the edge of the array
+    write(fs, f"{V}/chunks/1.1", chunk.tobytes())
+    wanted = FIELD.copy()
+    wanted[2:, 4:] = 9
+    np.testing.assert_array_equal(stored(store), wanted)
+    shown = np.frombuffer(read(fs, f"{V}/chunks/1.1"), "<f4").reshape(2, 4)
+    assert 77 not in shown
+
+
+def test_the_header_of_values_npy_can_only_be_written_over_by_itself(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W3."""
+    with pytest.raises(NotPermitted, match="byte 5 "):
+        write(fs, f"{V}/values.npy", b"\0", 5)
+    buffer = io.BytesIO()
+    np.save(buffer, FIELD + 1)
+    write(fs, f"{V}/values.npy", buffer.getvalue(), 0, os.O_WRONLY | os.O_TRUNC)
+    np.testing.assert_array_equal(stored(store), FIELD + 1)
+    buffer = io.BytesIO()
+    np.save(buffer, np.asfortranarray(FIELD + 2))
+    with pytest.raises(NotPermitted):
+        write(fs, f"{V}/values.npy", buffer.getvalue(), 0, os.O_WRONLY | os.O_TRUNC)
+    np.testing.assert_array_equal(stored(store), FIELD + 1)
+
+
+def test_a_truncated_file_is_a_rewrite_and_only_a_whole_one_counts(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W5."""
+    new = FIELD[::-1].tobytes()
+    handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_WRONLY | os.O_TRUNC).handle
+    fs.flush(handle)  # the shell's own descriptor
+    fs.write(handle, 0, new[:50])
+    with pytest.raises(BadArgument, match=r"50 bytes were written.* old values stand"):
+        fs.flush(handle)
+    np.testing.assert_array_equal(stored(store), FIELD)
+    np.testing.assert_array_equal(raw(fs), FIELD)
+    fs.write(handle, 50, new[50:])
+    fs.flush(handle)
+    fs.release(handle)
+    np.testing.assert_array_equal(stored(store), FIELD[::-1])
+    with pytest.raises(BadArgument):
+        write(fs, f"{V}/values.raw", new[:95], 0, os.O_WRONLY | os.O_TRUNC)
+    np.testing.assert_array_equal(raw(fs), FIELD[::-1])
+    assert find(fs, f"{V}/values.raw").size == FIELD.nbytes
+
+
+def test_a_fixed_size_stays(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS W6."""
+    ino = find(fs, f"{V}/values.raw").ino
+    with pytest.raises(NotPermitted, match="ends at byte 96"):
+        write(fs, f"{V}/values.raw", b"12345678", 92)
+    for size in (1, 95, 97, 192):
+        with pytest.raises(NotPermitted, match="resize_dimension"):
+            fs.setattr(ino, Changes(size=size), None)
+    fs.setattr(ino, Changes(size=96), None)
+    np.testing.assert_array_equal(stored(store), FIELD)
+
+
+def test_a_line_of_text_is_replaced_by_another_that_is_a_number(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W7."""
+    write(fs, f"{V}/values.txt", b"           -2.5\n1e3            \n", WIDTH * 3)
+    wanted = FIELD.copy()
+    wanted.reshape(-1)[3:5] = -2.5, 1000
+    np.testing.assert_array_equal(stored(store), wanted)
+    for wrong in (
+        b"           hello\n"[:15] + b"\n",
+        b" " * 15 + b"\n",
+        b"          1_000\n",
+        b"1e99           \n",
+    ):
+        with pytest.raises(BadValue):
+            write(fs, f"{V}/values.txt", b"              5\n" + wrong, WIDTH * 3)
+    with pytest.raises(BadValue):
+        write(fs, f"{V}/values.txt", b"1 2 3\n4 5 6\n", 0)
+    np.testing.assert_array_equal(stored(store), wanted)
+
+
+@pytest.mark.parametrize("step", [1, 7, 16, 100])
+def test_text_may_come_in_pieces_that_end_anywhere(
+    fs: TreeFileSystem, store: ZMap, step: int
+) -> None:
+    """SEMANTICS W7."""
+    text = b"".join(b"%15.9g\n" % -n for n in range(24))
+    handle = fs.open(find(fs, f"{V}/values.txt").ino, os.O_WRONLY).handle
+    for offset in range(0, len(text), step):
+        fs.write(handle, offset, text[offset : offset + step])
+    fs.flush(handle)
+    fs.release(handle)
+    np.testing.assert_array_equal(stored(store), -FIELD)
+
+
+def test_strings_that_lines_do_not_show_whole_are_kept(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS W7."""
+    path = "datasets/a.zarr/s/values.txt"
+    assert read(fs, path) == b"one  \nt?wo \nx    \n"
+    write(fs, path, b"two  \nt?wo \ny    \n")
+    assert stored(store, "s").tolist() == [b"two", b"t\two", b"y"]
+    with pytest.raises(BadValue, match="element 1"):
+        write(fs, path, b"three\nthree\n")
+    assert stored(store, "s").tolist() == [b"two", b"t\two", b"y"]
+
+
+def test_a_store_that_refuses_is_told_at_the_close_and_what_was_written_is_kept(
+    fs: TreeFileSystem, store: ZMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W1."""
+    handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_WRONLY).handle
+    fs.write(handle, 0, b"1234")
+    with monkeypatch.context() as broken:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise Unavailable("the store is away")
+
+        broken.setattr(MemoryZMap, "write", refuse)
+        with pytest.raises(Unavailable):
+            fs.flush(handle)
+    assert raw(fs).tobytes()[:4] == b"1234"
+    assert stored(store)[0, 0] == 0
+    fs.flush(handle)
+    assert stored(store).tobytes()[:4] == b"1234"
+    fs.release(handle)
+
+
+def test_what_is_written_behind_the_last_flush_is_stored_at_the_release(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W1."""
+    handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_RDWR).handle
+    fs.flush(handle)
+    fs.write(handle, 0, b"1234")
+    fs.release(handle)
+    assert stored(store).tobytes()[:4] == b"1234"
+
+
+def test_a_refresh_loses_nothing_that_was_written(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS N2."""
+    handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_RDWR).handle
+    fs.write(handle, 0, b"1234")
+    fs.refresh("")
+    assert raw(fs).tobytes()[:4] == b"1234"
+    fs.release(handle)
+
+
+def test_nothing_can_be_written_to_a_read_only_mount(store: ZMap, url: str) -> None:
+    """SEMANTICS L1."""
+    fs = mount_tree(url, options=VfsOptions(read_only=True))
+    ino = find(fs, f"{V}/values.raw").ino
+    assert fs.getattr(ino).mode & 0o222 == 0
+    for flags in (os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC):
+        with pytest.raises(ReadOnlyMount):
+            fs.open(ino, flags)
+    with pytest.raises(ReadOnlyMount):
+        fs.mkdir(find(fs, "datasets").ino, b"new.zarr", 0o755)
+    fs.close()
+
+
+def records(store: ZMap, chunks: tuple[int, ...] = (2, 3)) -> Values:
+    """A dataset with an unlimited dimension of two records, and two variables that have it."""
+    values = np.arange(6, dtype="<i4").reshape(2, 3)
+    with open_zmap(Prefixed(store, parse_prefix("n.zarr")), "w") as root:
+        root.create_dimension("time", None)
+        root.create_dimension("x", 3)
+        root.create_variable("r", ("time", "x"), "<i4", values, -1, chunks=chunks)
+        root.create_variable("t", ("time",), "<f8", np.arange(2.0), -1.0)
+    return values
+
+
+R = "datasets/n.zarr/r/values.raw"
+
+
+@pytest.mark.parametrize("step", [12, 24, 36, 5, 1])
+def test_records_are_appended(fs: TreeFileSystem, store: ZMap, step: int) -> None:
+    """SEMANTICS W8."""
+    values = records(store)
+    ino = find(fs, R).ino
+    new = np.arange(100, 109, dtype="<i4").tobytes()
+    handle = fs.open(ino, os.O_WRONLY | os.O_APPEND).handle
+    for offset in range(0, len(new), step):
+        fs.write(handle, values.nbytes + offset, new[offset : offset + step])
+        written = len(new[: offset + step])
+        assert fs.getattr(ino).size == values.nbytes + written
+    fs.flush(handle)
+    fs.release(handle)
+    wanted = np.concatenate([values, np.arange(100, 109).reshape(3, 3)])
+    np.testing.assert_array_equal(stored(store, "r", "n.zarr"), wanted)
+    assert stored(store, "t", "n.zarr").tolist() == [0, 1, -1, -1, -1]
+    assert read(fs, R) == wanted.astype("<i4").tobytes()
+    assert find(fs, R).ino == ino
+    assert find(fs, "datasets/n.zarr/t/values.raw").size == 5 * 8
+    assert {"0.0", "1.0", "2.0"} == set(listing(fs, "datasets/n.zarr/r/chunks"))
+
+
+def test_half_a_record_at_the_end_is_an_error_and_dropped(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS W8."""
+    values = records(store)
+    with pytest.raises(BadArgument, match="last 7 bytes are no whole record of 12"):
+        write(fs, R, b"\1" * 19, values.nbytes)
+    assert stored(store, "r", "n.zarr").shape == (3, 3)
+    assert find(fs, R).size == 36
+
+
+def test_what_is_skipped_before_an_appended_record_is_fill(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS W8."""
+    records(store)
+    write(fs, R, np.array([9], "<i4").tobytes(), 4 * (3 * 5 + 2))
+    found = stored(store, "r", "n.zarr")
+    assert found[2:].tolist() == [[-1] * 3] * 3 + [[-1, -1, 9]]
+
+
+def test_a_record_that_is_held_is_filled_when_writing_goes_on_behind_it(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W8."""
+    values = records(store)
+    handle = fs.open(find(fs, R).ino, os.O_WRONLY).handle
+    fs.write(handle, values.nbytes, np.array([5], "<i4").tobytes())
+    fs.write(handle, 4 * 3 * 4, np.array([1, 2, 3], "<i4").tobytes())
+    fs.flush(handle)
+    fs.release(handle)
+    assert stored(store, "r", "n.zarr")[2:].tolist() == [[5, -1, -1], [-1] * 3, [1, 2, 3]]
+
+
+def test_truncating_to_whole_records_appends_fill_and_nothing_shortens(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W6, W8."""
+    records(store)
+    ino = find(fs, R).ino
+    fs.setattr(ino, Changes(size=48), None)
+    assert stored(store, "r", "n.zarr").shape == (4, 3)
+    with pytest.raises(BadArgument):
+        fs.setattr(ino, Changes(size=50), None)
+    with pytest.raises(NotPermitted):
+        fs.setattr(ino, Changes(size=36), None)
+    assert fs.getattr(ino).size == 48
+
+
+def test_a_rewrite_may_have_more_records(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS W5, W8."""
+    records(store)
+    new = np.arange(12, dtype="<i4")
+    write(fs, R, new.tobytes(), 0, os.O_WRONLY | os.O_TRUNC)
+    np.testing.assert_array_equal(stored(store, "r", "n.zarr"), new.reshape(4, 3))
+    with pytest.raises(BadArgument):
+        write(fs, R, new[:9].tobytes(), 0, os.O_WRONLY | os.O_TRUNC)
+    np.testing.assert_array_equal(stored(store, "r", "n.zarr"), new.reshape(4, 3))

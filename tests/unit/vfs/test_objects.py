@@ -1,0 +1,528 @@
+"""Writing below ``objects/``, driven as the kernel would (docs/SEMANTICS.md)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nczfs.errors import (
+    BadArgument,
+    BadHandle,
+    BadKey,
+    CrossesTrees,
+    DirectoryNotEmpty,
+    IsADirectory,
+    NameTooLong,
+    NoSpace,
+    NoSuchPath,
+    NotADirectory,
+    NotPermitted,
+    PathExists,
+    ReadOnlyMount,
+    StaleHandle,
+)
+from nczfs.vfs.base import Changes, FileKind
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import parse_key, parse_prefix
+from nczfs.zmap.registry import open_store
+from tests.conftest import ExpectedWarnings
+from tests.support.trees import exists, find, listing, read
+from tests.support.writing import (
+    close,
+    mkdir,
+    open_file,
+    rename,
+    rmdir,
+    size,
+    split,
+    truncate,
+    unlink,
+    write,
+)
+
+_stores = itertools.count()
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory://objects{next(_stores)}"
+
+
+@pytest.fixture
+def store(url: str) -> ZMap:
+    store = open_store(url)
+    store.write(parse_key("plain/notes.txt"), b"hello")
+    return store
+
+
+@pytest.fixture
+def fs(store: ZMap, url: str, tmp_path: Path) -> Iterator[TreeFileSystem]:
+    tree = mount_tree(url, None, VfsOptions(read_only=False, spool_dir=tmp_path / "spool"))
+    yield tree
+    tree.close()
+    assert not [p for p in (tmp_path / "spool").rglob("*") if not p.is_dir()]
+
+
+def stored(store: ZMap) -> dict[str, bytes]:
+    return {s.key: bytes(store.read(s.key).data) for s in store.list(parse_prefix(""))}
+
+
+NOTES = "objects/plain/notes.txt"
+
+
+def test_a_file_is_in_the_store_when_it_was_closed(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O6."""
+    handle = open_file(fs, "objects/plain/new", os.O_CREAT | os.O_WRONLY)
+    fs.write(handle, 3, b"abc")
+    assert set(stored(store)) == {"plain/notes.txt"}
+    fs.flush(handle)
+    assert stored(store)["plain/new"] == b"\0\0\0abc"
+    fs.release(handle)
+    assert read(fs, "objects/plain/new") == b"\0\0\0abc"
+    assert set(listing(fs, "objects/plain")) == {"notes.txt", "new"}
+
+
+def test_fsync_stores_and_the_file_goes_on(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O6."""
+    handle = open_file(fs, NOTES)
+    fs.write(handle, 0, b"J")
+    fs.fsync(handle, data_only=False)
+    assert stored(store)["plain/notes.txt"] == b"Jello"
+    fs.write(handle, 5, b"!")
+    assert fs.read(handle, 0, 100) == b"Jello!"
+    close(fs, handle)
+    assert stored(store)["plain/notes.txt"] == b"Jello!"
+
+
+def test_syncing_a_directory_stores_what_is_below(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O6."""
+    handle = open_file(fs, "objects/plain/new", os.O_CREAT | os.O_WRONLY)
+    fs.write(handle, 0, b"abc")
+    directory = fs.opendir(find(fs, "objects/plain").ino)
+    fs.fsyncdir(directory)
+    assert stored(store)["plain/new"] == b"abc"
+    fs.releasedir(directory)
+    close(fs, handle)
+
+
+def test_what_is_written_after_the_last_close_is_stored_at_release(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS O6."""
+    handle = open_file(fs, NOTES)
+    fs.flush(handle)
+    fs.write(handle, 0, b"mmap!")
+    fs.release(handle)
+    assert stored(store)["plain/notes.txt"] == b"mmap!"
+
+
+def test_a_shell_redirection_replaces_an_object_once(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O8."""
+    handle = open_file(fs, NOTES, os.O_WRONLY | os.O_TRUNC)
+    fs.flush(handle)
+    assert stored(store)["plain/notes.txt"] == b"hello"
+    assert size(fs, NOTES) == 0
+    fs.write(handle, 0, b"new")
+    fs.flush(handle)
+    assert stored(store)["plain/notes.txt"] == b"new"
+    fs.release(handle)
+
+
+def test_a_file_only_truncated_is_stored_when_it_is_let_go(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O8."""
+    close(fs, open_file(fs, NOTES, os.O_WRONLY | os.O_TRUNC))
+    assert stored(store)["plain/notes.txt"] == b""
+
+
+def test_an_empty_file_is_an_empty_object(fs: TreeFileSystem, store: ZMap) -> None:
+    handle = open_file(fs, "objects/empty", os.O_CREAT | os.O_WRONLY)
+    fs.flush(handle)
+    assert stored(store)["empty"] == b""
+    fs.release(handle)
+
+
+def test_setting_a_size_cuts_and_extends_with_zeros(fs: TreeFileSystem, store: ZMap) -> None:
+    assert truncate(fs, NOTES, 2).size == 2
+    assert stored(store)["plain/notes.txt"] == b"he"
+    assert truncate(fs, NOTES, 4).size == 4
+    assert stored(store)["plain/notes.txt"] == b"he\0\0"
+    handle = open_file(fs, NOTES)
+    assert fs.setattr(find(fs, NOTES).ino, Changes(size=1), handle).size == 1
+    close(fs, handle)
+    assert stored(store)["plain/notes.txt"] == b"h"
+
+
+def test_all_handles_of_a_file_see_what_was_written(fs: TreeFileSystem) -> None:
+    """SEMANTICS O7."""
+    early = open_file(fs, NOTES, os.O_RDONLY)
+    assert fs.read(early, 0, 10) == b"hello"
+    writer = open_file(fs, NOTES)
+    fs.write(writer, 5, b" you")
+    late = open_file(fs, NOTES, os.O_RDONLY)
+    for reader in (early, late, writer):
+        assert fs.read_if_cached(reader, 0, 20) is None
+        assert fs.read(reader, 0, 20) == b"hello you"
+    assert size(fs, NOTES) == 9
+    close(fs, writer)
+    for reader in (early, late):
+        assert fs.read(reader, 0, 20) == b"hello you"
+        close(fs, reader)
+
+
+def test_appending_alone_goes_to_the_end_whatever_the_kernel_believes(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    find(fs, NOTES)
+    store.write(parse_key("plain/notes.txt"), b"hello from elsewhere")
+    handle = open_file(fs, NOTES, os.O_WRONLY | os.O_APPEND)
+    fs.write(handle, 5, b"!")
+    close(fs, handle)
+    assert stored(store)["plain/notes.txt"] == b"hello from elsewhere!"
+
+
+def test_exclusive_creation_of_what_exists_is_refused(fs: TreeFileSystem) -> None:
+    with pytest.raises(PathExists):
+        fs.create(*split(fs, NOTES), os.O_WRONLY | os.O_EXCL, 0o644)
+    handle = open_file(fs, "objects/plain/new", os.O_CREAT | os.O_WRONLY)
+    with pytest.raises(PathExists):
+        fs.create(*split(fs, "objects/plain/new"), os.O_WRONLY | os.O_EXCL, 0o644)
+    close(fs, handle)
+
+
+def test_who_loses_the_race_for_a_new_object_learns_it_at_close(
+    fs: TreeFileSystem, store: ZMap, tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS O9."""
+    expected_warnings.add(r"plain/new: (was not stored|not stored; its bytes are in)")
+    handle = fs.create(*split(fs, "objects/plain/new"), os.O_WRONLY | os.O_EXCL, 0o644)[0].handle
+    fs.write(handle, 0, b"ours")
+    store.write(parse_key("plain/new"), b"theirs")
+    for _ in range(2):
+        with pytest.raises(StaleHandle, match="plain/new"):
+            fs.flush(handle)
+    fs.release(handle)
+    assert read(fs, "objects/plain/new") == b"theirs"
+    (kept,) = tmp_path.rglob("unsaved-*")
+    assert kept.read_bytes() == b"ours"
+    kept.unlink()
+
+
+def test_what_another_client_replaced_meanwhile_is_not_overwritten(
+    fs: TreeFileSystem, store: ZMap, tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS O9."""
+    expected_warnings.add(r"plain/notes.txt: (was not stored|not stored; its bytes are in)")
+    handle = open_file(fs, NOTES, os.O_WRONLY | os.O_TRUNC)
+    fs.write(handle, 0, b"ours")
+    store.write(parse_key("plain/notes.txt"), b"theirs")
+    with pytest.raises(StaleHandle):
+        fs.fsync(handle, data_only=True)
+    assert read(fs, NOTES) == b"ours"
+    with pytest.raises(StaleHandle):
+        close(fs, handle)
+    assert read(fs, NOTES) == b"theirs"
+    (kept,) = tmp_path.rglob("unsaved-*")
+    assert kept.read_bytes() == b"ours"
+    kept.unlink()
+
+
+def test_an_open_file_that_is_removed_lives_until_it_is_closed(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS O10."""
+    reader = open_file(fs, NOTES, os.O_RDONLY)
+    writer = open_file(fs, "objects/plain/new", os.O_CREAT | os.O_RDWR)
+    fs.write(writer, 0, b"abc")
+    ino = find(fs, "objects/plain/new").ino
+    unlink(fs, NOTES)
+    unlink(fs, "objects/plain/new")
+    assert stored(store) == {}
+    assert listing(fs, "objects/plain") == {}
+    fs.write(writer, 3, b"def")
+    assert fs.getattr(ino).size == 6
+    assert fs.read(writer, 0, 10) == b"abcdef"
+    assert fs.read(reader, 0, 10) == b"hello"
+    close(fs, writer)
+    close(fs, reader)
+    assert stored(store) == {}
+    assert exists(fs, "objects/plain")
+
+
+def test_a_name_removed_and_made_again_is_another_file(fs: TreeFileSystem, store: ZMap) -> None:
+    old = open_file(fs, NOTES)
+    ino = find(fs, NOTES).ino
+    unlink(fs, NOTES)
+    write(fs, NOTES, b"new")
+    fs.write(old, 0, b"old")
+    assert find(fs, NOTES).ino != ino
+    close(fs, old)
+    assert stored(store) == {"plain/notes.txt": b"new"}
+
+
+def test_renaming_moves_bytes_and_replaces(fs: TreeFileSystem, store: ZMap) -> None:
+    ino = find(fs, NOTES).ino
+    rename(fs, NOTES, "objects/moved")
+    assert stored(store) == {"moved": b"hello"}
+    assert find(fs, "objects/moved").ino == ino
+    assert not exists(fs, NOTES)
+    write(fs, "objects/other", b"other")
+    rename(fs, "objects/moved", "objects/other")
+    assert stored(store) == {"other": b"hello"}
+    rename(fs, "objects/other", "objects/other")
+    assert read(fs, "objects/other") == b"hello"
+
+
+def test_renaming_without_replacing_spares_what_is_there(fs: TreeFileSystem, store: ZMap) -> None:
+    write(fs, "objects/other", b"other")
+    with pytest.raises(PathExists):
+        rename(fs, NOTES, "objects/other", replace=False)
+    rename(fs, NOTES, "objects/free", replace=False)
+    assert stored(store) == {"other": b"other", "free": b"hello"}
+
+
+def test_a_large_object_is_renamed_through_the_spool(
+    fs: TreeFileSystem, store: ZMap, tmp_path: Path
+) -> None:
+    data = os.urandom(9 << 20)
+    store.write(parse_key("big"), data)
+    rename(fs, "objects/big", "objects/plain/large")
+    assert stored(store)["plain/large"] == data
+    assert "big" not in stored(store)
+
+
+def test_an_open_file_follows_its_name(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O11."""
+    new = open_file(fs, "objects/new", os.O_CREAT | os.O_RDWR)
+    fs.write(new, 0, b"new")
+    rename(fs, "objects/new", "objects/new2")
+    assert stored(store) == {"plain/notes.txt": b"hello", "new2": b"new"}
+    fs.write(new, 3, b"er")
+    changed = open_file(fs, NOTES)
+    fs.write(changed, 0, b"J")
+    rename(fs, NOTES, "objects/changed")
+    assert stored(store) == {"changed": b"Jello", "new2": b"new"}
+    fs.write(changed, 5, b"!")
+    reader = open_file(fs, "objects/changed", os.O_RDONLY)
+    close(fs, changed)
+    rename(fs, "objects/changed", "objects/again")
+    assert fs.read(reader, 0, 10) == b"Jello!"
+    close(fs, reader)
+    close(fs, new)
+    assert stored(store) == {"again": b"Jello!", "new2": b"newer"}
+
+
+def test_a_file_renamed_over_an_open_one_leaves_it_alone(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O10, O11."""
+    old = open_file(fs, NOTES)
+    fs.write(old, 0, b"J")
+    new = open_file(fs, "objects/plain/tmp", os.O_CREAT | os.O_WRONLY)
+    fs.write(new, 0, b"saved")
+    rename(fs, "objects/plain/tmp", NOTES)
+    assert read(fs, NOTES) == b"saved"
+    assert fs.read(old, 0, 10) == b"Jello"
+    close(fs, new)
+    close(fs, old)
+    assert stored(store) == {"plain/notes.txt": b"saved"}
+
+
+def test_directories_are_made_emptied_and_removed(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O5."""
+    attributes = mkdir(fs, "objects/d")
+    assert attributes.kind is FileKind.DIRECTORY
+    mkdir(fs, "objects/d/e")
+    with pytest.raises(PathExists):
+        mkdir(fs, "objects/d/e")
+    with pytest.raises(DirectoryNotEmpty):
+        rmdir(fs, "objects/d")
+    assert set(listing(fs, "objects")) == {"plain", "d"}
+    assert set(listing(fs, "objects/d")) == {"e"}
+    write(fs, "objects/d/e/f", b"x")
+    with pytest.raises(DirectoryNotEmpty):
+        rmdir(fs, "objects/d/e")
+    unlink(fs, "objects/d/e/f")
+    rmdir(fs, "objects/d/e")
+    rmdir(fs, "objects/d")
+    with pytest.raises(DirectoryNotEmpty):
+        rmdir(fs, "objects/plain")
+    assert not exists(fs, "objects/d")
+    assert set(stored(store)) == {"plain/notes.txt"}
+
+
+def test_a_directory_holds_files_that_are_not_stored_yet(fs: TreeFileSystem) -> None:
+    mkdir(fs, "objects/d")
+    handle = open_file(fs, "objects/d/f", os.O_CREAT | os.O_WRONLY)
+    assert set(listing(fs, "objects/d")) == {"f"}
+    with pytest.raises(DirectoryNotEmpty):
+        rmdir(fs, "objects/d")
+    close(fs, handle)
+
+
+def test_a_directory_is_renamed_with_all_below(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O11."""
+    store.write(parse_key("plain/deep/er"), b"er")
+    mkdir(fs, "objects/plain/empty")
+    new = open_file(fs, "objects/plain/deep/new", os.O_CREAT | os.O_RDWR)
+    fs.write(new, 0, b"new")
+    reader = open_file(fs, NOTES, os.O_RDONLY)
+    ino = find(fs, "objects/plain/deep/er").ino
+    rename(fs, "objects/plain", "objects/moved")
+    assert not exists(fs, "objects/plain")
+    names = {"moved/notes.txt": b"hello", "moved/deep/er": b"er", "moved/deep/new": b"new"}
+    assert stored(store) == names
+    assert set(listing(fs, "objects/moved")) == {"notes.txt", "deep", "empty"}
+    assert find(fs, "objects/moved/deep/er").ino == ino
+    assert fs.read(reader, 0, 10) == b"hello"
+    close(fs, reader)
+    close(fs, new)
+    assert stored(store)["moved/deep/new"] == b"new"
+
+
+def test_a_directory_replaces_an_empty_one_only(fs: TreeFileSystem, store: ZMap) -> None:
+    mkdir(fs, "objects/empty")
+    write(fs, "objects/full/f", b"") if exists(fs, "objects/full") else mkdir(fs, "objects/full")
+    write(fs, "objects/full/f", b"f")
+    with pytest.raises(DirectoryNotEmpty):
+        rename(fs, "objects/plain", "objects/full")
+    with pytest.raises(NotADirectory):
+        rename(fs, "objects/plain", "objects/full/f")
+    with pytest.raises(IsADirectory):
+        rename(fs, NOTES, "objects/full")
+    with pytest.raises(BadArgument):
+        rename(fs, "objects/plain", "objects/plain/below")
+    rename(fs, "objects/plain", "objects/empty")
+    assert stored(store) == {"empty/notes.txt": b"hello", "full/f": b"f"}
+
+
+def test_what_is_not_there_or_of_the_other_kind_is_told_apart(fs: TreeFileSystem) -> None:
+    with pytest.raises(NoSuchPath):
+        unlink(fs, "objects/plain/absent")
+    with pytest.raises(NoSuchPath):
+        rmdir(fs, "objects/absent")
+    with pytest.raises(NotADirectory):
+        rmdir(fs, NOTES)
+    mkdir(fs, "objects/d")
+    with pytest.raises(IsADirectory):
+        unlink(fs, "objects/d")
+    with pytest.raises(NoSuchPath):
+        rename(fs, "objects/absent", "objects/b")
+
+
+@pytest.mark.parametrize("name", [b".nczfs-tmp-1", b"x" * 256, b"nul\0"])
+def test_names_that_cannot_be_keys_are_refused(fs: TreeFileSystem, name: bytes) -> None:
+    """SEMANTICS L3."""
+    parent = find(fs, "objects/plain").ino
+    with pytest.raises((BadKey, NameTooLong)):
+        fs.create(parent, name, os.O_WRONLY, 0o644)
+    with pytest.raises((BadKey, NameTooLong)):
+        fs.mkdir(parent, name, 0o755)
+    with pytest.raises((BadKey, NameTooLong)):
+        fs.rename(parent, b"notes.txt", parent, name, replace=True)
+
+
+def test_trees_cannot_be_mixed(fs: TreeFileSystem) -> None:
+    with pytest.raises(CrossesTrees):
+        rename(fs, NOTES, "datasets/plain/notes.txt")
+    with pytest.raises((NotPermitted, CrossesTrees)):
+        rename(fs, "objects", "elsewhere")
+    with pytest.raises(NotPermitted):
+        mkdir(fs, "elsewhere")
+
+
+def test_modes_owners_and_times_are_kept_and_move_with_the_name(fs: TreeFileSystem) -> None:
+    """SEMANTICS O12."""
+    ino = find(fs, NOTES).ino
+    assert find(fs, NOTES).mode == 0o644
+    fs.setattr(ino, Changes(mode=0o755, uid=7, gid=8, mtime_ns=123_456_789), None)
+    rename(fs, NOTES, "objects/moved")
+    found = find(fs, "objects/moved")
+    assert (found.mode, found.uid, found.gid, found.mtime_ns) == (0o755, 7, 8, 123_456_789)
+    write(fs, "objects/moved", b"new")
+    found = find(fs, "objects/moved")
+    assert found.mode == 0o755
+    assert found.mtime_ns > 123_456_789
+    directory = find(fs, "objects/plain").ino
+    assert fs.setattr(directory, Changes(mode=0o700, mtime_ns=5), None).mtime_ns == 5
+    assert find(fs, "objects/plain").mode == 0o700
+
+
+def test_the_mode_given_at_creation_is_shown(fs: TreeFileSystem) -> None:
+    """SEMANTICS O12."""
+    close(fs, open_file(fs, "objects/script", os.O_CREAT | os.O_WRONLY, 0o750))
+    assert find(fs, "objects/script").mode == 0o750
+
+
+def test_a_time_set_while_writing_stays_and_closing_changes_none(fs: TreeFileSystem) -> None:
+    """SEMANTICS O12."""
+    handle = open_file(fs, NOTES)
+    fs.write(handle, 0, b"J")
+    written = find(fs, NOTES)
+    fs.flush(handle)
+    assert find(fs, NOTES).mtime_ns == written.mtime_ns
+    fs.write(handle, 0, b"H")
+    fs.setattr(written.ino, Changes(mtime_ns=99), handle)
+    close(fs, handle)
+    assert find(fs, NOTES).mtime_ns == 99
+
+
+def test_what_another_client_stores_has_its_own_time(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS O12."""
+    fs.setattr(find(fs, NOTES).ino, Changes(mtime_ns=99), None)
+    store.write(parse_key("plain/notes.txt"), b"newer")
+    assert find(fs, NOTES).mtime_ns > 99
+
+
+def test_a_full_spool_is_told_to_who_writes(store: ZMap, url: str, tmp_path: Path) -> None:
+    """SEMANTICS O13."""
+    options = VfsOptions(read_only=False, spool_dir=tmp_path, spool_bytes_max=100)
+    fs = mount_tree(url, None, options)
+    handle = open_file(fs, NOTES)
+    with pytest.raises(NoSpace):
+        fs.write(handle, 0, b"x" * 101)
+    fs.write(handle, 0, b"x" * 90)
+    close(fs, handle)
+    assert stored(store)["plain/notes.txt"] == b"x" * 90
+    assert read(fs, ".nczfs/status.json")
+    fs.close()
+
+
+def test_a_handle_for_reading_takes_no_writes(fs: TreeFileSystem) -> None:
+    handle = open_file(fs, NOTES, os.O_RDONLY)
+    with pytest.raises(BadHandle):
+        fs.write(handle, 0, b"x")
+    close(fs, handle)
+
+
+def test_closing_the_file_system_stores_what_is_open(store: ZMap, url: str, tmp_path: Path) -> None:
+    """SEMANTICS O6."""
+    fs = mount_tree(url, None, VfsOptions(read_only=False, spool_dir=tmp_path))
+    handle = open_file(fs, "objects/new", os.O_CREAT | os.O_WRONLY)
+    fs.write(handle, 0, b"abc")
+    fs.close()
+    assert stored(store)["new"] == b"abc"
+
+
+def test_a_read_only_mount_refuses_everything(store: ZMap, url: str) -> None:
+    """SEMANTICS L1."""
+    fs = mount_tree(url, None, VfsOptions(read_only=True))
+    ino = find(fs, NOTES).ino
+    assert find(fs, NOTES).mode == 0o444
+    for attempt in (
+        lambda: write(fs, NOTES, b""),
+        lambda: truncate(fs, NOTES, 0),
+        lambda: unlink(fs, NOTES),
+        lambda: mkdir(fs, "objects/d"),
+        lambda: rmdir(fs, "objects/plain"),
+        lambda: rename(fs, NOTES, "objects/b"),
+        lambda: fs.setattr(ino, Changes(mode=0o777), None),
+        lambda: write(fs, "objects/new", b"x"),
+    ):
+        with pytest.raises(ReadOnlyMount):
+            attempt()
+    assert stored(store) == {"plain/notes.txt": b"hello"}
+    fs.close()

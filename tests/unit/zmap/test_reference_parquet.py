@@ -1,0 +1,147 @@
+"""References in parquet: what rows say, and files that are none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nczfs.errors import AccessDenied, BadMetadata, CorruptStore, NoSuchObject, UsageError
+from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.registry import StoreOptions, open_store
+
+DATA = bytes(range(200))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with data."""
+    (tmp_path / "data.bin").write_bytes(DATA)
+    return tmp_path
+
+
+def parquet(
+    place: Path, metadata: Mapping[str, object], rows: Mapping[str, list[tuple[Any, ...]]]
+) -> str:
+    """A directory of references, two rows a file."""
+    directory = place / "refs.parq"
+    directory.mkdir()
+    (directory / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": 2}))
+    for path, values in rows.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        columns = dict(
+            zip(("path", "offset", "size", "raw"), zip(*values, strict=True), strict=True)
+        )
+        table = pa.table(
+            {
+                "path": pa.array(columns["path"], pa.string()).dictionary_encode(),
+                "offset": pa.array(columns["offset"], pa.int32()),
+                "size": pa.array(columns["size"], pa.int32()),
+                "raw": pa.array(columns["raw"], pa.binary()),
+            }
+        )
+        pq.write_table(table, directory / path)
+    return str(directory)
+
+
+ARRAY = {"zarr_format": 2, "shape": [2, 5], "chunks": [1, 2], "dtype": "|u1"}
+ROWS: dict[str, list[tuple[Any, ...]]] = {
+    "g/x/refs.0.parq": [("../../../data.bin", 3, 4, None), (None, 0, 0, None)],
+    "g/x/refs.2.parq": [(None, 0, 0, b"raw"), ("near.bin", 0, 0, None)],
+}
+
+
+def test_references_in_parquet_read_as_rows_say(place: Path) -> None:
+    url = parquet(place, {".zgroup": {}, "g/x/.zarray": ARRAY}, ROWS)
+    (place / "refs.parq" / "g/x/near.bin").write_bytes(b"near")
+    zmap = open_store(url, StoreOptions(allow_references=(str(place),)))
+    assert {entry.name for entry in zmap.search(ROOT)} == {".zgroup", ".zmetadata", "g"}
+    assert {entry.name for entry in zmap.search(Prefix("g/x"))} == {".zarray", "0.0", "1.1", "1.2"}
+    assert bytes(zmap.read(Key("g/x/0.0")).data) == DATA[3:7]
+    assert bytes(zmap.read(Key("g/x/1.1")).data) == b"raw"
+    assert bytes(zmap.read(Key("g/x/1.2")).data) == b"near"
+    assert {stat.key for stat in zmap.list(Prefix("g"))} >= {"g/x/.zarray", "g/x/1.2"}
+    for absent in ("g/x/0.1", "g/x/1.0", "g/x/2.0", "g/x/0", "g/x/00.0", "g/x/-1.0"):
+        with pytest.raises(NoSuchObject):
+            zmap.read(Key(absent))
+    zmap.close()
+    with pytest.raises(AccessDenied):
+        open_store(url).read(Key("g/x/0.0"))
+
+
+def test_chunk_keys_with_slashes_are_directories(place: Path) -> None:
+    array = ARRAY | {"dimension_separator": "/"}
+    url = parquet(place, {".zgroup": {}, "g/x/.zarray": array}, ROWS)
+    zmap = open_store(url)
+    assert {(entry.name, entry.is_prefix) for entry in zmap.search(Prefix("g/x"))} == {
+        (".zarray", False),
+        ("0", True),
+        ("1", True),
+    }
+    assert bytes(zmap.read(Key("g/x/1/1")).data) == b"raw"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "[]",
+        "{}",
+        '{"metadata": {}, "record_size": 0}',
+        '{"metadata": [], "record_size": 1}',
+        '{"metadata": {"x/.zarray": 1}, "record_size": 1}',
+        '{"metadata": {"x/.zarray": {"shape": [1], "chunks": [0]}}, "record_size": 1}',
+        '{"metadata": {"x/.zarray": {"shape": [1e9], "chunks": [1]}}, "record_size": 1}',
+        '{"metadata": {"x/.zarray": {"shape": [900000000], "chunks": [1]}}, "record_size": 1}',
+    ],
+)
+def test_a_directory_that_does_not_describe_references_is_an_error(
+    place: Path, metadata: str
+) -> None:
+    (place / "refs.parquet").mkdir()
+    (place / "refs.parquet" / ".zmetadata").write_text(metadata)
+    with pytest.raises(BadMetadata, match=r"refs\.parquet/\.zmetadata"):
+        open_store(str(place / "refs.parquet"))
+
+
+def test_a_file_that_is_no_parquet_is_corrupt(place: Path) -> None:
+    url = parquet(place, {"x/.zarray": ARRAY}, {})
+    (Path(url) / "x").mkdir()
+    (Path(url) / "x/refs.0.parq").write_bytes(b"PAR1 nothing")
+    with pytest.raises(CorruptStore, match=r"x/refs\.0\.parq: cannot be read as parquet"):
+        open_store(url).read(Key("x/0.0"))
+
+
+def test_more_rows_than_declared_are_corrupt(place: Path) -> None:
+    url = parquet(place, {"x/.zarray": ARRAY}, {"x/refs.0.parq": [("a", 0, 1, None)] * 3})
+    with pytest.raises(CorruptStore, match="3 rows"):
+        open_store(url).read(Key("x/0.0"))
+
+
+def test_without_pyarrow_it_is_said_what_to_install(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = parquet(place, {"x/.zarray": ARRAY}, {})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"nczfs\[parquet\]"):
+        open_store(url)
+
+
+def test_the_references_of_gdal_read(reference_data: Path) -> None:
+    place = reference_data / "gdal-zarr"
+    zmap = open_store(str(place / "kerchunk_json/json_ref_v0_min/ref.json"))
+    assert bytes(zmap.read(Key("x/0")).data) == b"\x01"
+    folder = place / "kerchunk_parquet"
+    for name in ("min", "0_dim", "0_dim_inline_content", "0_dim_path_dot_dot"):
+        zmap = open_store(f"{folder}/parquet_ref_{name}#mode=zarr,kerchunk")
+        assert bytes(zmap.read(Key("x/0")).data) == b"\x01"
+        assert {entry.name for entry in zmap.search(Prefix("x"))} == {".zarray", ".zattrs", "0"}
+        zmap.close()
+    zmap = open_store(f"{folder}/parquet_ref_invalid_parquet_struct#kerchunk")
+    with pytest.raises(CorruptStore, match="no column 'raw'"):
+        zmap.read(Key("x/0"))
