@@ -1,9 +1,11 @@
 """The library without a mount, beside zarr-python in-process, on a directory store.
 
     python -m benchmarks.inprocess [--pairs N] [--layouts rows1,...] [--codecs zlib,lz4]
+                                   [--rows write,full,strided,elements,memory,open]
 
 Full, strided and single-element reads, writing 256 MiB, and opening a dataset of 1,000 variables
-beside netCDF4-python. The page cache is warm for both; every dataset is opened anew for each run.
+beside netCDF4-python. What is read is in the page cache for both (warm), and for neither (cold,
+where dropping it is permitted); every dataset is opened anew for each run.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,10 @@ import zarr
 from numcodecs import Blosc, Shuffle, Zlib
 
 import nczfs
-from benchmarks.harness import LAYOUTS, SHAPE, field, paired, write
+from benchmarks.harness import LAYOUTS, SHAPE, drop_page_cache, field, paired, write
 
+ROWS = ("write", "full", "strided", "elements", "memory", "open")
+CACHES = {"warm": lambda: None, "cold": drop_page_cache}
 VARIABLES = 1000
 ELEMENTS = 200  # single elements read at random
 CODECS: dict[str, list[dict[str, Any]]] = {
@@ -47,30 +52,29 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
     parser.add_argument("--codecs", default=",".join(CODECS))
+    parser.add_argument("--rows", default=",".join(ROWS))
     arguments = parser.parse_args()
+    rows = arguments.rows.split(",")
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="nczfs-bench-") as scratch:
         root = Path(scratch)
         values = field()
         print("| library, directory store | peer s | nczfs s | ratio |\n| --- | --- | --- | --- |")
         for codec in arguments.codecs.split(","):
             for layout in arguments.layouts.split(","):
-                _writing(root, values, layout, codec, arguments.pairs)
+                if "write" in rows:
+                    _writing(root, values, layout, codec, arguments.pairs)
                 write(root / "bench.zarr", values, layout, codec)
-                _reading(root / "bench.zarr", f"{codec}_{layout}", arguments.pairs)
+                _reading(root / "bench.zarr", f"{codec}_{layout}", rows, arguments.pairs)
         del values
-        peak = subprocess.run(
-            [sys.executable, "-c", PEAK, str(root / "bench.zarr")],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        print(f"\npeak RSS reading all with a budget of 64 MiB: {int(peak.stdout) // 1024} MiB\n")
-        _opening(root, arguments.pairs)
+        if "memory" in rows:
+            _memory(root / "bench.zarr")
+        if "open" in rows:
+            _opening(root, arguments.pairs)
 
 
-def _reading(data: Path, name: str, pairs: int) -> None:
-    def peer() -> Any:
-        return zarr.open_group(data, mode="r")[name]
+def _reading(data: Path, name: str, rows: list[str], pairs: int) -> None:
+    def theirs(read: Any) -> None:
+        read(zarr.open_group(data, mode="r")[name])
 
     def ours(read: Any) -> None:
         with nczfs.open(str(data)) as dataset:
@@ -89,16 +93,27 @@ def _reading(data: Path, name: str, pairs: int) -> None:
     def strided(array: Any) -> None:
         array[::2, ::16, ::16]
 
-    paired(f"{name}: `v[...]`", lambda: whole(peer()), lambda: ours(whole), pairs=pairs)
-    paired(
-        f"{name}: `v[::2, ::16, ::16]`", lambda: strided(peer()), lambda: ours(strided), pairs=pairs
+    reads = {
+        "full": ("`v[...]`", whole),
+        "strided": ("`v[::2, ::16, ::16]`", strided),
+        "elements": (f"{ELEMENTS} single elements", one_by_one),
+    }
+    for what, read in (reads[row] for row in reads if row in rows):
+        for state, before in CACHES.items():
+            paired(
+                f"{name}: {what}, {state}",
+                partial(theirs, read),
+                partial(ours, read),
+                before=before,
+                pairs=pairs,
+            )
+
+
+def _memory(data: Path) -> None:
+    peak = subprocess.run(
+        [sys.executable, "-c", PEAK, str(data)], check=True, capture_output=True, text=True
     )
-    paired(
-        f"{name}: {ELEMENTS} single elements",
-        lambda: one_by_one(peer()),
-        lambda: ours(one_by_one),
-        pairs=pairs,
-    )
+    print(f"\npeak RSS reading all with a budget of 64 MiB: {int(peak.stdout) // 1024} MiB\n")
 
 
 def _writing(root: Path, values: Any, layout: str, codec: str, pairs: int) -> None:

@@ -10,6 +10,7 @@
     │   ├── Conflict               the object is not the version that the caller named
     │   ├── AccessDenied           the store refuses us
     │   ├── StoreBusy              another process is writing, where only one can
+    │   │   └── LeaseNotHeld       another process is writing the dataset just now (transient)
     │   ├── ReadOnlyStore          our own configuration, or the kind of store, refuses writes
     │   ├── BadKey                 the text is not a key (``KeyTooLong``: over 1024 bytes)
     │   ├── NoSpace                the store is full, or a quota is reached
@@ -39,6 +40,7 @@
     │   ├── ReadOnlyMount          the mount is read-only
     │   ├── StaleHandle            what the handle was opened on is gone
     │   ├── BadHandle  BadArgument
+    ├── SpoolError                 a file of unsaved data is torn, or does not fit the store
     └── UsageError                 the user asked for something that does not exist or fit
         └── BadUrl                 a URL that names no store
 """
@@ -84,6 +86,12 @@ class AccessDenied(StoreError):
 
 class StoreBusy(StoreError):
     """Another process, which the message names, is writing to a store that takes one writer."""
+
+
+class LeaseNotHeld(StoreBusy):
+    """Another process, which the message names, holds the lease of the dataset."""
+
+    transient = True
 
 
 class ReadOnlyStore(StoreError):
@@ -232,6 +240,10 @@ class BadHandle(PathError):
 
 class BadArgument(PathError):
     """An argument is outside its range."""
+
+
+class SpoolError(NczfsError):
+    """A file of unsaved data is torn, or does not fit what the store has."""
 
 
 class UsageError(NczfsError):

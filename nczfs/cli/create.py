@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nczfs.cli import logs
 from nczfs.cli.command import Command, Request
-from nczfs.cli.import_ import (
+from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_target_arguments,
     cdl_source_of,

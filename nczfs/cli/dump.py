@@ -101,10 +101,10 @@ def run(request: Request) -> int:
     arguments = request.arguments
     logs.configure_command(request.settings)
     from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
-    from nczfs.engine.api import Variable
+    from nczfs.engine.variable import Variable
     from nczfs.formats.cdl.data import encoded
     from nczfs.formats.cdl.printer import Style, text
-    from nczfs.vfs.datasets import stem
+    from nczfs.vfs.nodefiles import stem
     from nczfs.zmap.url import parse_url
 
     with opened(arguments.url, request.settings) as node:
@@ -195,7 +195,7 @@ def _data(
     group: Group, wanted: Callable[[PrintedVariable], bool], arguments: argparse.Namespace
 ) -> Data:
     from nczfs.cli.flat import flat_blocks
-    from nczfs.engine.api import Variable
+    from nczfs.engine.variable import Variable
     from nczfs.formats.cdl.data import data_text
 
     style = _data_style(arguments)

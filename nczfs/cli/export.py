@@ -9,11 +9,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
-from nczfs.cli.codecs import codecs, lengths
 from nczfs.cli.command import Command, Request
-from nczfs.cli.import_ import TRANSFER_SCOPES, memory_limit, tell, terminable
 from nczfs.cli.parser import typed
 from nczfs.cli.store import engine_options
+from nczfs.cli.transfers import (
+    TRANSFER_SCOPES,
+    add_layout_arguments,
+    memory_limit,
+    tell,
+    terminable,
+    values_bar,
+)
 from nczfs.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,18 +59,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help=f"{', '.join(_KINDS)}, or nccopy's words for them (default: netcdf4)",
     )
-    parser.add_argument(
-        "--chunks",
-        type=typed(lengths),
-        default={},
-        metavar="NAME=N,...",
-        help="lengths of chunks along dimensions (default: as in the dataset)",
-    )
-    parser.add_argument(
-        "--codecs",
-        type=typed(codecs),
-        metavar="CODECS",
-        help="as for `nczfs import` (default: those of the dataset, zlib where netCDF has none)",
+    add_layout_arguments(
+        parser,
+        chunks_help="default: as in the dataset",
+        codecs_help="as for `nczfs import` (default: those of the dataset, zlib where netCDF has "
+        "none)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace FILE, if there is one")
     parser.add_argument(
@@ -92,8 +91,6 @@ def run(request: Request) -> int:
 
 
 def _write(source: Source, request: Request, limit: int) -> None:
-    from tqdm import tqdm
-
     from nczfs.engine.transfer.netcdf_kinds import KINDS
     from nczfs.engine.transfer.netcdf_target import NewFile, write_netcdf
 
@@ -105,10 +102,8 @@ def _write(source: Source, request: Request, limit: int) -> None:
         limit,
         arguments.skip_unsupported,
     )
-    with tqdm(
-        total=source.element_count, unit=" values", unit_scale=True, disable=None, leave=False
-    ) as bar:
-        write_netcdf(source, new, tell, bar.update)
+    with values_bar(source.element_count) as told:
+        write_netcdf(source, new, tell, told)
 
 
 COMMAND = Command(

@@ -80,6 +80,7 @@ def mount(
     # Not before the fork: NumPy starts threads when it is imported.
     from nczfs.engine.memory import share_one_heap
     from nczfs.engine.options import MissingChunks
+    from nczfs.engine.spool.space import Survives
     from nczfs.vfs.tree import VfsOptions, mount_tree
 
     share_one_heap()
@@ -96,14 +97,17 @@ def mount(
             cache_bytes_max=settings.maybe_number("max-cache-size"),
             metadata_ttl_s=settings.seconds("metadata-ttl"),
             missing_chunks=MissingChunks(settings.text("missing-chunks")),
+            flush_age_s=settings.seconds("flush-age"),
         ),
         views=settings.words("views"),
         show=_shown(settings),
         uid=_or(settings.maybe_number("uid"), os.getuid()),
         gid=_or(settings.maybe_number("gid"), os.getgid()),
         read_only=settings.flag("read-only"),
+        allow_delete=settings.flag("allow-delete"),
         spool_dir=Path(spool_dir) if spool_dir else None,
         spool_bytes_max=settings.maybe_number("max-spool-size"),
+        survives=Survives(settings.text("journal")),
         file_mode=settings.maybe_number("file-mode"),
         dir_mode=settings.maybe_number("dir-mode"),
         umask=settings.maybe_number("umask") or 0,
@@ -123,6 +127,7 @@ def mount(
             allow_root=settings.flag("allow-root"),
             auto_unmount=settings.flag("auto-unmount"),
             request_timeout_s=settings.seconds("request-timeout"),
+            flush_timeout_s=settings.seconds("flush-timeout"),
             negative_ttl_s=settings.seconds("negative-metadata-ttl"),
             extra=frozenset(request.words.kernel),
         ),

@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, parent, place, store_options
-from nczfs.engine.api import Group, OpenDataset, Variable
+from nczfs.engine.api import Group, OpenDataset
 from nczfs.engine.opening import open_url
 from nczfs.engine.options import EngineOptions
+from nczfs.engine.variable import Variable
 from nczfs.errors import NczfsError, NoContent, NoSuchNode, NotADataset
 from nczfs.zmap.url import parse_url
 

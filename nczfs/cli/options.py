@@ -16,6 +16,7 @@ class Scope(Enum):
 
     STORE = "the store"
     MOUNT = "the mount"
+    SPOOL = "the spool"
     SHOWN = "what is shown"
     MEMORY = "memory"
     LOG = "the log"
@@ -32,6 +33,7 @@ class Option:
     default : its value where nobody sets it.
     metavar : what stands for the value in the help.
     short : the letter after a single dash.
+    is_word : its name alone, in ``-o``, is a value: the empty one.
     fallbacks : variables of the environment that other programs read for the same thing, each
         with what its text means here (None: nothing).
     """
@@ -44,6 +46,7 @@ class Option:
     metavar: str | None = None
     short: str | None = None
     fallbacks: tuple[tuple[str, Callable[[str], object]], ...] = ()
+    is_word: bool = False
 
     @property
     def is_flag(self) -> bool:
@@ -176,6 +179,17 @@ OPTIONS: tuple[Option, ...] = (
         "TIME",
     ),
     Option(
+        "single-writer",
+        _S,
+        values.choice("auto", "trust"),
+        "auto",
+        "trust: nobody else writes, take no lease where the store has no conditional writes",
+        "auto|trust",
+    ),
+    Option(
+        "durable", _S, values.flag, False, "what is written to a directory survives a power failure"
+    ),
+    Option(
         "zip-commit",
         _S,
         values.choice("append", "copy"),
@@ -236,7 +250,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "spool-dir",
-        _M,
+        Scope.SPOOL,
         _path,
         None,
         "where files being written are staged (default: ~/.local/state/nczfs/spool)",
@@ -244,11 +258,36 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "max-spool-size",
-        _M,
+        Scope.SPOOL,
         values.size,
         None,
         "how much of them at a time (default: as much as the disk takes)",
         "SIZE",
+    ),
+    Option(
+        "journal",
+        _M,
+        values.flag_or("fsync"),
+        "no",
+        "what was written survives a kill of the daemon; fsync: a power failure too",
+        "yes|no|fsync",
+        is_word=True,
+    ),
+    Option(
+        "flush-age",
+        _M,
+        values.duration,
+        5.0,
+        "values that were written are stored after so long, without being asked to",
+        "TIME",
+    ),
+    Option(
+        "flush-timeout",
+        _M,
+        values.duration,
+        60.0,
+        "unmounting waits so long for what is being stored; what is left goes to the spool",
+        "TIME",
     ),
     Option(
         "metadata-ttl",
@@ -283,6 +322,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("file-mode", _V, values.octal, None, "permission bits of files", "BITS"),
     Option("dir-mode", _V, values.octal, None, "permission bits of directories", "BITS"),
     Option("read-only", _M, values.flag, False, "refuse all writing"),
+    Option("allow-delete", _M, values.flag, False, "let rm remove what datasets/ shows"),
     Option("allow-other", _M, values.flag, False, "let other users see the mount"),
     Option("allow-root", _M, values.flag, False, "let root see the mount"),
     Option("auto-unmount", _M, values.flag, False, "unmount even when the daemon crashes"),

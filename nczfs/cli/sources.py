@@ -143,7 +143,7 @@ def read_words(lists: Iterable[str], *, sloppy: bool = False) -> MountWords:
         else:
             option = _known(name)
             if option is not None:
-                if not has_value and not option.is_flag:
+                if not has_value and not (option.is_flag or option.is_word):
                     raise UsageError(f"-o {name} needs a value: {name}={option.metavar}")
                 found.options[option.name] = value
             elif not sloppy:

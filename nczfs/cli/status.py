@@ -6,6 +6,8 @@ import argparse
 import errno
 import json
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from nczfs.cli.command import Command, Request
@@ -13,10 +15,15 @@ from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 
+WAIT_S = 0.2
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mountpoint", metavar="MOUNTPOINT")
     parser.add_argument("--json", action="store_true", help="as the mount's status.json has it")
+    parser.add_argument(
+        "--wait", action="store_true", help="until everything that was written is stored"
+    )
 
 
 def run(request: Request) -> int:
@@ -27,8 +34,24 @@ def run(request: Request) -> int:
         raise UsageError(
             f"{path}: nczfs is not mounted there (`findmnt -t fuse.nczfs` shows where)"
         )
+    document = _read(path)
+    if request.arguments.wait and _unsaved(document):
+        # Whatever it says: what could not be stored is tried again in the background.
+        with suppress(OSError):
+            Path(path, ".nczfs/flush").write_text("\n", "utf-8")
+        while _unsaved(document := _read(path)):
+            time.sleep(WAIT_S)
+    if request.arguments.json:
+        sys.stdout.write(document)
+    else:
+        for name, value in json.loads(document).items():
+            print(f"{name.replace('_', ' ')}: {_shown(value)}")
+    return 0
+
+
+def _read(path: str) -> str:
     try:
-        document = Path(path, ".nczfs/status.json").read_text("utf-8")
+        return Path(path, ".nczfs/status.json").read_text("utf-8")
     except OSError as error:
         if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
             raise MountError(
@@ -36,12 +59,11 @@ def run(request: Request) -> int:
                 " and mounting again does too"
             ) from error
         raise
-    if request.arguments.json:
-        sys.stdout.write(document)
-    else:
-        for name, value in json.loads(document).items():
-            print(f"{name.replace('_', ' ')}: {_shown(value)}")
-    return 0
+
+
+def _unsaved(document: str) -> int:
+    status = json.loads(document)
+    return int(status["unsaved_chunks"]) + int(status["unsaved_files"])
 
 
 def _shown(value: object) -> str:

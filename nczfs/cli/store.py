@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from nczfs.engine.options import EngineOptions
     from nczfs.zmap.registry import StoreOptions
 
+LEASE_SHARE = 0.8  # of the time that a request has
+
 
 def store_options(settings: Settings) -> StoreOptions:
     """The options of stores among the settings."""
@@ -34,6 +36,7 @@ def store_options(settings: Settings) -> StoreOptions:
         ),
         request_timeout_s=settings.seconds("request-timeout"),
         read_only=settings.flag("read-only"),
+        durable=settings.flag("durable"),
         zip_commit=cast(Literal["append", "copy"], settings.text("zip-commit")),
         zip_form=cast(Literal["top", "root"], settings.text("zip-form")),
         zip_write_once=settings.flag("zip-write-once"),
@@ -49,11 +52,15 @@ def _zip_index_dir(settings: Settings) -> str | None:
 
 def engine_options(settings: Settings) -> EngineOptions:
     """The options of the engine that every command takes."""
+    from nczfs.engine.contention import LeaseTerms
     from nczfs.engine.options import EngineOptions
 
     return EngineOptions(
         chunk_bytes_max=settings.number("max-chunk-size"),
         document_bytes_max=settings.number("max-document-size"),
+        is_single_writer=settings.text("single-writer") == "trust",
+        # Whoever waits is told by what, before the request is given up.
+        lease=LeaseTerms(wait_s=LEASE_SHARE * settings.seconds("request-timeout")),
     )
 
 

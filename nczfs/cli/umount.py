@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import select
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,14 +35,25 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Unmount."""
+    """Unmount; 1 where something could not be stored."""
     arguments = request.arguments
-    unmount(arguments.mountpoint, lazy=arguments.lazy, timeout_s=arguments.timeout)
-    return 0
+    spool = unmount(arguments.mountpoint, lazy=arguments.lazy, timeout_s=arguments.timeout)
+    if spool is None:
+        return 0
+    print(
+        f"nczfs: {arguments.mountpoint}: not everything could be stored; it is in {spool}, and"
+        " `nczfs recover` puts it back",
+        file=sys.stderr,
+    )
+    return 1
 
 
-def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> None:
+def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> Path | None:
     """Unmount and wait for the daemon, which stores what was written before it ends.
+
+    Returns
+    -------
+    where what could not be stored is; None: nothing is left.
 
     Raises
     ------
@@ -54,7 +66,7 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
         raise UsageError(
             f"{path}: nczfs is not mounted there (`findmnt -t fuse.nczfs` shows where)"
         )
-    pid, daemon = _daemon(path)
+    pid, daemon, spool = _daemon(path)
     try:
         mounting.unmount(path, lazy=lazy or daemon is None)
         # A lazy unmount ends the daemon at some later time.
@@ -66,21 +78,26 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
     finally:
         if daemon is not None:
             os.close(daemon)
+    return spool if spool is not None and not lazy and spool.is_dir() else None
 
 
-def _daemon(path: str) -> tuple[int, int | None]:
-    """The daemon of a mount, and a descriptor of its process; None if it is dead or not here."""
+def _daemon(path: str) -> tuple[int, int | None, Path | None]:
+    """The daemon of a mount, a descriptor of its process, and its directory in the spool.
+
+    None : it is dead, or not on this machine.
+    """
     try:
-        pid = int(json.loads(Path(path, ".nczfs/status.json").read_bytes())["pid"])
+        status = json.loads(Path(path, ".nczfs/status.json").read_bytes())
+        pid, spool = int(status["pid"]), Path(status["spool"])
         descriptor = os.pidfd_open(pid)
     except (OSError, ValueError, KeyError):
-        return 0, None
+        return 0, None, None
     with suppress(OSError):
         # In another container the number may be that of another process.
         if b"nczfs" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return pid, descriptor
+            return pid, descriptor, spool
     os.close(descriptor)
-    return 0, None
+    return 0, None, None
 
 
 def _ended(daemon: int, timeout_s: float) -> bool:

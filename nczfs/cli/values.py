@@ -113,3 +113,17 @@ def choice(*words: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def flag_or(*words: str) -> Callable[[str], str]:
+    """One of some words, or a `flag`, as "yes" or "no"."""
+
+    def parse(text: str) -> str:
+        if text in words:
+            return text
+        try:
+            return "yes" if flag(text) else "no"
+        except UsageError:
+            raise UsageError(f"{text!r} is not one of yes, no, {', '.join(words)}") from None
+
+    return parse

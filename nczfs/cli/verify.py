@@ -15,6 +15,7 @@ from nczfs.cli.command import STORE_SCOPES, Command, Request
 from nczfs.cli.options import default_memory_limit
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, place, store_options
+from nczfs.cli.transfers import values_bar
 from nczfs.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -118,14 +119,11 @@ def _digest_file(file: Path, arguments: argparse.Namespace) -> int:
 
 
 def _print_digests(jobs: Sequence[DigestJob], state: VerifyState | None, output: Output) -> int:
-    from tqdm import tqdm
-
     from nczfs.engine.verify.digests import digests
 
     status = 0
-    total = sum(job.size for job in jobs)
-    with tqdm(total=total, unit=" values", unit_scale=True, leave=False, disable=None) as bar:
-        for digest in digests(jobs, state, bar.update):
+    with values_bar(sum(job.size for job in jobs)) as told:
+        for digest in digests(jobs, state, told):
             output.digest(digest)
             status = 1 if digest.trouble else status
     return status

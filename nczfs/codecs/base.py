@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+TooLong: TypeAlias = Callable[[str], object]
+"""Hears of a chunk that decodes to more bytes than it has, in the thread that decodes it."""
 
 
 class Pipeline(ABC):

@@ -14,37 +14,47 @@ import numpy as np
 
 from nczfs.codecs.codec import Flat
 
-REUSED_BYTES_MAX = 16 << 20  # of one array: a thread keeps no more than two or three of them
+REUSED_BYTES_MAX = 16 << 20  # of one array: a codec chain asks for two or three of them
+
+
+class Scratch:
+    """Memory that is used again, by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._arrays: list[Flat] = []
+        self._used = 0
+
+    @contextmanager
+    def reused(self) -> Iterator[None]:
+        """Within it, what this thread decodes is written over by the next block of this memory."""
+        self._used = 0
+        _of_thread.scratch = self
+        try:
+            yield
+        finally:
+            _of_thread.scratch = None
+
+    def empty(self, nbytes: int) -> Flat:
+        """As `buffers.empty`; another part of the memory for each call within a block."""
+        if nbytes > REUSED_BYTES_MAX:
+            return np.empty(nbytes, np.uint8)
+        number = self._used
+        if number == len(self._arrays):
+            self._arrays.append(np.empty(nbytes, np.uint8))
+        elif self._arrays[number].nbytes < nbytes:
+            self._arrays[number] = np.empty(nbytes, np.uint8)
+        self._used = number + 1
+        return self._arrays[number][:nbytes]
 
 
 class _OfThread(threading.local):
-    def __init__(self) -> None:
-        self.arrays: list[Flat] = []
-        self.used: int | None = None  # None: nobody said that he keeps nothing
+    scratch: Scratch | None = None  # None: nobody said that he keeps nothing
 
 
 _of_thread = _OfThread()
 
 
-@contextmanager
-def reused() -> Iterator[None]:
-    """Within it, what this thread decodes is written over by the next such block."""
-    _of_thread.used = 0
-    try:
-        yield
-    finally:
-        _of_thread.used = None
-
-
 def empty(nbytes: int) -> Flat:
     """An array of bytes with any content."""
-    number = _of_thread.used
-    if number is None or nbytes > REUSED_BYTES_MAX:
-        return np.empty(nbytes, np.uint8)
-    arrays = _of_thread.arrays
-    if number == len(arrays):
-        arrays.append(np.empty(nbytes, np.uint8))
-    elif arrays[number].nbytes < nbytes:
-        arrays[number] = np.empty(nbytes, np.uint8)
-    _of_thread.used = number + 1
-    return arrays[number][:nbytes]
+    scratch = _of_thread.scratch
+    return np.empty(nbytes, np.uint8) if scratch is None else scratch.empty(nbytes)

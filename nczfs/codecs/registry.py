@@ -13,7 +13,7 @@ from numcodecs.registry import get_codec
 
 from nczfs.codecs import arrayfilters, blocks, bytefilters, objects, streams
 from nczfs.codecs.arrayfilters import NumcodecsCodec
-from nczfs.codecs.base import Pipeline
+from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.codec import Codec, Flat, Order, Settings, Size, from_buffer
 from nczfs.codecs.v2 import V2Pipeline
 from nczfs.errors import UnknownCodec
@@ -59,8 +59,13 @@ _REFUSED = {"pickle": "unpickling runs whatever code the data contain"}
 _OBJECT_CODECS = frozenset({"json2", "msgpack2", "vlen-array", "vlen-bytes", "vlen-utf8"})
 
 
-def pipeline_of(array: ArrayDescription) -> Pipeline:
+def pipeline_of(array: ArrayDescription, too_long: TooLong | None = None) -> Pipeline:
     """The pipeline that decodes and encodes the chunks of an array.
+
+    Parameters
+    ----------
+    too_long : hears of each chunk that decodes to more bytes than it has; None: the first one is
+        warned of in the log.
 
     Raises
     ------
@@ -73,7 +78,8 @@ def pipeline_of(array: ArrayDescription) -> Pipeline:
     if array.dtype.stored.itemsize == 0:
         raise UnknownCodec(f"elements of {array.dtype.typestr!r} have no bytes to encode")
     _check_objects(array)
-    return V2Pipeline(array, [(spec.name, _codec(spec, array)) for spec in chain.codecs])
+    codecs = [(spec.name, _codec(spec, array)) for spec in chain.codecs]
+    return V2Pipeline(array, codecs, too_long)
 
 
 def _check_objects(array: ArrayDescription) -> None:

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from nczfs.codecs import buffers
-from nczfs.codecs.base import Buffer, Pipeline, Values
+from nczfs.codecs.base import Buffer, Pipeline, TooLong, Values
 from nczfs.codecs.codec import Codec, Flat, Order, Size, as_bytes, from_buffer
 from nczfs.errors import CodecError, CorruptChunk
 from nczfs.model.hierarchy import ArrayDescription
@@ -23,6 +23,7 @@ class V2Pipeline(Pipeline):
     Parameters
     ----------
     codecs : with their names, in encoding order.
+    too_long : None: the first such chunk is warned of in the log.
 
     Notes
     -----
@@ -32,7 +33,12 @@ class V2Pipeline(Pipeline):
     of any length. Longer ones are a CorruptChunk.
     """
 
-    def __init__(self, array: ArrayDescription, codecs: Sequence[tuple[str, Codec]]) -> None:
+    def __init__(
+        self,
+        array: ArrayDescription,
+        codecs: Sequence[tuple[str, Codec]],
+        too_long: TooLong | None = None,
+    ) -> None:
         self._shape = array.chunk_shape
         self._count = prod(array.chunk_shape)
         self._chunk_bytes = array.chunk_bytes
@@ -46,7 +52,7 @@ class V2Pipeline(Pipeline):
         for _, codec in codecs:
             sizes.append(codec.encoded_size(sizes[-1]))
         self._sizes = tuple(sizes)
-        self._told_of_length = False
+        self._too_long = too_long or _OneWarning()
 
     @property
     def is_cheap(self) -> bool:
@@ -89,13 +95,10 @@ class V2Pipeline(Pipeline):
             raise CorruptChunk(
                 f"the data decode to {flat.nbytes} bytes, and a chunk has {self._chunk_bytes}"
             )
-        if flat.nbytes > self._chunk_bytes and not self._told_of_length:
-            self._told_of_length = True
-            logger.warning(
-                "a chunk decodes to %d bytes instead of %d; what is too much is left out "
-                "(said once for each array)",
-                flat.nbytes,
-                self._chunk_bytes,
+        if flat.nbytes > self._chunk_bytes:
+            self._too_long(
+                f"a chunk decodes to {flat.nbytes} bytes instead of {self._chunk_bytes}; "
+                "what is too much is left out"
             )
         if flat.dtype.hasobject:
             elements = flat[: self._count]
@@ -118,3 +121,15 @@ class V2Pipeline(Pipeline):
                     f"codec {name!r} cannot encode the values: {error or type(error).__name__}"
                 ) from error
         return flat.tobytes()
+
+
+class _OneWarning:
+    """Warns of the first thing that it is told, and of no other."""
+
+    def __init__(self) -> None:
+        self._is_given = False
+
+    def __call__(self, message: str) -> None:
+        if not self._is_given:
+            self._is_given = True
+            logger.warning("%s (said once for each array)", message)

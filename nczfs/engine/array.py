@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -15,15 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.codecs import buffers
-from nczfs.engine.cache import WHOLE, ChunkCache, ChunkId, Loaded, Use, Values, use_of
+from nczfs.engine.cache import ChunkCache
 from nczfs.engine.chunkio import ChunkIO
-from nczfs.engine.dirty import Region
+from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools, UnderWay
 from nczfs.engine.selection import Pick, Selection
+from nczfs.engine.shares import shares
+from nczfs.engine.use import WHOLE, Use, use_of
 from nczfs.engine.writeback import WriteBack
-from nczfs.errors import NczfsError, Unavailable
+from nczfs.engine.written import Region
+from nczfs.errors import NczfsError, StructureChanged, Unavailable
 from nczfs.model.boxes import Box, boxes_of_run, index_of
 from nczfs.model.grid import ChunkIndex, Part
 from nczfs.model.hierarchy import ArrayDescription
@@ -44,11 +46,22 @@ class Writes:
     at_ns : the time of the last write; 0: there was none.
     """
 
-    __slots__ = ("at_ns", "revision")
+    __slots__ = ("_is_over", "at_ns", "revision")
 
     def __init__(self) -> None:
         self.revision = 0
         self.at_ns = 0
+        self._is_over = False
+
+    def end(self) -> None:
+        """The array was removed: it is neither read nor written any more."""
+        self._is_over = True
+        self.note()
+
+    def check(self) -> None:
+        """Raise StructureChanged when the array was removed."""
+        if self._is_over:
+            raise StructureChanged("the variable was removed")
 
     def note(self) -> None:
         """Something was written, or may have been."""
@@ -101,6 +114,8 @@ class Array:
         wanted = fetch_threads if far else 2 * decode_threads
         room = cache.limit_bytes // 4 // max(1, description.chunk_bytes)
         self._depth = min(wanted, room)
+        # More threads than processors are for waiting for the disk; they hold memory all the same.
+        self._may_wait = room >= 2 * decode_threads
         # Each chunk on its way holds its encoded bytes as well.
         self._write_depth = fetch_threads if far else 2 * decode_threads
         self._run_split = _run_split(description)
@@ -123,6 +138,11 @@ class Array:
             number=self.number,
             writes=self.writes,
         )
+
+    @property
+    def chunkio(self) -> ChunkIO:
+        """Where the chunks lie."""
+        return self._io
 
     def require_codecs(self) -> None:
         """Raise UnknownCodec now when the values could never be decoded."""
@@ -148,16 +168,24 @@ class Array:
         assert out.shape == selection.shape
         picks = selection.picks(self.description.chunk_shape)
         if self.far:
-            self._read(picks, out, tally, fresh_since)
+            self._read(iter(picks), out, tally, fresh_since)
             return
-        first = list(islice(picks, 2))
-        if len(first) < 2:
-            for pick in first:
-                self._pick(pick, out, tally, fresh_since)
+        if len(picks) < 2:
+            self._pick_each(picks, out, tally, fresh_since)
             return
-        with UnderWay(self._write_depth) as copies:
-            for pick in chain(first, picks):
-                copies.add(self._pools.assemble.submit(self._pick, pick, out, tally, fresh_since))
+        _, threads = self._threads
+        pool = self._pools.assemble
+        if self._may_wait:
+            pool, threads = self._pools.copy, 2 * threads
+        with UnderWay(2 * threads) as copies:
+            for share in shares(picks, threads):
+                copies.add(pool.submit(self._pick_each, share, out, tally, fresh_since))
+
+    def _pick_each(
+        self, picks: Iterable[Pick], out: Values, tally: Tally, fresh_since: float
+    ) -> None:
+        for pick in picks:
+            self._pick(pick, out, tally, fresh_since)
 
     def _pick(self, pick: Pick, out: Values, tally: Tally, fresh_since: float) -> None:
         """Copy the elements of one chunk, and keep the chunk only where that may be of use."""
@@ -169,8 +197,10 @@ class Array:
         if in_memory or not (self._is_whole(pick) or self._is_first_touch(pick.chunk)):
             self._copy(pick, out, tally, fresh_since)
             return
-        with buffers.reused():
-            values = _tallied(self._io.load(pick.chunk, None), None, tally).values
+        self.writes.check()
+        decode = self._io.fetch(pick.chunk, None)
+        with self._pools.decoding():
+            values = _tallied(decode(), None, tally).values
             out[pick.target] = values[pick.source]
 
     def _is_whole(self, pick: Pick) -> bool:
@@ -239,6 +269,7 @@ class Array:
         CodecError, StoreError : a chunk could not be stored.
         """
         assert values.shape == box.shape
+        self.writes.check()
         self.require_codecs()
         if self._rounding is not None:
             values = self._rounding(values)
@@ -263,6 +294,7 @@ class Array:
         if (box := selection.box) is not None:
             self.write_box(box, values)
             return
+        self.writes.check()
         self.require_codecs()
         if self._rounding is not None:
             values = self._rounding(values)
@@ -271,6 +303,18 @@ class Array:
                 self._write_part(pick.chunk, pick.source, values[pick.target])
         finally:
             self.writes.note()
+
+    def write_flagged(self, chunk: ChunkIndex, flags: Values, values: Values) -> None:
+        """Write the elements of a chunk that have a flag; both have the shape of the chunk."""
+        self.require_codecs()
+        grid = self.description.grid
+        inside = grid.box(chunk).relative_to(grid.origin(chunk))
+        if flags[inside.slices()].all():
+            self._write_part(chunk, inside, values[inside.slices()])
+        elif flags.any():
+            written = tuple(axis.astype(np.int64) for axis in np.nonzero(flags))
+            self._write_part(chunk, written, values[written])
+        self.writes.note()
 
     def _write_part(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
         grid = self.description.grid
@@ -431,6 +475,7 @@ class Array:
             out[pick.target] = values[pick.source]
 
     def _load(self, index: ChunkIndex, tally: Tally, known: Loaded | None) -> Loaded:
+        self.writes.check()
         return _tallied(self._io.load(index, known), known, tally)
 
     def _start(self, submit: Callable[[], object], chunk_id: ChunkId, reserved: int) -> bool:
@@ -444,6 +489,7 @@ class Array:
     def _fetch_ahead(self, chunk_id: ChunkId, reserved: int, tally: Tally) -> None:
         known = self._cache.known(chunk_id)
         try:
+            self.writes.check()
             decode = self._io.fetch(chunk_id[1], known)
         except NczfsError as error:
             self._cache.fail_load(chunk_id, reserved, error)

@@ -9,13 +9,10 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from nczfs import metrics
-from nczfs.engine.loaded import ChunkId as ChunkId
-from nczfs.engine.loaded import Loaded as Loaded
-from nczfs.engine.loaded import Values as Values
-from nczfs.engine.spill import Slot, Spilled, SpillTier, no_tier
-from nczfs.engine.use import WHOLE as WHOLE
-from nczfs.engine.use import Use as Use
-from nczfs.engine.use import use_of as use_of
+from nczfs.engine.loaded import ChunkId, Loaded, Values
+from nczfs.engine.slots import Slot
+from nczfs.engine.spill import Spilled, SpillTier, no_tier
+from nczfs.engine.use import WHOLE, Use
 from nczfs.errors import NczfsError, Unavailable
 
 # Waiting for the disk shall cost a reader no more than a request to a far store would.
@@ -178,6 +175,16 @@ class ChunkCache:
                 self._used += nbytes
         self._tier.flush()
         return granted
+
+    def claim(self, nbytes: int) -> None:
+        """Take bytes of the budget, or with a negative `nbytes` give them back.
+
+        As `try_reserve`, but for what is there in any case: chunks make room as far as they can.
+        """
+        with self._lock:
+            self._make_room(nbytes)
+            self._used += nbytes
+        self._tier.flush()
 
     def unreserve(self, nbytes: int) -> None:
         """Give back what `try_reserve` took."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from nczfs.errors import NameTaken, NoSuchNode, StructureChanged
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Variable
+
+_NewLength = TypeVar("_NewLength", "Resize", "ResizeDimension")
 
 
 class Change(ABC):
@@ -100,6 +103,25 @@ class AddMember(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveMember(Change):
+    """A group lists an array or group no more, if it lists its members at all."""
+
+    name: str
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("member", self.name)
+
+    def apply(self, node: Node | None) -> Node:
+        group = _group(node)
+        return replace(
+            group,
+            groups=_without_name(group.groups, self.name),
+            arrays=_without_name(group.arrays, self.name),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class GroupBecomesArray(Change):
     """A group lists as an array what it listed as a group, if it lists its members at all."""
 
@@ -113,7 +135,7 @@ class GroupBecomesArray(Change):
         group = _group(node)
         if group.groups is None:
             return group
-        groups = tuple(name for name in group.groups if name != self.name)
+        groups = _without_name(group.groups, self.name)
         return replace(group, groups=groups, arrays=_with_name(group.arrays, self.name))
 
 
@@ -159,8 +181,7 @@ class ResizeDimension(Change):
         return ("length", self.name)
 
     def after(self, earlier: Change) -> Change:
-        assert isinstance(earlier, ResizeDimension)
-        return earlier if _is_within(self, earlier) else replace(self, grows=_grows(self, earlier))
+        return _both(earlier, self)
 
     def apply(self, node: Node | None) -> Node:
         group = _group(node)
@@ -186,8 +207,7 @@ class Resize(Change):
         return ("length", str(self.axis))
 
     def after(self, earlier: Change) -> Change:
-        assert isinstance(earlier, Resize)
-        return earlier if _is_within(self, earlier) else replace(self, grows=_grows(self, earlier))
+        return _both(earlier, self)
 
     def apply(self, node: Node | None) -> Variable:
         variable = _there(node)
@@ -204,12 +224,12 @@ class Resize(Change):
         )
 
 
-def _is_within(later: Resize | ResizeDimension, earlier: Resize | ResizeDimension) -> bool:
-    return later.grows and later.size <= earlier.size
-
-
-def _grows(later: Resize | ResizeDimension, earlier: Resize | ResizeDimension) -> bool:
-    return later.grows and earlier.grows
+def _both(earlier: Change, later: _NewLength) -> _NewLength:
+    """One new length for two that follow each other."""
+    assert isinstance(earlier, type(later))
+    if later.grows and later.size <= earlier.size:
+        return earlier
+    return replace(later, grows=later.grows and earlier.grows)
 
 
 def _length(known: int, wanted: int, *, grows: bool) -> int:
@@ -231,3 +251,7 @@ def _group(node: Node | None) -> GroupHeader:
 
 def _with_name(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | None:
     return names if names is None or name in names else (*names, name)
+
+
+def _without_name(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | None:
+    return None if names is None else tuple(known for known in names if known != name)

@@ -9,9 +9,9 @@ from math import prod
 import numpy as np
 
 from nczfs import metrics
-from nczfs.codecs.base import Pipeline
+from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.registry import pipeline_of
-from nczfs.engine.cache import Loaded, Values
+from nczfs.engine.loaded import Loaded, Values
 from nczfs.engine.options import MissingChunks
 from nczfs.errors import CodecError, CorruptChunk, MissingChunk, NczfsError, NoSuchObject
 from nczfs.model.dtypes import VlenKind
@@ -43,6 +43,7 @@ class ChunkIO:
     ----------
     prefix : where the array lies in `zmap`.
     place : of the variable, for messages.
+    too_long : as for `pipeline_of`.
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class ChunkIO:
         place: str,
         array: ArrayDescription,
         missing_chunks: MissingChunks,
+        too_long: TooLong | None = None,
     ) -> None:
         self._zmap = zmap
-        self._prefix = prefix
+        self.prefix = prefix
         self._place = place
         self.array = array
         self._missing_chunks = missing_chunks
+        self._too_long = too_long
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -68,12 +71,12 @@ class ChunkIO:
                 f"than {NDIM_MAX} are not read"
             )
         try:
-            return pipeline_of(self.array)
+            return pipeline_of(self.array, self._too_long)
         except NczfsError as error:
             raise type(error)(f"{self._place}: {error}") from error
 
     def key(self, chunk: ChunkIndex) -> Key:
-        return join(self._prefix, self.array.chunk_keys.name(chunk))
+        return join(self.prefix, self.array.chunk_keys.name(chunk))
 
     def load(self, chunk: ChunkIndex, known: Loaded | None) -> Loaded:
         """The values of a chunk; `known` is given back when the store still holds that version.
@@ -117,7 +120,9 @@ class ChunkIO:
 
     def resized(self, array: ArrayDescription) -> ChunkIO:
         """The same chunks, of an array of another shape."""
-        return ChunkIO(self._zmap, self._prefix, self._place, array, self._missing_chunks)
+        return ChunkIO(
+            self._zmap, self.prefix, self._place, array, self._missing_chunks, self._too_long
+        )
 
     def newest(self, chunk: ChunkIndex) -> tuple[Values, Version]:
         """The values that the store has now, fill where it has none, and their version.
@@ -156,8 +161,6 @@ class ChunkIO:
         except CodecError as error:
             raise type(error)(f"{self._zmap.name}/{key}: {error}") from error
         metrics.CHUNKS_STORED.inc()
-        if not self._zmap.features.conditional_writes:
-            replaces = None
         return self._zmap.write(key, data, replaces=replaces)
 
     def _exists(self, key: Key, replaces: Version | None) -> bool:

@@ -38,41 +38,54 @@ class ConsolidatedCopy:
         """Make it anew at the next `update`, because it may lack what was written."""
         self._is_true, self._is_owed = False, True
 
-    def update(self, written: Iterable[str]) -> None:
-        """Bring the copy up to date after some documents were written."""
+    def update(self, written: Iterable[str], leaving: str | None = None) -> None:
+        """Bring the copy up to date after some documents were written.
+
+        Parameters
+        ----------
+        leaving : the path of a node that is about to be removed with all below it.
+        """
         keys = list(written)
 
         def store(_: int) -> None:
             # Others may have written both since we did.
             self._dataset.ask_again([consolidated.KEY, *keys])
-            self._update_once(keys)
+            self._update_once(keys, leaving)
 
         until_stored(store, consolidated.KEY)
 
-    def _update_once(self, keys: list[str]) -> None:
+    def _update_once(self, keys: list[str], leaving: str | None) -> None:
         documents = self._dataset.documents()
         data = documents.get(consolidated.KEY)
-        is_due = bool(keys) or self._is_owed if data is not None else self._wanted
+        changes = bool(keys) or leaving is not None
+        is_due = changes or self._is_owed if data is not None else self._wanted
         if not is_due:
             return
         version = documents.used[join(self._dataset.root, consolidated.KEY)]
-        new = self._amended(data, keys, documents) if data is not None and self._is_true else None
+        new = None
+        if data is not None and self._is_true:
+            new = self._amended(data, keys, leaving, documents)
         if new is None:
-            new = self._from_all()
+            new = self._from_all(leaving)
         if new != data:
             self._dataset.store_document(consolidated.KEY, new, version)
         self._is_true, self._is_owed = True, False
 
-    def _amended(self, data: bytes, keys: list[str], documents: StoreDocuments) -> bytes | None:
+    def _amended(
+        self, data: bytes, keys: list[str], leaving: str | None, documents: StoreDocuments
+    ) -> bytes | None:
         """The copy with some documents as they are now; None when it cannot be read."""
         try:
             newest = {key: documents.get(key) for key in keys}
+            if leaving is not None:
+                known = consolidated.read_consolidated(data, self._options).documents
+                newest |= dict.fromkeys(key for key in known if key.startswith(f"{leaving}/"))
             return consolidated.updated_document(data, newest, self._options)
         except MetadataError as error:
             log.warning("%s/%s: it is made anew", documents.place, error)
             return None
 
-    def _from_all(self) -> bytes:
+    def _from_all(self, leaving: str | None) -> bytes:
         self._dataset.ask_again()
         documents = self._dataset.documents()
         found: dict[str, bytes] = {}
@@ -86,5 +99,5 @@ class ConsolidatedCopy:
             loaded = self._dataset.load(path)
             if loaded is not None and isinstance(loaded.node, GroupHeader):
                 nodes, _ = self._dataset.members(path)
-                pending += [node.path for node in reversed(nodes)]
+                pending += [node.path for node in reversed(nodes) if node.path != leaving]
         return consolidated.consolidated_document(found)

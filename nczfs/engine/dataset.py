@@ -11,11 +11,14 @@ from nczfs.engine.array import Array
 from nczfs.engine.cache import ChunkCache
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.edits import Edits
+from nczfs.engine.lease import Leases
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.quantize import rounding_of
 from nczfs.engine.spill import spill_tier
+from nczfs.engine.spool.journal import Journal
+from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.writeback import WriteBack
 from nczfs.errors import CodecError, MetadataError, NczfsError, NoSuchNode, NotADataset
 from nczfs.formats import consolidated
@@ -24,25 +27,44 @@ from nczfs.formats.detect import ROOT_KEYS, detect
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Dimension, Group, GroupHeader, Variable
 from nczfs.zmap.base import Version, ZMap
+from nczfs.zmap.guarded import Guarded
 from nczfs.zmap.keys import Key, Prefix, join, parse_prefix
 
 log = logging.getLogger(__name__)
 
 
 class Engine:
-    """What all datasets of a process share: options, threads, the chunk cache."""
+    """What all datasets of a process share: options, threads, the chunk cache.
 
-    def __init__(self, options: EngineOptions | None = None) -> None:
+    Parameters
+    ----------
+    spool : where chunks go that cannot be stored; None: their writers are told, and that is all.
+    """
+
+    def __init__(self, options: EngineOptions | None = None, spool: Spool | None = None) -> None:
         self.options = options or EngineOptions()
         self.pools = Pools(self.options)
         tier = spill_tier(self.options, self.pools)
         self.cache = ChunkCache(self.options.memory_limit_bytes, tier=tier)
-        self.writeback = WriteBack(self.cache, self.pools)
+        is_kept = spool is not None and spool.survives is not Survives.NOTHING
+        self.journal = Journal(spool) if spool is not None and is_kept else None
+        self.writeback = WriteBack(
+            self.cache, self.pools, spool, self.options.flush_age_s, self.journal
+        )
+        self.leases = Leases(trusts=self.options.is_single_writer, terms=self.options.lease)
 
     def close(self) -> None:
-        """Stop the threads and forget the chunks; whoever still waits gets an error."""
+        """Stop the threads and forget the chunks; whoever still waits gets an error.
+
+        What is not stored by then goes to the spool.
+        """
+        self.writeback.close()
         self.cache.close()
         self.pools.close()
+        self.writeback.join()
+        if self.journal is not None:
+            self.journal.close()
+        self.leases.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +80,8 @@ class Dataset:
     """The hierarchy of groups and variables at one prefix of a store.
 
     Paths are relative to the dataset's root, without a leading slash; "" is the root. Every method
-    may be called from any thread. `_lock` guards the dicts of nodes and arrays and is never held
+    may be called from any thread. What changes the store through `zmap` holds the lease of the
+    dataset, where one is needed. `_lock` guards the dicts of nodes and arrays and is never held
     while a document is read.
     """
 
@@ -73,17 +96,18 @@ class Dataset:
         self.engine = engine
         self.root = root
         self.format = metadata_format
-        self.edits = Edits(metadata, root, metadata_format, options, engine.pools)
+        self.lease = engine.leases.of(metadata.zmap, root)
+        self.lease.add_user(self)
+        self.zmap: ZMap = Guarded(metadata.zmap, self.lease.writing)
+        self.edits = Edits(
+            metadata, root, metadata_format, options, engine.pools, self.lease.writing
+        )
         self._metadata = metadata
         self._options = options
         self._lock = threading.Lock()
         self._nodes: dict[str, Loaded] = {}
         self._edited: dict[str, tuple[Loaded | None, int, Loaded | None]] = {}
         self._arrays: dict[str, tuple[Variable, Array]] = {}
-
-    @property
-    def zmap(self) -> ZMap:
-        return self._metadata.zmap
 
     def url(self, path: str) -> str:
         """The place of a node, for messages."""
@@ -292,14 +316,40 @@ class Dataset:
         for array in arrays:
             array.forget()
 
+    def removed(self, path: str) -> None:
+        """A node, and all below it, are no more: nothing that was written to them is kept."""
+        self.edits.forget(path)
+        below = f"{path}/" if path else ""
+        with self._lock:
+            found = [(known, array) for known, (_, array) in self._arrays.items()]
+        arrays = [array for known, array in found if known == path or known.startswith(below)]
+        for array in arrays:
+            array.writes.end()
+            self.engine.writeback.drop(array.number, lambda _: False)
+        self.forget(path)
+        prefix = self.prefix(path)
+        self._metadata.forget(prefix)
+        self._metadata.changed(Key(prefix))
+
     def array_numbers(self) -> list[int]:
         """Under which numbers the chunks of this dataset are in the caches."""
         with self._lock:
             return [array.number for _, array in self._arrays.values()]
 
+    def has_unsaved(self) -> bool:
+        """Whether anything that was written is not stored yet. Asks nobody."""
+        return bool(self.edits.pending()) or self.engine.writeback.has_unsaved(self.array_numbers())
+
+    def forget_clean(self) -> None:
+        """Ask the store anew for chunks and documents that are the same there, as it may seem."""
+        for number in self.array_numbers():
+            self.engine.cache.discard(number)
+        self._metadata.forget(self.root)
+
     def store_document(self, key: str, data: bytes, replaces: Version) -> None:
         """Replace a version of a document. Raises Conflict, ObjectExists."""
-        self._metadata.write(join(self.root, key), data, replaces)
+        with self.lease.writing():
+            self._metadata.write(join(self.root, key), data, replaces)
 
     def delete_documents(self, path: str) -> None:
         """Remove the documents of a node, those that make it visible among them."""

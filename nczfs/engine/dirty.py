@@ -4,91 +4,47 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, TypeAlias
+from pathlib import Path
 
 import numpy as np
 
-from nczfs.engine.cache import Values
+from nczfs.engine.cache import ENTRY_BYTES
 from nczfs.engine.chunkio import ChunkIO, fill_element
+from nczfs.engine.loaded import Values
+from nczfs.engine.written import Region, WrittenMask
 from nczfs.errors import NczfsError
-from nczfs.model.boxes import Box, joined
+from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
 
-BOXES_MAX = 32
+RETRY_S = 0.5
+RETRY_S_MAX = 60.0
+DOUBLINGS_MAX = 16  # of the pause, which has reached its end long before
 
-Region: TypeAlias = "Box | tuple[slice | np.ndarray[Any, np.dtype[np.int64]], ...]"
-"""Elements of a chunk: a box of them, or what a numpy index selects."""
 
+@dataclass(slots=True)
+class Retry:
+    """When to try again what failed: after pauses that grow."""
 
-class WrittenMask:
-    """Which elements of a chunk were written: a few boxes, or else a flag for each element.
-
-    A sequential writer leaves one growing box; only scattered writes need the flags, which take a
-    byte an element.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._shape = shape
-        self._boxes: list[Box] = []
-        self._flags: Values | None = None
+    attempts: int = 0
+    at: float = 0.0
 
     @property
-    def is_empty(self) -> bool:
-        return not self._boxes and self._flags is None
+    def is_due(self) -> bool:
+        return self.at <= time.monotonic()
 
-    @property
-    def nbytes(self) -> int:
-        return 0 if self._flags is None else self._flags.nbytes
+    def failed(self) -> None:
+        """Begin a pause, longer than the last one."""
+        self.attempts += 1
+        pause = RETRY_S * 2.0 ** min(self.attempts, DOUBLINGS_MAX)
+        self.at = time.monotonic() + min(pause, RETRY_S_MAX)
 
-    def add(self, region: Region) -> None:
-        """Note that the elements of a region were written."""
-        if not isinstance(region, Box):
-            self._as_flags()[region] = True
-            return
-        if region.size == 0:
-            return
-        if self._flags is not None:
-            self._flags[region.slices()] = True
-            return
-        self._boxes.append(region)
-        while len(self._boxes) > 1 and (both := joined(self._boxes[-2], self._boxes[-1])):
-            self._boxes[-2:] = [both]
-        if len(self._boxes) > BOXES_MAX:
-            self._as_flags()
-
-    def update(self, other: WrittenMask) -> None:
-        """Note that what `other` notes was written, too."""
-        for box in other._boxes:
-            self.add(box)
-        if other._flags is not None:
-            self._as_flags()[other._flags] = True
-
-    def covers(self, box: Box) -> bool:
-        """Whether every element of a box was written."""
-        if self._flags is None:
-            if box.size == 0 or any(known.contains(box) for known in self._boxes):
-                return True
-            if sum(known.size for known in self._boxes) < box.size:
-                return False
-        return bool(self._as_flags()[box.slices()].all())
-
-    def copy_onto(self, target: Values, values: Values) -> None:
-        """Copy the written elements of `values` into `target`, both of the chunk's shape."""
-        if self._flags is not None:
-            np.copyto(target, values, where=self._flags)
-        for box in self._boxes:
-            target[box.slices()] = values[box.slices()]
-
-    def _as_flags(self) -> Values:
-        if self._flags is None:
-            self._flags = np.zeros(self._shape, bool)
-            for box in self._boxes:
-                self._flags[box.slices()] = True
-            self._boxes = []
-        return self._flags
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        self.attempts, self.at = 0, 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +57,7 @@ class Snapshot:
     is_whole : all elements that lie in the array were written.
     complete : the elements that were not written are those of `version`.
     version : of the object that they were read from; None: not known, or there was none.
+    is_borrowed : `values` are not our memory: the caller's, or of a file of the spool.
     """
 
     values: Values
@@ -108,6 +65,43 @@ class Snapshot:
     is_whole: bool
     complete: bool
     version: Version | None
+    is_borrowed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A chunk in the spool.
+
+    Attributes
+    ----------
+    nbytes : that it counts for in the budget of the spool.
+    values : maps them from the file, as a chunk has them; None where that cannot be done. A file
+        that is mapped has a descriptor, so that it is done for each use anew. Raises Unavailable.
+    flags : reads from the file which ones were written. Raises Unavailable.
+    """
+
+    path: Path
+    nbytes: int
+    values: Callable[[], Values] | None
+    flags: Callable[[], Values]
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What of a chunk is not in the store, at one time.
+
+    Attributes
+    ----------
+    values : of the whole chunk; they will not be changed.
+    flags : which of them were written; None: all that lie in the array.
+    version : of the object that the others came from, when it is known.
+    revision : of the chunk then.
+    """
+
+    values: Values
+    flags: Values | None
+    version: Version | None
+    revision: int
 
 
 @dataclass(eq=False, slots=True)
@@ -121,15 +115,22 @@ class DirtyChunk:
     ----------
     io : where the chunk lies; of the array as it was when it was last written to.
     clip : the elements of the chunk that lie in the array.
-    nbytes : that it counts for in the budget.
-    values : of the whole chunk, None before the first write.
+    nbytes : that it counts for in the budget, as it was last counted.
+    values : of the whole chunk; None before the first write, and while it is parked.
     written : since the last snapshot.
-    complete : all of `values` can be read.
+    complete : all of its values can be read.
     version : that the unwritten elements came from, when it is known.
     flying : what is on its way to the store.
     shared : `values` is also what flies (or belongs to the caller), so it must not be changed.
     gone : in the store, and not in the map any more: look again.
-    error : of the last flush, until somebody was told.
+    error : of the last flush, None when it succeeded.
+    since : when the first of what is written was, on the monotonic clock.
+    retry : when it is tried again by itself.
+    revision : another one after each change of what an entry of the spool would have.
+    saved : the entry of the spool that has it, or had it before it was written to again.
+    saved_revision : of the chunk that `saved` has.
+    is_parked : its values are in `saved` alone.
+    is_lent : `values` are the caller's own.
     """
 
     io: ChunkIO
@@ -145,55 +146,101 @@ class DirtyChunk:
     gone: bool = False
     error: NczfsError | None = None
     since: float = field(default_factory=time.monotonic)
+    retry: Retry = field(default_factory=Retry)
+    revision: int = 0
+    saved: Saved | None = None
+    saved_revision: int = -1
+    is_parked: bool = False
+    is_lent: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.written = WrittenMask(self.io.array.chunk_shape)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes."""
+        is_free = self.is_parked or self.is_lent
+        own = 0 if is_free else self.io.array.chunk_bytes + ENTRY_BYTES
+        return own + self.written.nbytes
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the spool has all that is not in the store."""
+        return self.saved_revision == self.revision
+
+    @property
+    def is_unmapped(self) -> bool:
+        """Whether it takes memory although the spool has it."""
+        return self.is_saved and self.saved is not None and self.saved.values is None
 
     def write(self, region: Region, values: Values) -> None:
         """Put elements into the chunk; `region` counts from its first element. Holds `lock`."""
         own = self._own_values(region)
         own[region.slices() if isinstance(region, Box) else region] = values
         self.written.add(region)
+        self.revision += 1
         if not self.complete and self.written.covers(self.clip):
             self.complete = True
             self.version = None
 
     def lend(self, values: Values) -> None:
         """Let the caller's own array be the values of the whole chunk, until it is flushed."""
-        self.values, self.shared, self.complete = values, True, True
+        self.values, self.shared, self.complete, self.is_lent = values, True, True, True
         self.written.add(self.clip)
+        self.revision += 1
 
     def readable(self) -> Values | None:
-        """All values, None when some were never loaded. Needs no lock."""
+        """All values, None when some were never loaded. Needs no lock. Raises Unavailable."""
         # In this order: what is complete stays so, and has values.
-        return self.values if self.complete else None
+        while self.complete:
+            values, saved = self.values, self.saved
+            if values is not None:
+                return values
+            if self.gone:
+                return None
+            try:
+                return _mapped(saved)
+            except NczfsError:
+                # The entry may have been replaced, or have gone with the chunk, in between.
+                if saved is self.saved and self.values is None and not self.gone:
+                    raise
+        return None
 
     def complete_with(self, base: Values) -> Values | None:
         """All values, the unwritten ones from `base`; None when the chunk is not dirty any more.
 
         Takes `lock`. `base` must have been asked for after this object was found in the map:
-        then it lacks nothing but what this object holds.
+        then it lacks nothing but what this object holds. Raises Unavailable.
         """
         with self.lock:
             if self.gone:
                 return None
-            if not self.complete:
-                merged = np.array(base)
-                if self.flying is not None:
-                    self.flying.written.copy_onto(merged, self.flying.values)
-                if self.values is not None:
-                    self.written.copy_onto(merged, self.values)
+            if self.complete:
+                return self._current()
+            merged = np.array(base)
+            if self.flying is not None:
+                self.flying.written.copy_onto(merged, self.flying.values)
+            if not self.written.is_empty:
+                self.written.copy_onto(merged, self._values())
+            if not self.is_parked:  # there was no memory for it
                 self.values, self.shared, self.complete = merged, False, True
-            return self.values
+                self.revision += 1
+            return merged
 
     def take(self) -> Snapshot | None:
-        """Begin a flush; None when nothing is to be written, or a flush is under way."""
+        """Begin a flush; None when nothing is to be written, or a flush is under way.
+
+        Raises Unavailable: what is parked cannot be read.
+        """
         if self.gone or self.flying is not None or self.written.is_empty:
             return None
-        assert self.values is not None
+        values = self._values()
         whole = self.written.covers(self.clip)
-        self.flying = Snapshot(self.values, self.written, whole, self.complete, self.version)
+        is_borrowed = self.is_parked or self.is_lent
+        self.flying = Snapshot(
+            values, self.written, whole, self.complete, self.version, is_borrowed
+        )
         self.written = WrittenMask(self.io.array.chunk_shape)
         self.shared = True
         return self.flying
@@ -201,6 +248,7 @@ class DirtyChunk:
     def settle(self, stored: Values, version: Version | None) -> bool:
         """End a flush that succeeded with these values; True when nothing is left to write."""
         self.flying, self.error = None, None
+        self.retry.succeeded()
         if self.written.is_empty:
             self.gone = True
             return True
@@ -208,23 +256,82 @@ class DirtyChunk:
         merged = np.array(stored)
         self.written.copy_onto(merged, self.values)
         self.values, self.shared, self.complete, self.version = merged, False, True, version
+        self.since, self.revision = time.monotonic(), self.revision + 1
         return False
 
     def fail(self, error: NczfsError) -> None:
         """End a flush that failed: what flew is dirty again, under what was written meanwhile."""
         assert self.flying is not None
         # `values` began as a copy of what flew, so it has both.
-        self.written.update(self.flying.written)
+        self.flying.written.update(self.written)
+        self.written = self.flying.written
         self.flying, self.error = None, error
+        self.retry.failed()
+        self.park()
+
+    def freeze(self) -> Frozen | None:
+        """What is not in the store, what is on its way included; None: the spool has it.
+
+        Holds `lock`. Raises Unavailable.
+        """
+        if self.gone or self.is_saved or (self.written.is_empty and self.flying is None):
+            return None
+        values = self._values()
+        self.shared = True
+        written = WrittenMask(self.io.array.chunk_shape)
+        if self.flying is not None:
+            written.update(self.flying.written)
+        written.update(self.written)
+        flags = None if written.covers(self.clip) else written.flags()
+        return Frozen(values, flags, self.version, self.revision)
+
+    def save(self, frozen: Frozen, saved: Saved) -> Saved | None:
+        """Note that the spool has what was frozen. Holds `lock`.
+
+        Returns
+        -------
+        the entry that is not needed any more.
+        """
+        if self.gone or self.saved_revision >= frozen.revision:
+            return saved
+        old, self.saved = self.saved, saved
+        self.saved_revision = frozen.revision
+        return old
+
+    def park(self) -> None:
+        """Let go of the memory, where the spool has all of it. Holds `lock`."""
+        if self.saved is None or not self.is_saved or self.flying is not None or self.gone:
+            return
+        self.written.park(self.saved.flags)
+        if self.saved.values is not None:
+            self.is_parked, self.values = True, None
+
+    def _values(self) -> Values:
+        values = self._current()
+        assert values is not None
+        return values
+
+    def _current(self) -> Values | None:
+        """The values wherever they are; None: nothing was written. Holds `lock`."""
+        return _mapped(self.saved) if self.is_parked else self.values
 
     def _own_values(self, region: Region) -> Values:
         array = self.io.array
-        if self.values is None:
+        if self.is_parked:
+            self.written.load()
+            self.values, self.shared, self.is_parked = np.array(self._current()), False, False
+        elif self.values is None:
             whole = isinstance(region, Box) and region.size == prod(array.chunk_shape)
             empty = np.empty(array.chunk_shape, array.dtype.native)
             if not whole:
                 empty[...] = fill_element(array)
             self.values = empty
         elif self.shared:
-            self.values, self.shared = np.array(self.values), False
+            self.values, self.shared, self.is_lent = np.array(self.values), False, False
         return self.values
+
+
+def _mapped(saved: Saved | None) -> Values:
+    assert saved is not None
+    assert saved.values is not None
+    return saved.values()

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from nczfs.engine import removal
 from nczfs.engine.changes import (
     AddDimension,
     AddMember,
@@ -192,6 +193,16 @@ class Editor:
                     if not dimension.unlimited:
                         raise NotWritable(f"/{variable.path}: {dimension.name} is not unlimited")
                     self.resize(dimension, size, grows=True)
+            self._note_growth(variable)
+
+    def _note_growth(self, variable: Variable) -> None:
+        """Have the journal know a length that is not stored yet."""
+        journal, edits = self._dataset.engine.journal, self._dataset.edits
+        if journal is not None and edits.pending():
+            node = self._dataset.node(variable.path)
+            assert isinstance(node, Variable)
+            prefix = self._dataset.prefix(variable.key)
+            journal.grown(prefix, node.array, lambda: bool(edits.pending()))
 
     def resize(self, dimension: Dimension, size: int, *, grows: bool = False) -> None:
         """Give a dimension, and every variable that has it, another length.
@@ -221,6 +232,11 @@ class Editor:
             for variable, axis in shrunk:
                 self._delete_chunks_beyond(variable, axis, size)
 
+    def remove(self, path: str) -> int:
+        """Remove a group or variable and all below it; how many objects. See `removal.remove`."""
+        with self._lock:
+            return removal.remove(self._dataset, self._copy, path)
+
     def sync(self) -> None:
         """Have all that was written and changed stored: chunks, documents, the consolidated copy.
 
@@ -237,6 +253,7 @@ class Editor:
             self._copy.distrust()
             raise
         dataset.zmap.flush()
+        dataset.engine.writeback.settled()
 
     def close(self) -> None:
         """`sync` for the last time; nothing can be changed any more."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import groupby
 
@@ -30,6 +31,7 @@ class Edits:
     Parameters
     ----------
     metadata_format : that of the dataset; the single documents are changed.
+    guard : makes a context that is round each change of the store.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class Edits:
         metadata_format: MetadataFormat,
         options: FormatOptions,
         pools: Pools,
+        guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        self._guard = guard
         self._pools = pools
         self._metadata = metadata
         self._root = root
@@ -130,11 +134,27 @@ class Edits:
             for _, stage in groupby(in_order, key=lambda path: _order(path, nodes[path])[0]):
                 now = {path: list(self._changes.get(path, {}).values()) for path in stage}
                 stored |= now
-                written |= self._store_all([(nodes[path], now[path]) for path in now])
+                # Those that were forgotten meanwhile are no more.
+                changed = [(nodes[path], changes) for path, changes in now.items() if changes]
+                written |= self._store_all(changed)
             # All together: an array reads only as long as its dimension, which is stored later.
             for path, changes in stored.items():
                 self._done(path, changes)
             return written
+
+    def withdraw(self, path: str, change: Change) -> None:
+        """Take back a change that could not be stored."""
+        self._done(path, [change])
+
+    def forget(self, path: str) -> None:
+        """Drop the changes of a node that goes, and of all below it; what is stored now, lands."""
+        below = f"{path}/" if path else ""
+        with self._flushing, self._lock:
+            for known in [p for p in self._changes if p == path or p.startswith(below)]:
+                del self._changes[known]
+                self._applied.pop(known, None)
+            self._begun = {p for p in self._begun if p != path and not p.startswith(below)}
+            self.revision += 1
 
     def pending(self) -> list[str]:
         """Paths of the nodes that have changes."""
@@ -179,7 +199,8 @@ class Edits:
         for key, data in written.items():
             full = join(self._root, key)
             try:
-                self._metadata.write(full, data, documents.used[full])
+                with self._guard():
+                    self._metadata.write(full, data, documents.used[full])
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:

@@ -130,8 +130,7 @@ class MetadataCache:
         ------
         Conflict, ObjectExists : there is another version. StoreError.
         """
-        condition = replaces if self.zmap.features.conditional_writes else None
-        version = self.zmap.write(key, data, replaces=condition)
+        version = self.zmap.write(key, data, replaces=replaces)
         known = self._documents.get(key)
         self._keep(key, Document(data, version, time.time_ns(), self._clock()))
         if known is None or known.data is None:

@@ -61,6 +61,7 @@ def open_url(
     ------
     NotADataset : nothing at the URL is a group or an array; or, for "w", it holds something else.
     ObjectExists : mode "x", and something is there.
+    LeaseNotHeld : another process is writing, where the store cannot keep two apart.
     BadUrl, UsageError, MetadataError, StoreError.
     """
     place = parse_url(url)
@@ -110,12 +111,16 @@ def open_zmap(
             zmap.close()
             raise
     engine = Engine(options)
+    lease = engine.leases.of(zmap, keys.ROOT)
 
     def close() -> None:
         engine.close()
         zmap.close()
 
     try:
+        if mode != "r":
+            lease.require()
+            lease.opened()  # until the dataset is closed
         cache = MetadataCache(zmap, engine.options, engine.pools)
         dataset = _existing(engine, cache, metadata, mode)
         if dataset is not None:

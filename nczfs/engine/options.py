@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from nczfs.engine.contention import LeaseTerms
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.detect import options_of
 
@@ -35,6 +36,11 @@ class EngineOptions:
         until refreshed.
     chunk_bytes_max : a chunk that decodes to more is refused by name.
     document_bytes_max : a larger metadata document is refused by name.
+    flush_age_s : what was written is stored in the background after so long; None: when it is
+        asked for, or there is no room.
+    is_single_writer : nobody else writes: no lease is taken where the store has no conditional
+        writes.
+    lease : how long things take about leases.
     fetch_threads : requests to a far store at a time.
     decode_threads : chunks decoded at a time.
     """
@@ -46,6 +52,9 @@ class EngineOptions:
     missing_chunks: MissingChunks = MissingChunks.FILL
     chunk_bytes_max: int = 2 * GIB
     document_bytes_max: int = 64 * MIB
+    flush_age_s: float | None = None
+    is_single_writer: bool = False
+    lease: LeaseTerms = field(default_factory=LeaseTerms)
     fetch_threads: int = 16
     decode_threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
 

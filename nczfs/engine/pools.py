@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Self
 
+from nczfs.codecs.buffers import Scratch
 from nczfs.engine.options import EngineOptions
 
 _LIVING: weakref.WeakSet[Pools] = weakref.WeakSet()
 
 
 class Pools:
-    """Five pools, each started when first used, so that no thread exists before a fork.
+    """Six pools, each started when first used, so that no thread exists before a fork.
 
     Fetching waits and decoding computes: in one pool either the network or the processors idle
     (docs/DESIGN.md, "Threads"). A task waits only for tasks of pools further to the right:
     assemble → decode | fetch; fetch hands its result to decode and does not wait for it. Writing
-    encodes and stores in one go, and waits for none of them; nor does spilling.
-    The lock guards the five slots.
+    encodes and stores in one go, and waits for none of them; nor does spilling. Copying reads and
+    decodes in one go, and may wait for chunks that fetch and decode have under way: it has twice
+    the threads, since a disk is waited for as well, if not for long; so decoding there goes by
+    turns (`decoding`). The lock guards the slots.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -29,12 +36,14 @@ class Pools:
             "fetch": options.fetch_threads,
             "decode": options.decode_threads,
             "assemble": options.decode_threads,
+            "copy": 2 * options.decode_threads,
             "write": options.fetch_threads,
             "spill": 1,
         }
         self._lock = threading.Lock()
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._closed = False
+        self._turns = self._all_turns()
         _LIVING.add(self)
 
     @property
@@ -50,12 +59,31 @@ class Pools:
         return self._pool("assemble")
 
     @property
+    def copy(self) -> ThreadPoolExecutor:
+        return self._pool("copy")
+
+    @property
     def write(self) -> ThreadPoolExecutor:
         return self._pool("write")
 
     @property
     def spill(self) -> ThreadPoolExecutor:
         return self._pool("spill")
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """A turn at decoding, of as many as there are decode threads.
+
+        Within it, what is decoded is written over by the next who has the turn. Who has one waits
+        for nothing.
+        """
+        turns = self._turns
+        scratch = turns.get()
+        try:
+            with scratch.reused():
+                yield
+        finally:
+            turns.put(scratch)
 
     def close(self) -> None:
         """Drop what is queued, wait for what runs; submitting raises RuntimeError afterwards."""
@@ -77,9 +105,16 @@ class Pools:
                     self._pools[name] = pool
         return pool
 
+    def _all_turns(self) -> SimpleQueue[Scratch]:
+        turns: SimpleQueue[Scratch] = SimpleQueue()
+        for _ in range(self._sizes["decode"]):
+            turns.put(Scratch())
+        return turns
+
     def _forget_threads(self) -> None:
         self._lock = threading.Lock()
         self._pools = {}
+        self._turns = self._all_turns()
 
 
 class UnderWay:
@@ -102,7 +137,9 @@ class UnderWay:
             self._futures.popleft().result()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        wait(self._futures)
+        for future in self._futures:
+            with contextlib.suppress(CancelledError):  # of which `wait` would never hear
+                future.exception()
         if kind is None:
             for future in self._futures:
                 future.result()

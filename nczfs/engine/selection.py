@@ -99,24 +99,44 @@ class Selection:
         )
         return wide[(*backwards, ...)].reshape(self.shape)
 
-    def picks(self, chunk_shape: tuple[int, ...]) -> Iterator[Pick]:
-        """The selected elements chunk by chunk, each chunk once, in C order of the grid."""
+    def picks(self, chunk_shape: tuple[int, ...]) -> Picks:
+        """The selected elements chunk by chunk."""
         if prod(self.shape) == 0:
-            return
+            return Picks(self.shape, chunk_shape, [[]])
         splits = [_split(axis, size) for axis, size in zip(self.axes, chunk_shape, strict=True)]
-        for pieces in product(*splits):
-            chunk = tuple(piece[0] for piece in pieces)
-            yield Pick(
-                chunk,
-                _index([piece[1] for piece in pieces], chunk_shape),
-                _index([piece[2] for piece in pieces], self.shape),
-            )
+        return Picks(self.shape, chunk_shape, splits)
 
     def _cut(self) -> tuple[int | slice, ...]:
         return tuple(
             0 if d in self.dropped else slice(None, None, -1 if d in self.flipped else 1)
             for d in range(len(self.axes))
         )
+
+
+_Piece: TypeAlias = "tuple[int, slice | Positions, slice | Positions]"
+
+
+class Picks:
+    """The picks of a selection, each chunk once, in C order of the grid, made when asked for."""
+
+    def __init__(
+        self, shape: tuple[int, ...], chunk_shape: tuple[int, ...], splits: list[list[_Piece]]
+    ) -> None:
+        self._shape = shape
+        self._chunk_shape = chunk_shape
+        self._splits = splits
+
+    def __len__(self) -> int:
+        return prod(map(len, self._splits))
+
+    def __iter__(self) -> Iterator[Pick]:
+        for pieces in product(*self._splits):
+            chunk = tuple(piece[0] for piece in pieces)
+            yield Pick(
+                chunk,
+                _index([piece[1] for piece in pieces], self._chunk_shape),
+                _index([piece[2] for piece in pieces], self._shape),
+            )
 
 
 def select(selector: object, shape: tuple[int, ...]) -> Selection:
@@ -282,9 +302,6 @@ def _from_start(index: object, length: int) -> object:
             return np.where((-length <= found) & (found < 0), found + length, found)
         case _:
             return index
-
-
-_Piece: TypeAlias = "tuple[int, slice | Positions, slice | Positions]"
 
 
 def _split(axis: Axis, size: int) -> list[_Piece]:

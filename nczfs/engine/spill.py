@@ -15,8 +15,7 @@ from nczfs import metrics
 from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
-from nczfs.engine.slots import SLOTS_MAX, Ghosts
-from nczfs.engine.slots import Slot as Slot
+from nczfs.engine.slots import SLOTS_MAX, Ghosts, Slot
 from nczfs.engine.spillfile import DEFAULT_LIMIT_BYTES, SpillFile, default_directory, taken
 from nczfs.errors import Unavailable
 from nczfs.model.boxes import Box

@@ -53,7 +53,8 @@ def detect(documents: Documents, options: FormatOptions) -> MetadataFormat | Non
 FORMAT_NAMES: tuple[str, ...] = (*(layout.name for layout in LAYOUTS), Zarr2Format.name)
 """The formats in which a dataset can be created."""
 
-_ALIASES = {"nczarr": L3.name, "zarr": Zarr2Format.name}
+FORMAT_ALIASES = {"nczarr": L3.name, "zarr": Zarr2Format.name}
+"""Words for the newest of their kind."""
 
 
 def format_named(name: str, options: FormatOptions) -> MetadataFormat:
@@ -61,19 +62,19 @@ def format_named(name: str, options: FormatOptions) -> MetadataFormat:
 
     Parameters
     ----------
-    name : one of `FORMAT_NAMES`; "nczarr" and "zarr" are the newest of their kind.
+    name : one of `FORMAT_NAMES`, or of `FORMAT_ALIASES`.
 
     Raises
     ------
     UsageError : there is no such format; the message lists all.
     """
-    name = _ALIASES.get(name, name)
+    name = FORMAT_ALIASES.get(name, name)
     if name == Zarr2Format.name:
         return Zarr2Format(options, Writer())
     for layout in LAYOUTS:
         if layout.name == name:
             return NczarrFormat(options, Writer(layout, is_whole=True))
-    known = ", ".join((*FORMAT_NAMES, *_ALIASES))
+    known = ", ".join((*FORMAT_NAMES, *FORMAT_ALIASES))
     raise UsageError(f"{name!r} is no format of metadata; there are {known}")
 
 

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 from nczfs.errors import NczfsError, UsageError
 from nczfs.fuse import mounting
+from nczfs.fuse.guard import is_alive
 from nczfs.fuse.mounting import MountError
 
 log = logging.getLogger(__name__)
@@ -216,19 +216,10 @@ class _Waiter:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, number)
             for _ in range(100):
-                if not _is_alive(self._pid):
+                if not is_alive(self._pid):
                     break
                 time.sleep(0.02)
         entry = mounting.find_mount(self._options.mountpoint)
         if entry is not None and entry.kind == mounting.FILE_SYSTEM_TYPE:
             with suppress(MountError):
                 mounting.unmount(self._options.mountpoint, lazy=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    # In a container nobody may reap orphans, so a dead daemon can stay as a zombie.
-    return status.rpartition(b")")[2].split()[0] != b"Z"

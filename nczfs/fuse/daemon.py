@@ -17,7 +17,9 @@ from dataclasses import dataclass
 import pyfuse3
 import trio
 
+from nczfs.errors import NczfsError
 from nczfs.fuse import mounting
+from nczfs.fuse.guard import Guard
 from nczfs.fuse.invalidator import Invalidator
 from nczfs.fuse.mounting import MountError
 from nczfs.fuse.operations import Operations
@@ -113,8 +115,9 @@ def _serve_open(
         # libfuse has told its reason on stderr, where pyfuse3 does not look.
         raise MountError(f"{mountpoint}: cannot be mounted ({error})") from error
     clean = False
+    guard = Guard()
     try:
-        trio.run(_run, fs, mountpoint, connected, invalidator, on_ready)
+        trio.run(_run, fs, mountpoint, connected, invalidator, guard, on_ready)
         clean = True
     except Exception as error:
         log.critical("the daemon ends, and leaves a dead mount at %s", mountpoint, exc_info=error)
@@ -122,6 +125,8 @@ def _serve_open(
     finally:
         invalidator.stop()
         pyfuse3.close(unmount=clean)
+        if clean:
+            guard.stop()
 
 
 async def _run(
@@ -129,6 +134,7 @@ async def _run(
     mountpoint: str,
     connected: trio.Event,
     invalidator: Invalidator,
+    guard: Guard,
     on_ready: Callable[[], None],
 ) -> None:
     if not faulthandler.is_enabled():
@@ -138,7 +144,7 @@ async def _run(
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_obey, signals, fs, invalidator)
-            nursery.start_soon(_announce, mountpoint, connected, invalidator, on_ready)
+            nursery.start_soon(_announce, mountpoint, connected, invalidator, guard, on_ready)
             await pyfuse3.main(min_tasks=_MIN_TASKS, max_tasks=_MAX_TASKS)
             nursery.cancel_scope.cancel()
 
@@ -159,11 +165,13 @@ async def _announce(
     mountpoint: str,
     connected: trio.Event,
     invalidator: Invalidator,
+    guard: Guard,
     on_ready: Callable[[], None],
 ) -> None:
     await connected.wait()
     invalidator.start()
     if not mounting.is_descriptor(mountpoint):
+        guard.start(mountpoint)
         raised = mounting.raise_read_ahead(mountpoint, _READ_AHEAD_KIB)
         log.debug("read-ahead of %d KiB: %s", _READ_AHEAD_KIB, "set" if raised else "not permitted")
     # What was made so far lives as long as the mount; the collector need not look at it again.
@@ -194,7 +202,20 @@ def _words(options: MountOptions) -> set[str]:
 
 
 def _close(fs: FileSystem, timeout_s: float) -> None:
-    """Close the file system, but never let a hanging store keep the daemon alive."""
+    """Store what was written, and close; a hanging store never keeps the daemon alive."""
+    ended = threading.Event()
+
+    def store() -> None:
+        try:
+            fs.sync()
+        except NczfsError as error:
+            log.warning("not everything was stored: %s", error)
+        finally:
+            ended.set()
+
+    threading.Thread(target=store, name="nczfs-sync", daemon=True).start()
+    if not ended.wait(timeout_s):
+        log.error("not everything was stored within %g s", timeout_s)
     thread = threading.Thread(target=fs.close, name="nczfs-close", daemon=True)
     thread.start()
     thread.join(timeout_s)

@@ -16,6 +16,7 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.Conflict: errno.ESTALE,  # what was opened is not there any more
     errors.AccessDenied: errno.EACCES,
     errors.StoreBusy: errno.EBUSY,
+    errors.LeaseNotHeld: errno.EAGAIN,  # unlike a busy archive, it is free again by itself
     errors.ReadOnlyStore: errno.EROFS,
     errors.BadKey: errno.EINVAL,
     errors.KeyTooLong: errno.ENAMETOOLONG,
@@ -54,6 +55,7 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.StaleHandle: errno.ESTALE,
     errors.BadHandle: errno.EBADF,
     errors.BadArgument: errno.EINVAL,
+    errors.SpoolError: errno.EIO,
     errors.UsageError: errno.EINVAL,
     errors.BadUrl: errno.EINVAL,
 }

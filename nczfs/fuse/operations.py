@@ -204,7 +204,7 @@ class Operations(pyfuse3.Operations):
 
     @answers
     async def rmdir(self, parent_inode: int, name: bytes, ctx: pyfuse3.RequestContext) -> None:
-        await self._workers.writers.run(
+        await self._workers.flushers.run(
             "rmdir", lambda: self._fs.rmdir(InodeNo(parent_inode), name)
         )
 

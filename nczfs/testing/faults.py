@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from nczfs.errors import StoreError, Unavailable
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Part, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
 
-OPERATIONS: Final = frozenset({"read", "write", "delete", "stat", "search", "list", "flush"})
+OPERATIONS: Final = frozenset(
+    {"read", "write", "copy", "write_parts", "delete", "stat", "search", "list", "flush"}
+)
 
 _T = TypeVar("_T")
 
@@ -104,6 +106,16 @@ class Faulty(ZMap):
 
     def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
         return self._call("write", key, lambda: self._zmap.write(key, data, replaces=replaces))
+
+    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
+        return self._call("copy", goal, lambda: self._zmap.copy(source, goal, replaces=replaces))
+
+    def write_parts(
+        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+    ) -> Version:
+        return self._call(
+            "write_parts", key, lambda: self._zmap.write_parts(key, parts, replaces=replaces)
+        )
 
     def delete(self, key: Key) -> None:
         self._call("delete", key, lambda: self._zmap.delete(key))

@@ -25,7 +25,7 @@ from typing import ClassVar, TypeAlias, TypeVar
 import pytest
 
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists, ReadOnlyStore
-from nczfs.zmap.base import ABSENT, Blob, Entry, Version, ZMap
+from nczfs.zmap.base import ABSENT, Blob, Entry, Part, Range, Version, ZMap
 from nczfs.zmap.keys import ROOT, Key, Prefix, parse_key, parse_prefix
 
 _T = TypeVar("_T")
@@ -33,6 +33,7 @@ _T = TypeVar("_T")
 Populate: TypeAlias = Callable[[Mapping[str, bytes]], ZMap]
 
 K = parse_key("group/variable/0.0.0")
+COPY = parse_key("group/copy")
 DATA = bytes(range(256)) * 17
 ODD_KEYS = (
     "blank in name/and here",
@@ -272,6 +273,12 @@ class ZMapReadSuite:
             zmap.write(K, b"new")
         with pytest.raises(ReadOnlyStore):
             zmap.write(parse_key("new"), b"new", replaces=ABSENT)
+        stat = zmap.stat(K)
+        with pytest.raises(ReadOnlyStore):
+            zmap.copy(stat, parse_key("new"))
+        with pytest.raises(ReadOnlyStore):
+            zmap.write_parts(parse_key("new"), [b"new", Range(stat, 0, 1)])
+        assert not zmap.features.server_copies
         with pytest.raises(ReadOnlyStore):
             zmap.delete(K)
         assert bytes(zmap.read(K).data) == DATA
@@ -372,6 +379,86 @@ class ZMapSuite(ZMapReadSuite, ABC):
         assert self.peek(zmap, K) is None
         assert _searched(zmap, "") == {}
 
+    def test_a_copy_has_the_bytes_and_the_version_that_reads_find(self, zmap: ZMap) -> None:
+        for data in (DATA, b""):
+            zmap.write(K, data)
+            version = zmap.copy(zmap.stat(K), COPY)
+            assert (self.peek(zmap, COPY), self.peek(zmap, K)) == (data, data)
+            assert zmap.read(COPY).version == zmap.stat(COPY).version == version
+
+    def test_an_object_may_be_copied_onto_itself(self, zmap: ZMap) -> None:
+        zmap.write(K, DATA)
+        zmap.copy(zmap.stat(K), K)
+        assert self.peek(zmap, K) == DATA
+
+    @pytest.mark.parametrize("text", ODD_KEYS, ids=lambda text: ascii(text[:20]))
+    def test_an_odd_key_is_copied_like_others(self, zmap: ZMap, text: str) -> None:
+        key = parse_key(text)
+        zmap.write(key, b"odd")
+        zmap.copy(zmap.stat(key), COPY)
+        assert self.peek(zmap, COPY) == b"odd"
+        zmap.write(K, b"usual")
+        zmap.copy(zmap.stat(K), key)
+        assert self.peek(zmap, key) == b"usual"
+
+    def test_an_object_is_put_together_of_bytes_and_ranges_of_others(self, zmap: ZMap) -> None:
+        zmap.write(K, DATA)
+        zmap.write(parse_key("other"), b"other")
+        old, other = zmap.stat(K), zmap.stat(parse_key("other"))
+        parts: list[Part] = [
+            Range(old, 7, 300),
+            b"between",
+            Range(other, 0, 5),
+            Range(old, 3, 3),
+            b"",
+            memoryview(DATA)[1:2],
+        ]
+        data = DATA[7:300] + b"between" + b"other" + DATA[1:2]
+        version = zmap.write_parts(COPY, parts)
+        assert self.peek(zmap, COPY) == data
+        assert zmap.stat(COPY).version == version
+        zmap.write_parts(K, parts, replaces=old.version)
+        assert self.peek(zmap, K) == data
+        zmap.write_parts(K, [])
+        assert self.peek(zmap, K) == b""
+
+    def test_what_was_replaced_is_not_copied_and_nothing_is_changed(self, zmap: ZMap) -> None:
+        zmap.write(K, b"one")
+        zmap.write(COPY, b"stays")
+        old = zmap.stat(K)
+        zmap.write(K, b"two")
+        for replaces in (None, zmap.stat(COPY).version):
+            with pytest.raises(Conflict):
+                zmap.copy(old, COPY, replaces=replaces)
+            with pytest.raises(Conflict):
+                zmap.write_parts(COPY, [b"new", Range(old, 0, 1)], replaces=replaces)
+        with pytest.raises(Conflict):
+            zmap.write_parts(COPY, [b"new", Range(old, 1, 1)])
+        zmap.delete(K)
+        with pytest.raises(NoSuchObject):
+            zmap.copy(old, COPY)
+        with pytest.raises(NoSuchObject):
+            zmap.write_parts(COPY, [b"new", Range(old, 0, 1)])
+        assert self.peek(zmap, COPY) == b"stays"
+
+    def test_a_copy_replaces_only_what_it_is_told_to(self, zmap: ZMap) -> None:
+        zmap.write(K, DATA)
+        source = zmap.stat(K)
+        seen = zmap.copy(source, COPY, replaces=ABSENT)
+        assert self.peek(zmap, COPY) == DATA
+        current = zmap.write(COPY, b"another")
+        parts: list[Part] = [b"new", Range(source, 0, 9)]
+        for replaces, error in ((ABSENT, ObjectExists), (seen, Conflict)):
+            with pytest.raises(error):
+                zmap.copy(source, COPY, replaces=replaces)
+            with pytest.raises(error):
+                zmap.write_parts(COPY, parts, replaces=replaces)
+        assert self.peek(zmap, COPY) == b"another"
+        current = zmap.write_parts(COPY, parts, replaces=current)
+        assert self.peek(zmap, COPY) == b"new" + DATA[:9]
+        zmap.copy(source, COPY, replaces=current)
+        assert self.peek(zmap, COPY) == DATA
+
     def test_a_deleted_object_is_gone_and_so_are_prefixes_without_keys(self, zmap: ZMap) -> None:
         zmap.write(K, DATA)
         zmap.write(parse_key("group/other"), b"stays")
@@ -421,6 +508,15 @@ class ZMapSuite(ZMapReadSuite, ABC):
             won = _race(partial(_create, zmap, key))
             assert won.count(True) == 1
             assert self.peek(zmap, key) == b"%d" % won.index(True)
+
+    def test_one_of_many_who_copy_to_a_new_key_wins(self, zmap: ZMap) -> None:
+        if not zmap.features.conditional_writes:
+            pytest.skip("the store declares that conditions do not hold against races")
+        for number in range(_THREADS):
+            zmap.write(parse_key(f"sources/{number}"), b"%d" % number)
+        won = _race(partial(_create_copy, zmap, COPY))
+        assert won.count(True) == 1
+        assert self.peek(zmap, COPY) == b"%d" % won.index(True)
 
     def test_no_update_is_lost_among_racing_writers(self, zmap: ZMap) -> None:
         if not zmap.features.conditional_writes:
@@ -516,6 +612,14 @@ def _race(act: Callable[[int], _T]) -> list[_T]:
 def _create(zmap: ZMap, key: Key, number: int) -> bool:
     try:
         zmap.write(key, b"%d" % number, replaces=ABSENT)
+    except (ObjectExists, Conflict):
+        return False
+    return True
+
+
+def _create_copy(zmap: ZMap, key: Key, number: int) -> bool:
+    try:
+        zmap.copy(zmap.stat(parse_key(f"sources/{number}")), key, replaces=ABSENT)
     except (ObjectExists, Conflict):
         return False
     return True

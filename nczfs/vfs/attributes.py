@@ -15,6 +15,7 @@ from nczfs.errors import (
     ObjectTooLarge,
     PathError,
     PathExists,
+    StaleHandle,
 )
 from nczfs.formats.attributes import attribute_text, is_hidden
 from nczfs.formats.base import Node as StoredNode
@@ -102,6 +103,18 @@ class AttributesDirectory(Directory):
         editor.delete_attribute(self._path, moved.name)
         editor.sync()
 
+    def unlink(self, name: str) -> None:
+        attribute = _attribute_called(self._loaded().node, name)
+        removing = self._editing(name).removing
+        if removing is None:
+            raise self.refusal(name)
+        removing.attribute(self._dataset, self._path, attribute.name)
+
+    def sync(self) -> None:
+        editing = self._context.editing_of(self._dataset)
+        if editing is not None:
+            editing.store_all(self._dataset)
+
     def refusal(self, name: str) -> PathError:
         return refusal(self._context.editing_of(self._dataset), name)
 
@@ -178,7 +191,12 @@ class AttributeFile(File):
         if self._editing is None:
             raise NotPermitted(f"{self._name}: can only be read")
         self._writer = OpenAttribute(
-            self._editing, self._dataset, self._path, self._name, b"" if truncate else self._data
+            self._editing,
+            self._dataset,
+            self._path,
+            self._name,
+            b"" if truncate else self._data,
+            is_there=_attribute(self._dataset.load(self._path), self._name) is not None,
         )
         return self._writer
 
@@ -209,7 +227,14 @@ class OpenAttribute(OpenFile):
     """
 
     def __init__(
-        self, editing: Editing, dataset: Dataset, path: str, name: str, data: bytes
+        self,
+        editing: Editing,
+        dataset: Dataset,
+        path: str,
+        name: str,
+        data: bytes,
+        *,
+        is_there: bool,
     ) -> None:
         self._editing = editing
         self._dataset = dataset
@@ -217,6 +242,7 @@ class OpenAttribute(OpenFile):
         self._name = name
         self._lock = threading.Lock()
         self._data = bytearray(data)
+        self._was_there = is_there
         self.is_dirty = False
 
     @property
@@ -250,13 +276,16 @@ class OpenAttribute(OpenFile):
         with self._lock:
             if not self.is_dirty:
                 return
-            node = self._dataset.node(self._path)
-            known = next((a for a in node.attributes if a.name == self._name), None)
+            loaded = self._dataset.load(self._path)
+            known = _attribute(loaded, self._name)
+            if loaded is None or (known is None and self._was_there):
+                raise StaleHandle(f"/{self._path}: attribute {self._name!r} was removed")
             attribute = attribute_from(self._name, bytes(self._data), known)
             editor = self._editing.editor(self._dataset)
             if attribute != known:
                 editor.set_attribute(self._path, attribute)
             editor.sync()
+            self._was_there = True
             self.is_dirty = False
 
     def close(self) -> None:
@@ -289,6 +318,12 @@ def _attribute_called(node: StoredNode, file_name: str) -> Attribute:
     raise NoSuchPath(f"{file_name}: no such attribute")
 
 
+def _attribute(loaded: Loaded | None, name: str) -> Attribute | None:
+    """The attribute of a node by its name; None: there is none."""
+    attributes = () if loaded is None else loaded.node.attributes
+    return next((attribute for attribute in attributes if attribute.name == name), None)
+
+
 def _new_name(file_name: str) -> str:
     """The name of a new attribute by that of its file."""
     if is_hidden(file_name):
@@ -298,5 +333,5 @@ def _new_name(file_name: str) -> str:
 
 def _text_in(loaded: Loaded, name: str) -> bytes:
     """The text of an attribute of a node; none while it is not there."""
-    known = next((a for a in loaded.node.attributes if a.name == name), None)
+    known = _attribute(loaded, name)
     return attribute_text(known).encode("utf-8", "surrogateescape") if known is not None else b""

@@ -222,4 +222,4 @@ class FileSystem(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Store what was written, stop threads, close stores."""
+        """Stop threads, close stores. What is not stored by then is saved on this machine."""

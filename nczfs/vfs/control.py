@@ -16,7 +16,7 @@ REQUEST_BYTES_MAX = 64 << 10
 
 
 class ControlDirectory(FixedDirectory):
-    """Files that tell of the mount, and one that asks something of it.
+    """Files that tell of the mount, and those that ask something of it.
 
     Parameters
     ----------
@@ -25,6 +25,7 @@ class ControlDirectory(FixedDirectory):
     log : the log file; None when the log goes elsewhere.
     access : the lines of the access log.
     refresh : forgets what is cached of a path ("" is everything).
+    flush : has everything stored that was written.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class ControlDirectory(FixedDirectory):
         log: Path | None,
         access: Callable[[], bytes],
         refresh: Callable[[str], None],
+        flush: Callable[[], None],
     ) -> None:
         files: dict[str, Node] = {
             "status.json": _Made(mtime_ns, lambda: _json(status())),
@@ -43,7 +45,8 @@ class ControlDirectory(FixedDirectory):
             "metrics": _Made(mtime_ns, metrics.exposition),
             "log": _Made(mtime_ns, lambda: _tail(log)),
             "access.log": _Made(mtime_ns, access),
-            "refresh": _Refresh(mtime_ns, refresh),
+            "refresh": _Lever(mtime_ns, lambda text: _each_line(text, refresh)),
+            "flush": _Lever(mtime_ns, lambda _: flush()),
         }
         super().__init__(files, mtime_ns)
 
@@ -57,14 +60,14 @@ class _Made(MadeFile):
         return self._content()
 
 
-class _Refresh(MadeFile):
-    """Each line written is a path to refresh; an empty line is everything."""
+class _Lever(MadeFile):
+    """An empty file that does something with what is written to it."""
 
     writable = True
 
-    def __init__(self, mtime_ns: int, refresh: Callable[[str], None]) -> None:
+    def __init__(self, mtime_ns: int, pull: Callable[[str], None]) -> None:
         super().__init__(mtime_ns)
-        self._refresh = refresh
+        self._pull = pull
 
     def make(self) -> bytes:
         return b""
@@ -73,19 +76,22 @@ class _Refresh(MadeFile):
         """A shell's ``>`` truncates before it writes; there is nothing to cut."""
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        return _OpenRefresh(self._refresh)
+        return _OpenLever(self._pull)
 
 
-class _OpenRefresh(FixedContent):
-    def __init__(self, refresh: Callable[[str], None]) -> None:
+class _OpenLever(FixedContent):
+    def __init__(self, pull: Callable[[str], None]) -> None:
         super().__init__(b"")
-        self._refresh = refresh
+        self._pull = pull
 
     def write(self, offset: int, data: Buffer) -> int:
-        text = os.fsdecode(bytes(data[:REQUEST_BYTES_MAX]))
-        for line in text.removesuffix("\n").split("\n"):
-            self._refresh(line)
+        self._pull(os.fsdecode(bytes(data[:REQUEST_BYTES_MAX])))
         return len(data)
+
+
+def _each_line(text: str, function: Callable[[str], None]) -> None:
+    for line in text.removesuffix("\n").split("\n"):
+        function(line)
 
 
 def _json(content: Mapping[str, object]) -> bytes:

@@ -13,33 +13,29 @@ from nczfs.engine.metadata import MetadataCache
 from nczfs.errors import (
     BadArgument,
     CorruptStore,
+    DirectoryNotEmpty,
+    IsADirectory,
     NczfsError,
+    NoSuchNode,
     NoSuchObject,
     NoSuchPath,
+    NotADirectory,
+    NotPermitted,
     PathError,
     PathExists,
 )
 from nczfs.formats.base import FormatOptions
-from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.model.hierarchy import Variable
 from nczfs.vfs.access import AccessLog
-from nczfs.vfs.attributes import AttributesDirectory
 from nczfs.vfs.editing import Editing, refusal
 from nczfs.vfs.known import KnownDatasets
-from nczfs.vfs.leaves import (
-    At,
-    Broken,
-    ChunksDirectory,
-    Plain,
-    Resolved,
-    broken_info,
-    group_info_file,
-    view_file,
-)
+from nczfs.vfs.leaves import At, Broken, ChunksDirectory, Plain, Resolved
+from nczfs.vfs.nodefiles import node_files, stem, view_word
 from nczfs.vfs.nodes import Directory, Node, NodeStat
 from nczfs.vfs.objects import is_file_name
+from nczfs.vfs.removing import Removing
 from nczfs.vfs.viewfile import ViewContext
 from nczfs.views import catalog
-from nczfs.views.catalog import View
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix
@@ -47,7 +43,6 @@ from nczfs.zmap.keys import Key, Prefix
 log = logging.getLogger(__name__)
 
 ARCHIVE_SUFFIX = ".zip"
-INFO = "info.json"
 ARCHIVES_KEPT = 64
 
 
@@ -62,6 +57,8 @@ class DatasetsTree:
     open_archive : makes a store of a zip object.
     writable : datasets may be changed, where their store can be.
     written : called when values of the node at a prefix were stored, or dropped.
+    removed : called when something at a path of the store is gone from sight, or back; None:
+        nothing may be removed.
     """
 
     def __init__(
@@ -76,10 +73,12 @@ class DatasetsTree:
         *,
         writable: bool = False,
         written: Callable[[Prefix], None] = lambda _: None,
+        removed: Callable[[Prefix], None] | None = None,
     ) -> None:
         self.metadata = metadata
         self.engine = engine
-        self.editing = Editing(engine, metadata, options, written) if writable else None
+        self.editing = Editing(engine, metadata, options, written, removed) if writable else None
+        self.removing = self.editing.removing if self.editing is not None else None
         self.known = KnownDatasets(engine, metadata, options, self.editing)
         self.context = ViewContext(
             engine, metadata.ttl_s, mtime_ns, access_log, self._opened, self.editing
@@ -129,6 +128,13 @@ class DatasetsTree:
         with self._lock:
             self._archives.clear()
         self.known.forget(prefix)
+        if self.removing is not None:
+            self.removing.forget(prefix)
+
+    def close(self) -> None:
+        """Store what waits for its time."""
+        if self.editing is not None:
+            self.editing.close()
 
     def sync(self) -> None:
         """Store what is pending of any dataset."""
@@ -257,12 +263,55 @@ class PrefixDirectory(Directory):
         return PrefixDirectory(self._tree, prefix, name, None, "")
 
     def unlink(self, name: str) -> None:
-        self.lookup(name)
-        raise self.refusal(name)
+        """A view is hidden: it is stored nowhere."""
+        if isinstance(self.lookup(name), Directory):
+            raise IsADirectory(f"{name}: is a directory")
+        self._removing(name).hidden.hide(self._prefix, name)
 
     def rmdir(self, name: str) -> None:
-        self.lookup(name)
-        raise self.refusal(name)
+        """A member is removed with its keys, when nothing of it is shown any more."""
+        node = self.lookup(name)
+        if not isinstance(node, Directory):
+            raise NotADirectory(f"{name}: is a file")
+        removing = self._removing(name)
+        if not isinstance(node, ChunksDirectory) and next(node.listing(), None) is not None:
+            raise DirectoryNotEmpty(f"{name}: still holds something")
+        if isinstance(node, PrefixDirectory):
+            node.remove(removing, self.resolve())
+        else:
+            removing.hidden.hide(self._prefix, name)
+
+    def remove(self, removing: Removing, above: Resolved) -> None:
+        """Remove this node, or directory without keys; nothing of it is shown any more.
+
+        Parameters
+        ----------
+        above : what the directory is that it is in.
+        """
+        resolved = self.resolve()
+        if isinstance(resolved, At):
+            if self._removable is not removing:
+                raise self.refusal(self._name)
+            removing.node(resolved.dataset, resolved.path)
+        elif isinstance(resolved, Broken) and self._dataset is not None:
+            removing.node(self._dataset, self._path)
+        elif isinstance(resolved, Broken):
+            raise NotPermitted(f"{self._name}: is no dataset that can be read; see objects/")
+        elif not self._tree.metadata.has_keys(self._prefix):
+            removing.hidden.forget(self._prefix)
+        elif isinstance(above, At):
+            # What an ended removal left, and nothing else.
+            try:
+                removing.node(above.dataset, f"{above.path}/{self._name}".lstrip("/"))
+            except NoSuchNode as error:
+                raise DirectoryNotEmpty(str(error)) from error
+        else:
+            raise DirectoryNotEmpty(f"{self._name}: holds what is no dataset; see objects/")
+
+    def sync(self) -> None:
+        resolved = self.resolve()
+        if isinstance(resolved, At) and (editing := self._editing) is not None:
+            editing.store_all(resolved.dataset)
 
     def refusal(self, name: str) -> PathError:
         return refusal(self._editing, name)
@@ -271,6 +320,15 @@ class PrefixDirectory(Directory):
     def _editing(self) -> Editing | None:
         is_writable = self._tree.metadata.zmap.features.writable
         return self._tree.editing if is_writable else None
+
+    @property
+    def _removable(self) -> Removing | None:
+        return self._editing.removing if self._editing is not None else None
+
+    def _removing(self, name: str) -> Removing:
+        if (removing := self._removable) is None:
+            raise self.refusal(name)
+        return removing
 
     def _reserved(self) -> frozenset[str]:
         return catalog.reserved_group_names(stem(self._name))
@@ -316,6 +374,8 @@ class PrefixDirectory(Directory):
             archive = self._tree.archive(key)
             if archive is not None:
                 return archive
+        if self._tree.removing is not None and self._tree.removing.hidden.is_kept(Prefix(key)):
+            return below
         raise NoSuchPath(f"{name}: no such file")
 
     def _members(self, resolved: Plain | At) -> Iterator[tuple[str, Node]]:
@@ -325,8 +385,12 @@ class PrefixDirectory(Directory):
                 listed.add(name)
                 yield name, self._member(resolved, name)
         inside = isinstance(resolved, At) and not resolved.lists_members
+        kept: set[str] = set()
+        if self._tree.removing is not None:
+            kept.update(self._tree.removing.hidden.kept_in(self._prefix))
         for entry in self._tree.metadata.entries(self._prefix):
             name = entry.name
+            kept.discard(name)
             if not is_file_name(name):
                 metrics.HIDDEN_KEYS.inc()
             elif name in listed:
@@ -342,6 +406,9 @@ class PrefixDirectory(Directory):
                 archive = self._try_archive(keys.join(self._prefix, name))
                 if archive is not None:
                     yield name, archive
+        for name in kept:
+            key = Prefix(keys.join(self._prefix, name))
+            yield name, PrefixDirectory(self._tree, key, name, None, "")
 
     def _try_archive(self, key: Key) -> PrefixDirectory | None:
         try:
@@ -357,30 +424,14 @@ class PrefixDirectory(Directory):
         )
 
     def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], Node]]:
-        """The virtual files and directories of a node, by name."""
-        if isinstance(resolved, Broken):
-            problem = resolved
-            return {INFO: lambda: broken_info(self._tree.context, problem)}
-        node = resolved.loaded.node
-        at = resolved
-        if isinstance(node, GroupHeader):
-            views = catalog.group_views(resolved.dataset, node, stem(self._name))
-            files: dict[str, Callable[[], Node]] = {}
-        else:
-            views = catalog.variable_views(resolved.dataset, node)
-            variable = node
-            files = {}
-            if catalog.has_chunks(node):
-                files[catalog.CHUNKS] = lambda: ChunksDirectory(self._tree.context, at, variable)
-        files[catalog.ATTRIBUTES] = lambda: AttributesDirectory(self._tree.context, at)
-        for name, view in views.items():
-            files[name] = _maker(self._tree.context, at, name, view)
-        if isinstance(node, GroupHeader):
-            files[INFO] = lambda: group_info_file(self._tree.context, at, views[INFO])
-        wanted = self._tree.views
-        if wanted is None:
-            return files
-        return {name: make for name, make in files.items() if _view_word(name) in wanted}
+        """The virtual files that are wanted in this mount and were not removed."""
+        wanted, removing = self._tree.views, self._tree.removing
+        return {
+            name: make
+            for name, make in node_files(self._tree.context, resolved, self._name).items()
+            if (wanted is None or isinstance(resolved, Broken) or view_word(name) in wanted)
+            and not (removing is not None and removing.hidden.is_hidden(self._prefix, name))
+        }
 
 
 class MemberDirectory(PrefixDirectory):
@@ -389,26 +440,6 @@ class MemberDirectory(PrefixDirectory):
     def resolve(self) -> Resolved:
         resolved = super().resolve()
         return self._tree.resolve_root(self._prefix) if isinstance(resolved, Plain) else resolved
-
-
-def stem(name: str) -> str:
-    """What the files of a group are called after: its name without the suffixes of stores."""
-    for suffix in (".zip", ".zarr", ".nczarr", ".file") * 4:
-        if name.endswith(suffix) and len(name) > len(suffix):
-            name = name.removesuffix(suffix)
-    return name
-
-
-def _view_word(name: str) -> str:
-    """How `--views` calls a file: its own name, and for those called after the group the suffix."""
-    return name.rpartition(".")[2] if name.endswith(".cdl") else name
-
-
-def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], Node]:
-    def view_of(variable: Variable) -> View:
-        return catalog.variable_views(at.dataset, variable)[name]
-
-    return lambda: view_file(context, at, name, view, view_of)
 
 
 def _burst(dataset: Dataset, variable: Variable) -> None:

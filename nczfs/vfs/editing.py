@@ -17,6 +17,7 @@ from nczfs.engine.opening import new_format
 from nczfs.errors import BadArgument, NczfsError, NotPermitted, PathError, ReadOnlyMount
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
+from nczfs.vfs.removing import Removing
 from nczfs.views.layout import ArrayElements, Layout, native_run
 from nczfs.views.writer import write_at
 from nczfs.zmap.keys import Prefix
@@ -30,6 +31,8 @@ class Editing:
     Parameters
     ----------
     written : called when values of the node at a prefix were stored, or dropped.
+    removed : called when something at a path of the store is gone from sight, or back; None:
+        nothing may be removed.
     """
 
     def __init__(
@@ -38,7 +41,9 @@ class Editing:
         metadata: MetadataCache,
         options: FormatOptions,
         written: Callable[[Prefix], None],
+        removed: Callable[[Prefix], None] | None = None,
     ) -> None:
+        self.removing = None if removed is None else Removing(self.editor, metadata, removed)
         self._engine = engine
         self._written = written
         self._metadata = metadata
@@ -48,7 +53,8 @@ class Editing:
         self._growing: dict[int, Growing] = {}
 
     def editor(self, dataset: Dataset) -> Editor:
-        """The editor of a dataset. Its changes are pending until `Editor.sync`."""
+        """The editor of a dataset, whose lease is held. Changes are pending until `Editor.sync`."""
+        dataset.lease.require()
         with self._lock:
             known = self._editors.get(dataset.root)
             if known is not None and known[0] is dataset:
@@ -105,6 +111,11 @@ class Editing:
         """Of a record at the end of an array that is not whole."""
         growing = self._growing.get(number)
         return growing.held_bytes if growing is not None else 0
+
+    def close(self) -> None:
+        """Store what waits for its time."""
+        if self.removing is not None:
+            self.removing.close()
 
     def sync(self) -> None:
         """Store every change that is pending. Raises the first error; all are tried."""
@@ -251,7 +262,7 @@ class Growing:
 
 
 def refusal(editing: Editing | None, name: str) -> PathError:
-    """The error for whoever wants to make or remove what cannot be in a dataset.
+    """The error for whoever wants to make or remove what cannot be, or may not, in a dataset.
 
     Parameters
     ----------
@@ -260,6 +271,6 @@ def refusal(editing: Editing | None, name: str) -> PathError:
     if editing is None:
         return ReadOnlyMount(f"{name}: the dataset can only be read")
     return NotPermitted(
-        f"{name}: in datasets/ directories (mkdir), attributes and values can be written, nothing "
-        "can be removed; objects/ holds what is stored"
+        f"{name}: in datasets/ directories (mkdir), attributes and values can be written, and with "
+        "-o allow_delete removed, nothing else; objects/ holds what is stored"
     )

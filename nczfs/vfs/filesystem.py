@@ -91,6 +91,7 @@ class TreeFileSystem(FileSystem):
     forget : forgets what is cached of a path in the tree, and tells which other paths of the tree
         show the same keys.
     sync : stores what the nodes hold that was written and no open file has.
+    save : keeps on this machine what the nodes hold that is not stored.
     close : ends what the nodes lean on.
     notifier : of the kernel; None when nothing is mounted.
     """
@@ -102,6 +103,7 @@ class TreeFileSystem(FileSystem):
         *,
         forget: Callable[[str], Callable[[str], bool]],
         sync: Callable[[], None],
+        save: Callable[[], None],
         close: Callable[[], None],
         notifier: Notifier | None = None,
     ) -> None:
@@ -109,6 +111,7 @@ class TreeFileSystem(FileSystem):
         self._options = options
         self._forget = forget
         self._sync = sync
+        self._save = save
         self._notifier = notifier
         self._close = close
         self._lock = threading.Lock()
@@ -342,7 +345,7 @@ class TreeFileSystem(FileSystem):
         with self._lock:
             files = list(self._files.values())
         errors: list[NczfsError] = []
-        for store in (*(open_file.file.flush for open_file in files), self._sync):
+        for store in (*(open_file.file.fsync for open_file in files), self._sync):
             try:
                 store()
             except NczfsError as error:
@@ -354,8 +357,9 @@ class TreeFileSystem(FileSystem):
         with self._lock:
             files = list(self._files.values())
             self._files.clear()
+        self._save()
         for open_file in files:
-            open_file.file.close()
+            open_file.file.drop()
         self._close()
 
     def _keeps_pages(self, inode: Inode, node: File, token_before: object) -> bool:
@@ -378,6 +382,8 @@ class TreeFileSystem(FileSystem):
         first = self.inodes.first_of_block(inode)
         mode = self._file_mode(node.child(0)) if node.count else 0
         for number in range(position, node.count):
+            if not node.is_shown(number):
+                continue
             name = node.name_of(number)
             if first is not None:
                 ino = InodeNo(first + number)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nczfs.engine.dataset import Dataset, Loaded
-from nczfs.errors import NoSuchPath
+from nczfs.errors import NoSuchPath, PathError
 from nczfs.model.boxes import index_of
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.declaring import GroupInfoFile
+from nczfs.vfs.editing import refusal
+from nczfs.vfs.hiding import Numbers
 from nczfs.vfs.nodes import File, Node, NodeStat, NumberedDirectory
 from nczfs.vfs.valuesfile import ValuesFile
 from nczfs.vfs.viewfile import ViewContext, ViewFile
@@ -58,6 +60,11 @@ class ChunksDirectory(NumberedDirectory):
         self._at = at
         self._variable = variable
         self._counts = variable.array.grid.counts
+        self._editing = context.editing_of(at.dataset)
+        removing = self._editing.removing if self._editing is not None else None
+        self._hidden: Numbers | None = None
+        if removing is not None:
+            self._hidden = removing.hidden.chunks(at.dataset.prefix(at.path))
 
     @property
     def token(self) -> object:
@@ -102,18 +109,35 @@ class ChunksDirectory(NumberedDirectory):
             return NodeStat(0, mtime_ns, exact=False)
         return NodeStat(array.chunk_bytes, mtime_ns)
 
+    def is_shown(self, number: int) -> bool:
+        return self._hidden is None or number not in self._hidden
+
     def lookup(self, name: str) -> Node:
-        number = self.number_of(name)
-        if number is None:
-            raise NoSuchPath(f"{name}: no such chunk")
-        return self.child(number)
+        return self.child(self._shown(name))
 
     def lookup_if_cached(self, name: str) -> Node | None:
         number = self.number_of(name)
-        return self.child(number) if number is not None else None
+        return self.child(number) if number is not None and self.is_shown(number) else None
 
     def listing(self) -> Iterator[tuple[str, Node]]:
-        return ((self.name_of(number), self.child(number)) for number in range(self.count))
+        shown = filter(self.is_shown, range(self.count))
+        return ((self.name_of(number), self.child(number)) for number in shown)
+
+    def unlink(self, name: str) -> None:
+        """The chunk is hidden, and stays in the store as long as its variable."""
+        number = self._shown(name)
+        if self._hidden is None:
+            raise self.refusal(name)
+        self._hidden.add(number)
+
+    def refusal(self, name: str) -> PathError:
+        return refusal(self._editing, name)
+
+    def _shown(self, name: str) -> int:
+        number = self.number_of(name)
+        if number is None or not self.is_shown(number):
+            raise NoSuchPath(f"{name}: no such chunk")
+        return number
 
     def _parse(self, name: str) -> ChunkIndex | None:
         if not self._counts:

@@ -145,6 +145,10 @@ class NumberedDirectory(Directory):
     def count(self) -> int:
         """Number of entries."""
 
+    def is_shown(self, number: int) -> bool:
+        """Whether entry `number` is there; it keeps its number."""
+        return True
+
     @abstractmethod
     def name_of(self, number: int) -> str:
         """The name of entry `number`."""
@@ -198,6 +202,9 @@ class OpenFile(ABC):
     @abstractmethod
     def close(self) -> None:
         """The last descriptor is gone."""
+
+    def drop(self) -> None:  # noqa: B027 - most files hold nothing
+        """The mount ends: let go of what is held on this machine, and ask no store."""
 
 
 class File(Node):

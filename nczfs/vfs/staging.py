@@ -3,83 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import itertools
 import mmap
 import os
-import secrets
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from urllib.parse import quote
 
-from nczfs.errors import NczfsError, NoSpace, ObjectTooLarge, Unavailable
+from nczfs.engine.spool.entries import Entry, Kind, seal
+from nczfs.engine.spool.space import Spool, Survives, disk
+from nczfs.engine.spool.staged import StagedLog
+from nczfs.errors import NczfsError, ObjectTooLarge, Unavailable
+from nczfs.model.ranges import Ranges
 from nczfs.vfs.base import Buffer
-from nczfs.vfs.ranges import Ranges
+from nczfs.zmap.base import Part, Range, Stat, Version
 
-UNSAVED = "unsaved-"
 OBJECT_BYTES_MAX = 5 << 40  # the limit of S3
-_NAME_BYTES_MAX = 200  # leaves room in a file name of 255 bytes
-_ERRORS = {errno.ENOSPC: NoSpace, errno.EDQUOT: NoSpace, errno.EFBIG: ObjectTooLarge}
-
-
-def default_spool_dir() -> Path:
-    """Where staged files go that nobody named a place for."""
-    state = os.environ.get("XDG_STATE_HOME")
-    if not state and (home := os.environ.get("HOME")):
-        state = f"{home}/.local/state"
-    return Path(state or f"/var/tmp/nczfs-{os.getuid()}", "nczfs/spool")  # systemd sets no HOME
-
-
-class Spool:
-    """A directory of its own for the staged files of one mount, and their budget.
-
-    The directory is made with the first file and goes at the end; what could not be stored stays
-    in it. `_lock` guards the sum of bytes.
-
-    Parameters
-    ----------
-    parent : where the directory is made.
-    bytes_max : how much may be staged at a time; None: as much as the disk takes.
-    """
-
-    def __init__(self, parent: Path, bytes_max: int | None = None) -> None:
-        self.directory = parent / secrets.token_hex(8)
-        self.bytes_max = bytes_max
-        self.bytes_used = 0
-        self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
-
-    def open(self, key: str, size: int = 0, base: Base | None = None) -> StagedFile:
-        """Begin a staged file.
-
-        Parameters
-        ----------
-        key : what it will become, to be told from its name.
-        size : of the file.
-        base : what the file is where nothing was written; None: zeros.
-        """
-        path = self.directory / f"{next(self._numbers)}-{_name(key)}"
-        with _disk(path):
-            os.makedirs(self.directory, 0o700, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        return StagedFile(self, path, fd, size, base)
-
-    def reserve(self, count: int) -> None:
-        """Take bytes of the budget, or with a negative `count` give them back. Raises NoSpace."""
-        with self._lock:
-            used = self.bytes_used + count
-            if count > 0 and self.bytes_max is not None and used > self.bytes_max:
-                raise NoSpace(
-                    f"{self.directory}: {used} bytes of files being written are more than "
-                    f"--max-spool-size {self.bytes_max}"
-                )
-            self.bytes_used = used
-
-    def close(self) -> None:
-        """Remove the directory, unless something unsaved is in it."""
-        with contextlib.suppress(OSError):
-            os.rmdir(self.directory)
 
 
 class Base:
@@ -91,10 +28,25 @@ class Base:
     step : fetching begins and ends at multiples of it.
     """
 
-    def __init__(self, size: int, fetch: Callable[[int, int], Buffer], step: int) -> None:
-        self.size = size
+    def __init__(self, stat: Stat, fetch: Callable[[int, int], Buffer], step: int) -> None:
+        self.stat = stat
         self.fetch = fetch
         self.step = step
+
+
+def stage(spool: Spool, key: str, size: int = 0, base: Base | None = None) -> StagedFile:
+    """Begin a staged file.
+
+    Parameters
+    ----------
+    key : what it will become, to be told from its name.
+    size : of the file.
+    base : what the file is where nothing was written; None: zeros.
+    """
+    path = spool.new_path(key)
+    with disk(path):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    return StagedFile(spool, path, fd, size, base)
 
 
 class StagedFile:
@@ -109,8 +61,10 @@ class StagedFile:
         self._spool = spool
         self._fd = fd
         self._base = base
-        self._base_stop = min(size, base.size) if base is not None else 0
+        self._base_stop = min(size, base.stat.size) if base is not None else 0
         self._valid = Ranges()
+        is_kept = spool.survives is not Survives.NOTHING
+        self._log = StagedLog(spool, path, fd) if is_kept else None
         self._resize(size)
 
     def read(self, offset: int, size: int) -> bytes:
@@ -119,7 +73,7 @@ class StagedFile:
         if stop <= offset:
             return b""
         self._load(offset, stop)
-        with _disk(self.path):
+        with disk(self.path):
             data = os.pread(self._fd, stop - offset, offset)
         if len(data) < stop - offset:
             raise Unavailable(f"{self.path}: shortened by somebody else")
@@ -129,11 +83,12 @@ class StagedFile:
         """Write bytes, all of them or none. Raises NoSpace, ObjectTooLarge."""
         stop = offset + len(data)
         self._check_size(stop)
-        claimed = sum(b - a for a, b in self._valid.gaps(offset, stop))
+        gaps = list(self._valid.gaps(offset, stop))
+        claimed = sum(b - a for a, b in gaps)
         self._spool.reserve(claimed)
         left = memoryview(data)
         try:
-            with _disk(self.path):
+            with disk(self.path):
                 while left:
                     left = left[os.pwrite(self._fd, left, stop - len(left)) :]
         except NczfsError:
@@ -141,6 +96,8 @@ class StagedFile:
             raise
         self._valid.add(offset, stop)
         self.size = max(self.size, stop)
+        if self._log is not None:
+            self._log.wrote((a, min(b, self._base_stop)) for a, b in gaps if a < self._base_stop)
 
     def truncate(self, size: int) -> None:
         """Set the size; what is added is zeros."""
@@ -151,32 +108,73 @@ class StagedFile:
         self._valid.cut(size)
         self._spool.reserve(self._valid.total - before)
         self.size = size
+        if self._log is not None:
+            self._log.cut(size)
 
     def fill(self) -> None:
         """Fetch whatever is missing, so that the file stands for itself."""
         self._load(0, self.size)
 
     @contextlib.contextmanager
-    def content(self) -> Iterator[Buffer]:
-        """All bytes, to be stored; valid within the block only."""
-        self.fill()
+    def parts(self, *, copies: bool) -> Iterator[Sequence[Part]]:
+        """What the object shall be put together of; valid within the block only.
+
+        Parameters
+        ----------
+        copies : what was never fetched stays where it is, and is named as a range of the base.
+        """
+        if not copies:
+            self.fill()
         if not self.size:
-            yield b""
+            yield [b""]
             return
-        with _disk(self.path):
+        with disk(self.path):
             os.ftruncate(self._fd, self.size)
             mapped = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
-        with mapped, memoryview(mapped) as view:
-            yield view
+        with _closing(mapped), memoryview(mapped) as view, contextlib.ExitStack() as slices:
+            parts: list[Part] = []
+            at = 0
+            for start, stop in [*self._valid.gaps(0, self._base_stop), (self.size, self.size)]:
+                if start > at:
+                    parts.append(slices.enter_context(view[at:start]))
+                if stop > start:
+                    assert self._base is not None
+                    parts.append(Range(self._base.stat, start, stop))
+                at = stop
+            yield parts
 
-    def keep(self) -> Path:
-        """Leave the file on the disk, under a name that says why, and close it."""
+    def note_unsaved(self, key: str, replaces: Version) -> None:
+        """The file is not in the store: have it survive this process, where that is wanted.
+
+        What is done to it from now on does so too. Raises NoSpace, Unavailable.
+        """
+        if self._log is not None:
+            self._log.begin(key, replaces.token, list(self._valid.gaps(0, self._base_stop)))
+
+    def note_saved(self) -> None:
+        """The file is in the store, or will never be."""
+        if self._log is not None:
+            self._log.clear()
+
+    def rebase(self, base: Base) -> None:
+        """What was never fetched is the same in another version, and comes from there."""
+        self._base, self._base_stop = base, min(self.size, base.stat.size)
+
+    def keep(self, key: str, replaces: Version, reason: str) -> Path:
+        """Leave the file in the spool as an entry, and close it: where it is then.
+
+        Parameters
+        ----------
+        replaces : the version that it shall replace, `ABSENT` where there was none.
+        """
         with contextlib.suppress(NczfsError):
             self.fill()
-        kept = self.path.with_name(UNSAVED + self.path.name)
-        with _disk(kept):
-            os.fsync(self._fd)
-            os.rename(self.path, kept)
+        missing = list(self._valid.gaps(0, self._base_stop))
+        details = {"replaces": replaces.token, "missing": missing}
+        entry = Entry(Kind.OBJECT, self._spool.url, key, reason, details)
+        with disk(self.path):
+            os.ftruncate(self._fd, self.size)
+        kept = seal(self.path, self._fd, entry)
         self._close()
         return kept
 
@@ -206,7 +204,7 @@ class StagedFile:
         self.size = size
 
     def _resize(self, size: int) -> None:
-        with _disk(self.path):
+        with disk(self.path):
             os.ftruncate(self._fd, size)
 
     def _check_size(self, size: int) -> None:
@@ -217,16 +215,18 @@ class StagedFile:
         self._spool.reserve(-self._valid.total)
         self._valid.cut(0)
         os.close(self._fd)
-
-
-def _name(key: str) -> str:
-    return quote(key, safe="", errors="surrogateescape")[-_NAME_BYTES_MAX:]
+        if self._log is not None:
+            self._log.remove()
 
 
 @contextlib.contextmanager
-def _disk(path: Path) -> Iterator[None]:
+def _closing(mapped: mmap.mmap) -> Iterator[None]:
+    """Close a map, unless the traceback of an error still has views of it: then it goes with them.
+
+    The error of the store is the one to be told.
+    """
     try:
         yield
-    except OSError as error:
-        kind = _ERRORS.get(error.errno or 0, Unavailable)
-        raise kind(f"{path}: {error.strerror}; --spool-dir names another place") from error
+    finally:
+        with contextlib.suppress(BufferError):
+            mapped.close()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from nczfs import metrics
 from nczfs.engine.dataset import Engine
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.spool.place import spool_url
+from nczfs.engine.spool.recovery import unsaved_of
+from nczfs.engine.spool.space import Spool, Survives, default_spool_dir
 from nczfs.errors import BadKey
 from nczfs.vfs.access import AccessLog
 from nczfs.vfs.base import Notifier
@@ -19,14 +23,18 @@ from nczfs.vfs.control import ControlDirectory
 from nczfs.vfs.datasets import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem, TreeOptions
 from nczfs.vfs.leaves import Plain
+from nczfs.vfs.nodefiles import text_names
 from nczfs.vfs.nodes import Directory, FixedDirectory, Node
 from nczfs.vfs.objects import ObjectsOptions, ObjectStore, ObjectsTree
 from nczfs.vfs.showing import node_of
-from nczfs.vfs.staging import Spool, default_spool_dir
 from nczfs.zmap import keys
+from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix
+from nczfs.zmap.prompt import Prompt
 from nczfs.zmap.registry import StoreOptions, archive_in, open_store
-from nczfs.zmap.url import parse_url
+from nczfs.zmap.url import StoreUrl, parse_url
+
+log = logging.getLogger(__name__)
 
 OBJECTS, DATASETS, CONTROL = "objects", "datasets", ".nczfs"
 
@@ -41,8 +49,10 @@ class VfsOptions:
     views : names of the views to show; None shows all.
     show : "both" trees, only the "views" (``datasets/``) or only the "objects".
     read_only : nothing can be written, whatever the store can do.
+    allow_delete : nodes of datasets and attributes can be removed.
     spool_dir : where files being written are staged; None: below ``~/.local/state``.
     spool_bytes_max : how much may be staged at a time; None: as much as the disk takes.
+    survives : what the bytes survive that a writer was told are written.
     file_mode, dir_mode : permissions; None: the owner's, and reading for all.
     umask : bits taken from them where they are None.
     log : the log file, to be shown in ``.nczfs/log``.
@@ -53,8 +63,10 @@ class VfsOptions:
     views: frozenset[str] | None = None
     show: str = "both"
     read_only: bool = True
+    allow_delete: bool = False
     spool_dir: Path | None = None
     spool_bytes_max: int | None = None
+    survives: Survives = Survives.NOTHING
     uid: int = field(default_factory=os.getuid)
     gid: int = field(default_factory=os.getgid)
     file_mode: int | None = None
@@ -81,8 +93,11 @@ def mount_tree(
     """
     options = options or VfsOptions()
     parsed = parse_url(url)
-    zmap = open_store(parsed, store_options or StoreOptions())
-    engine = Engine(options.engine)
+    zmap = _opened(parsed, store_options or StoreOptions(), options.survives)
+    spool_dir = options.spool_dir or default_spool_dir()
+    _tell_of_unsaved(spool_dir, spool_url(parsed))
+    spool = Spool(spool_dir, spool_url(parsed), options.spool_bytes_max, options.survives)
+    engine = Engine(options.engine, spool)
     metadata = MetadataCache(zmap, engine.options, engine.pools)
     mtime_ns = time.time_ns()
     access_log = AccessLog()
@@ -96,10 +111,10 @@ def mount_tree(
         archive_in,
         writable=not options.read_only,
         written=lambda prefix: filesystem.invalidate_content(shown_at(prefix)),
+        removed=(lambda prefix: removed(prefix)) if options.allow_delete else None,
     )
     read_only = options.read_only or not zmap.features.writable
     file_mode, dir_mode = _modes(options, read_only=read_only)
-    spool = Spool(options.spool_dir or default_spool_dir(), options.spool_bytes_max)
 
     def shown_at(prefix: str) -> str:
         words = [DATASETS, *([parsed.last_word] if is_dataset else []), prefix]
@@ -109,6 +124,15 @@ def mount_tree(
         node = node_of(key)
         datasets.forget(Prefix(node))
         filesystem.invalidate_below(shown_at(node))
+
+    def removed(prefix: Prefix) -> None:
+        filesystem.invalidate_below(shown_at(prefix))
+        filesystem.invalidate_below(f"{OBJECTS}/{prefix}")
+        above = str(prefix)
+        while above:
+            above, _, _ = above.rpartition("/")
+            for name in text_names(above.rpartition("/")[2] or parsed.last_word):
+                filesystem.invalidate_below(shown_at(keys.join(above, name)))
 
     def lost(key: str) -> None:
         filesystem.invalidate_below(f"{OBJECTS}/{key}")
@@ -148,10 +172,15 @@ def mount_tree(
             "started": started_at,
             "uptime_s": round(time.time() - started_at, 3),
             "read_only": read_only,
+            "dirty_bytes": engine.writeback.dirty_bytes,
+            "unsaved_chunks": engine.writeback.unsaved,
+            "unsaved_files": objects.files.unsaved_count,
+            "spool": str(spool.directory),
             "spool_used_bytes": spool.bytes_used,
             "features": {
                 name: getattr(zmap.features, name) for name in zmap.features.__dataclass_fields__
             },
+            "leases": [asdict(lease) for lease in engine.leases.held()],
             "memory_limit_bytes": engine.cache.limit_bytes,
             "memory_used_bytes": engine.cache.used_bytes,
             "disk_used_bytes": engine.cache.disk_bytes,
@@ -167,6 +196,7 @@ def mount_tree(
         log=options.log,
         access=access_log.content,
         refresh=lambda path: filesystem.refresh(path),
+        flush=lambda: filesystem.sync(),
     )
     filesystem = TreeFileSystem(
         FixedDirectory(entries, mtime_ns),
@@ -181,10 +211,29 @@ def mount_tree(
         ),
         forget=forget,
         sync=_steps(engine.writeback.flush, datasets.sync, zmap.flush),
-        close=_steps(spool.close, engine.close, zmap.close),
+        save=_steps(datasets.close, engine.writeback.close),
+        close=_steps(engine.close, spool.close, zmap.close),
         notifier=notifier,
     )
     return filesystem
+
+
+def _opened(place: StoreUrl, options: StoreOptions, survives: Survives) -> ZMap:
+    """The store; what is taken out of a journal when it has it survives there, too."""
+    if survives is Survives.POWER:
+        options = replace(options, durable=True)
+    zmap = open_store(place, options)
+    return zmap if survives is Survives.NOTHING else Prompt(zmap)
+
+
+def _tell_of_unsaved(spool_dir: Path, url: str) -> None:
+    if unsaved := unsaved_of(spool_dir, url):
+        log.warning(
+            "%s: %d pieces of what was written in an earlier mount are not stored: `nczfs recover` "
+            "puts them back, `nczfs recover --list` shows them",
+            url,
+            unsaved,
+        )
 
 
 def _modes(options: VfsOptions, *, read_only: bool) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.errors import NotPermitted
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.base import Changes
-from nczfs.vfs.editing import Growing
+from nczfs.vfs.editing import Editing, Growing
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.viewfile import OpenView, ViewContext
 from nczfs.vfs.writing import WritingView
@@ -89,9 +89,10 @@ class ValuesFile(File):
             self._place,
             self.reader,
             self.layout,
-            lambda: editing.store(self._dataset, self._dataset.latest(self._variable)),
+            lambda: self._store(editing),
             self._growing(),
             self._array.writes,
+            self._dataset.lease,
             rewrite=truncate,
         )
 
@@ -115,6 +116,10 @@ class ValuesFile(File):
         access = context.access_log.opened(url, self._variable, self._name, layout)
         fresh_since = now() - context.ttl_s
         return OpenView(context.engine, layout, access, self._array.writes, fresh_since)
+
+    def _store(self, editing: Editing) -> None:
+        self._array.writes.check()
+        editing.store(self._dataset, self._dataset.latest(self._variable))
 
     @property
     def _place(self) -> str:

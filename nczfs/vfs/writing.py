@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nczfs.engine.array import Writes
+from nczfs.engine.lease import Lease
 from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.editing import Growing
@@ -38,6 +39,7 @@ class WritingView(OpenFile):
     layout : the layout as it is by now.
     store : has everything stored that was written to the variable.
     growing : the end of the variable; None: its length is fixed.
+    lease : of the dataset, held as long as the file is open.
     rewrite : it was truncated: what is written replaces everything, when it is whole.
     """
 
@@ -49,6 +51,7 @@ class WritingView(OpenFile):
         store: Callable[[], None],
         growing: Growing | None,
         writes: Writes,
+        lease: Lease,
         *,
         rewrite: bool,
     ) -> None:
@@ -58,6 +61,8 @@ class WritingView(OpenFile):
         self._store = store
         self._growing = growing
         self._writes = writes
+        self._lease = lease
+        lease.require()
         self._lock = threading.Lock()
         self._reader = new_reader()
         self._reads = layout()
@@ -66,6 +71,7 @@ class WritingView(OpenFile):
         self._is_dirty = False
         if growing is not None:
             growing.opened()
+        lease.opened()
 
     def read(self, offset: int, size: int) -> Buffer:
         rewrite = self._rewrite
@@ -81,6 +87,7 @@ class WritingView(OpenFile):
     def write(self, offset: int, data: Buffer) -> int:
         given = memoryview(data)
         with self._lock, _named(self._place):
+            self._lease.require()
             self._is_dirty = True
             if self._rewrite is None:
                 self._write(offset, given)
@@ -92,6 +99,7 @@ class WritingView(OpenFile):
 
     def truncate(self, size: int) -> None:
         with self._lock, _named(self._place):
+            self._lease.require()
             known = self._current_layout().size
             if self._rewrite is not None:
                 self._rewrite.truncate(size)
@@ -127,11 +135,16 @@ class WritingView(OpenFile):
             log.warning("%s: not stored at its last close: %s", self._place, error)
         finally:
             if self._rewrite is not None:
-                self._rewrite.close()
                 self._writes.note()  # the kernel may have pages of what was dropped
             if self._growing is not None:
                 self._growing.closed()
-            self._reader.close()
+            self.drop()
+
+    def drop(self) -> None:
+        if self._rewrite is not None:
+            self._rewrite.close()
+        self._reader.close()
+        self._lease.closed()
 
     def _write(self, offset: int, data: memoryview) -> None:
         if self._held is not None:

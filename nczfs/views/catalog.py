@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
-from nczfs.engine.cache import Values
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.formats.cdl import printer as cdl
 from nczfs.model.grid import ChunkIndex

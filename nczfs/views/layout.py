@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nczfs.engine.array import Array
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.errors import BadValue
 from nczfs.model.boxes import boxes_of_run, common

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.errors import BadValue
 from nczfs.model.dtypes import DataType
 from nczfs.views.layout import Buffer, Flags, Form

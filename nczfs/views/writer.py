@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.errors import BadValue, NotPermitted
 from nczfs.views.layout import Buffer, ElementSource, Layout, Literal, Piece, Run

@@ -12,7 +12,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -34,7 +34,7 @@ from nczfs.metrics import STORE_RETRIES
 ATTEMPTS = 10
 FIRST_WAIT_S = 0.1  # doubled with each attempt; a random part of it is waited
 LONGEST_WAIT_S = 2.0
-SLOWEST_BYTES_S = 16 << 10  # a body that comes faster is waited for to its end
+SLOWEST_BYTES_S = 16 << 10  # a line of 2 Mbit/s that 16 threads share
 SHORTEST_ATTEMPT_S = 0.1  # less time than this left is none: its timeout would hide the cause
 
 _T = TypeVar("_T")
@@ -58,16 +58,23 @@ class AttemptFailed(Exception):
 
 
 class Deadline:
-    """When a request has to be over: later with every byte that moves."""
+    """When a request has to be over. Its time stands still while bytes move fast enough."""
 
     def __init__(self, clock: Callable[[], float], seconds: float) -> None:
         self._clock = clock
-        self._end = clock() + seconds
+        self._seen = clock()
+        self._end = self._seen + seconds
+
+    def body_begins(self) -> None:
+        """Count the time from now on as time in which a body moves."""
+        self._seen = self._clock()
 
     def moved(self, size: int) -> None:
-        """Count bytes, and raise when they came too late."""
-        self._end += size / SLOWEST_BYTES_S
-        if self._end < self._clock():
+        """Count bytes of a body, and raise when they came too late."""
+        now = self._clock()
+        self._end += min(now - self._seen, size / SLOWEST_BYTES_S)
+        self._seen = now
+        if now > self._end:
             raise AttemptFailed("the body came too slowly")
 
     def left_s(self) -> float:
@@ -105,19 +112,20 @@ class Attempts:
         self._clock = clock
         self._sleep = sleep
 
-    def run(self, what: str, attempt: Callable[[Deadline], _T]) -> _T:
+    def run(self, what: str, attempt: Callable[[Deadline], _T], *, work_s: float = 0.0) -> _T:
         """What an attempt gives; it gets its deadline, and raises `AttemptFailed`.
 
         Parameters
         ----------
         what : is asked for, in messages.
+        work_s : time that is given above that of other requests.
 
         Raises
         ------
         Unavailable : no attempt got an answer.
         DeadlinePassed : the time was over before.
         """
-        deadline = Deadline(self._clock, self._timeout_s)
+        deadline = Deadline(self._clock, self._timeout_s + work_s)
         count = 0
         while True:
             count += 1
@@ -158,12 +166,20 @@ class Connections:
     count : kept open to a server, and so the most requests at once that need no new one.
     ca_bundle : a file or directory of certificate authorities; None: the system's.
     proxy : the URL of a proxy, "" without one.
+    pool_classes : of connections to a server, by scheme, where they are not urllib3's.
     """
 
-    def __init__(self, count: int, ca_bundle: str | None, proxy: str) -> None:
+    def __init__(
+        self,
+        count: int,
+        ca_bundle: str | None,
+        proxy: str,
+        pool_classes: Mapping[str, type[urllib3.HTTPConnectionPool]] | None = None,
+    ) -> None:
         self._count = count
         self._ca_bundle = ca_bundle
         self._proxy = proxy
+        self._pool_classes = pool_classes
         self._lock = threading.Lock()
         self._pools: urllib3.PoolManager | None = None
         self._process = 0
@@ -176,6 +192,8 @@ class Connections:
                 raise AttemptFailed("the store is closed", final=True)
             if self._pools is None or self._process != os.getpid():
                 self._pools, self._process = self._new(), os.getpid()
+                if self._pool_classes is not None:
+                    self._pools.pool_classes_by_scheme = dict(self._pool_classes)
             return self._pools
 
     def close(self) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nczfs.errors import NoSuchObject
+from nczfs.errors import CorruptStore, NoSuchObject
+from nczfs.zmap.joining import join
 from nczfs.zmap.keys import Key, Prefix
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
+
+RANGE_STEP_BYTES = 16 << 20  # read at once of a range that is copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,32 @@ class Stat:
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes [start, stop) of a version of an object; not beyond its end."""
+
+    stat: Stat
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.start <= self.stop <= self.stat.size
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self.stop - self.start
+
+
+Part: TypeAlias = "Buffer | Range"
+"""What an object is put together of: bytes, or those of an object in the same store."""
+
+
+def part_size(part: Part) -> int:
+    """How many bytes a part has."""
+    return part.size if isinstance(part, Range) else memoryview(part).nbytes
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A name of the next level below a prefix.
 
@@ -77,6 +106,8 @@ class Features:
     write_once : an object once written can not be replaced.
     near : a request takes microseconds (memory, local disk), not a network round trip.
     case_sensitive : two keys that differ only in case are two objects.
+    server_copies : `copy`, and the large ranges of `write_parts`, need not come through this
+        machine: to be preferred to reading and writing.
     forbidden_is_absent : "forbidden" for a key is taken for "no such object", since the store says
         so to those who may not list. Known once such an answer came.
     """
@@ -88,6 +119,7 @@ class Features:
     write_once: bool = False
     near: bool = True
     case_sensitive: bool = True
+    server_copies: bool = False
     forbidden_is_absent: bool = False
 
 
@@ -150,6 +182,34 @@ class ZMap(ABC):
         ReadOnlyStore, NoSpace, ObjectTooLarge : as they say; nothing was changed.
         """
 
+    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
+        """Make `goal` a copy of a version of an object, atomically; gives the copy's version.
+
+        Parameters
+        ----------
+        replaces : as of `write`, for the object at `goal`.
+
+        Raises
+        ------
+        NoSuchObject : the source is gone.
+        Conflict : the source is another version by now, or what is at `goal` is not `replaces`;
+            nothing was changed. (`ObjectExists`, when `replaces` is `ABSENT`.)
+        """
+        return self.write_parts(goal, [Range(source, 0, source.size)], replaces=replaces)
+
+    def write_parts(
+        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+    ) -> Version:
+        """Replace the whole object by parts one after the other, atomically.
+
+        Ranges may be of the object that is replaced. Here they are read, and all is written at
+        once, for which over 64 MiB a temporary file is used. Raises as `write` and `copy`.
+        """
+        if not self.features.writable:
+            return self.write(key, b"", replaces=replaces)  # which raises, before anything is read
+        pieces = (piece for part in parts for piece in _read_part(self, part))
+        return self.write(key, join(pieces, sum(map(part_size, parts))), replaces=replaces)
+
     @abstractmethod
     def delete(self, key: Key) -> None:
         """Remove an object. Raises NoSuchObject where the store can tell."""
@@ -192,3 +252,23 @@ class ZMap(ABC):
 
         May be called twice. Where it raises, everything was given back all the same.
         """
+
+
+def read_range(zmap: ZMap, part: Range) -> Buffer:
+    """The bytes of a range. Raises as `ZMap.read`, and CorruptStore where some are missing."""
+    data = zmap.read(part.stat.key, part.start, part.stop, version=part.stat.version).data
+    if len(data) != part.size:
+        raise CorruptStore(
+            f"{zmap.name}/{part.stat.key}: {len(data)} bytes came instead of {part.size}"
+        )
+    return data
+
+
+def _read_part(zmap: ZMap, part: Part) -> Iterator[Buffer]:
+    if not isinstance(part, Range):
+        yield part
+        return
+    # Nothing is read as well, of a range without bytes: its version may be another one.
+    for start in range(part.start, max(part.stop, part.start + 1), RANGE_STEP_BYTES):
+        stop = min(part.stop, start + RANGE_STEP_BYTES)
+        yield read_range(zmap, Range(part.stat, start, stop))

@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -21,17 +22,17 @@ from nczfs.errors import (
     DeadlinePassed,
     KeyTooLong,
     NoContent,
-    NoSpace,
     NoSuchObject,
     ObjectExists,
-    ObjectTooLarge,
     ReadOnlyStore,
     StoreError,
     Unavailable,
 )
 from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.casing import other_spelling, seen_case_sensitive, tried_case_sensitive
 from nczfs.zmap.dirlock import can_lock, hold_lock
 from nczfs.zmap.keys import MAX_KEY_BYTES, OWN_FILES, Key, Prefix, is_name, join
+from nczfs.zmap.oserrors import ERRORS, kind_of
 from nczfs.zmap.rooted import OutsideRoot, RootedDirectory
 
 TEMPORARY: Final = f"{OWN_FILES}tmp-"
@@ -42,18 +43,8 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 _ATTEMPTS: Final = 100  # each is lost only to a delete that empties the directory just then
 
 _ERRORS: Final[Mapping[int, type[StoreError]]] = {
-    errno.ENOENT: NoSuchObject,
-    errno.ENOTDIR: NoSuchObject,
-    errno.EISDIR: NoSuchObject,
-    errno.ENXIO: NoSuchObject,  # a socket: not an object
+    **ERRORS,
     errno.ELOOP: NoSuchObject,  # links that lead nowhere
-    errno.EACCES: AccessDenied,
-    errno.EPERM: AccessDenied,
-    errno.EROFS: ReadOnlyStore,
-    errno.ENOSPC: NoSpace,
-    errno.EDQUOT: NoSpace,
-    errno.EFBIG: ObjectTooLarge,
-    errno.ENAMETOOLONG: KeyTooLong,
     errno.EAGAIN: DeadlinePassed,  # others kept the lock
     errno.EILSEQ: BadKey,  # a file system that takes UTF-8 names only
 }
@@ -102,10 +93,12 @@ class DirectoryZMap(ZMap):
         try:
             with self._directory("") as fd:
                 self._locks = not read_only and can_lock(fd)
+                case_sensitive = seen_case_sensitive(fd)
+            self._is_case_known = case_sensitive is not None
             self._features = Features(
                 writable=not read_only,
                 conditional_writes=self._locks,
-                case_sensitive=self._is_case_sensitive(),
+                case_sensitive=case_sensitive is not False,
             )
         except OSError as error:
             self._root.close()
@@ -117,6 +110,15 @@ class DirectoryZMap(ZMap):
 
     @property
     def features(self) -> Features:
+        return self._features
+
+    def prepare_writing(self) -> Features:
+        """Find out whether names that differ in case are told apart, if no name tells yet."""
+        if self._features.writable and not self._is_case_known:
+            with contextlib.suppress(OSError), self._directory("") as fd:  # else writes will tell
+                tells = tried_case_sensitive(fd, f"{TEMPORARY}{secrets.token_hex(8)}")
+                self._features = replace(self._features, case_sensitive=tells)
+                self._is_case_known = True
         return self._features
 
     def read(
@@ -145,6 +147,9 @@ class DirectoryZMap(ZMap):
     def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
         self._check_writable(key)
         try:
+            if not self._features.case_sensitive:
+                with contextlib.suppress(FileNotFoundError):
+                    self._check_spelling(key)
             for _ in range(_ATTEMPTS):
                 with contextlib.suppress(FileNotFoundError):
                     return self._replace(key, data, replaces)
@@ -187,7 +192,7 @@ class DirectoryZMap(ZMap):
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         with self._asking(prefix):
-            for key, status in self._children(prefix):
+            for key, status, _ in self._children(prefix):
                 if stat.S_ISREG(status.st_mode):
                     yield Entry(key.rpartition("/")[2], _stat(key, status), is_prefix=False)
                 elif stat.S_ISDIR(status.st_mode) and self._has_keys(key):
@@ -281,6 +286,18 @@ class DirectoryZMap(ZMap):
         os.rename(temporary, leaf, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
         return version
 
+    def _check_spelling(self, key: Key) -> None:
+        """Refuse a key that the file system would take for another one."""
+        parent = ""
+        for leaf in key.split("/"):
+            with self._directory(parent) as dir_fd:
+                if other := other_spelling(leaf, dir_fd):
+                    raise ObjectExists(
+                        f"{self._name}/{key}: {other} is there, and this file system does not tell "
+                        f"it from {leaf}"
+                    )
+            parent = join(parent, leaf)
+
     def _replaceable(self, leaf: str, dir_fd: int, key: Key) -> os.stat_result | None:
         """The status of the object to replace, None where there is none."""
         try:
@@ -313,8 +330,11 @@ class DirectoryZMap(ZMap):
                 return  # not empty, somebody else's, or gone already
             path = parent
 
-    def _children(self, prefix: str) -> Iterator[tuple[Key, os.stat_result]]:
-        """What stands in a directory, links followed; nothing where there is no directory."""
+    def _children(self, prefix: str) -> Iterator[tuple[Key, os.stat_result, bool]]:
+        """What stands in a directory, links followed, and whether it is one.
+
+        Nothing where there is no directory.
+        """
         try:
             dir_fd = self._root.open_directory(prefix)
         except OutsideRoot:
@@ -332,9 +352,9 @@ class DirectoryZMap(ZMap):
                         continue
                     try:
                         if entry.is_symlink():
-                            yield key, self._root.linked(entry.name, dir_fd)
+                            yield key, self._root.linked(entry.name, dir_fd), True
                         else:
-                            yield key, entry.stat(follow_symlinks=False)
+                            yield key, entry.stat(follow_symlinks=False), False
                     except OSError as error:
                         # Removed meanwhile, or a link that leads nowhere or outside.
                         if not isinstance(error, OutsideRoot) and not _is_absent(error):
@@ -348,16 +368,24 @@ class DirectoryZMap(ZMap):
 
     def _walk(self, prefix: str) -> Iterator[tuple[Key, os.stat_result]]:
         """All regular files below a directory."""
-        waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [(prefix, frozenset())]
+        waiting = [prefix]
         while waiting:
-            directory, above = waiting.pop()
-            for key, status in self._children(directory):
+            for key, status, is_link in self._children(waiting.pop()):
                 if stat.S_ISREG(status.st_mode):
                     yield key, status
-                elif stat.S_ISDIR(status.st_mode):
-                    identity = (status.st_dev, status.st_ino)
-                    if identity not in above:  # a link to a directory above it has no end
-                        waiting.append((key, above | {identity}))
+                elif stat.S_ISDIR(status.st_mode) and not (is_link and self._is_above(status, key)):
+                    waiting.append(key)
+
+    def _is_above(self, status: os.stat_result, key: Key) -> bool:
+        """Whether a key leads to a directory that is above it: a way without end."""
+        parent: str = key
+        while parent:
+            parent = parent.rpartition("/")[0]
+            with self._directory(parent, os.O_PATH) as dir_fd:
+                above = os.fstat(dir_fd)
+            if (above.st_dev, above.st_ino) == (status.st_dev, status.st_ino):
+                return True
+        return False
 
     def _has_keys(self, prefix: str) -> bool:
         try:
@@ -379,18 +407,6 @@ class DirectoryZMap(ZMap):
                 os.close(fd)
         return False
 
-    def _is_case_sensitive(self) -> bool:
-        """Whether a name of the root spelt in the other case is another name."""
-        with self._directory("") as fd, os.scandir(fd) as entries:
-            for entry in entries:
-                if (other := entry.name.swapcase()) != entry.name:
-                    try:
-                        status = os.stat(other, dir_fd=fd, follow_symlinks=False)
-                    except OSError:
-                        return True
-                    return status.st_ino != entry.inode()
-        return True
-
     def _check_writable(self, key: Key) -> None:
         if not self._features.writable:
             raise ReadOnlyStore(f"{self._name}/{key}: the store was opened read-only")
@@ -404,18 +420,22 @@ class DirectoryZMap(ZMap):
 
     def _failure(self, error: OSError, key: str) -> StoreError:
         failure = _translated(error, f"{self._name}/{key}")
-        if isinstance(failure, NoSuchObject) and self._root.is_gone():
-            return Unavailable(f"{self._name}: the directory of the store was removed")
+        if not isinstance(failure, NoSuchObject):
+            return failure
+        try:
+            if self._root.is_gone():
+                return Unavailable(f"{self._name}: the directory of the store was removed")
+        except OSError as unknown:
+            return _translated(unknown, self._name)
         return failure
 
 
 def _translated(error: OSError, what: str) -> StoreError:
-    kind = _ERRORS.get(error.errno or 0, Unavailable)
-    return kind(f"{what}: {error.strerror}")
+    return kind_of(error, _ERRORS)(f"{what}: {error.strerror}")
 
 
 def _is_absent(error: OSError) -> bool:
-    return _ERRORS.get(error.errno or 0) in {NoSuchObject, KeyTooLong}
+    return kind_of(error, _ERRORS) in {NoSuchObject, KeyTooLong}
 
 
 def _version(status: os.stat_result) -> Version:

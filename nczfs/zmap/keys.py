@@ -43,6 +43,20 @@ def is_name(text: str) -> bool:
     return bool(text) and "/" not in text and _fault(text) is None
 
 
+def checked_length(text: str) -> Key:
+    """A key that is put together of checked ones. Raises KeyTooLong."""
+    if len(text) > MAX_KEY_BYTES // 4 and len(text.encode("utf-8", "surrogateescape")) > (
+        MAX_KEY_BYTES
+    ):
+        raise KeyTooLong(f"key {text[:80]!r}... has more than {MAX_KEY_BYTES} bytes")
+    return Key(text)
+
+
+def is_own(text: str) -> bool:
+    """Whether something is kept there for nczfs itself: listings do not show it."""
+    return f"/{OWN_FILES}" in f"/{text}"
+
+
 def join(prefix: str, name: str) -> Key:
     """The key of `name` below `prefix`; both are checked already."""
     return Key(f"{prefix}/{name}" if prefix else name)
@@ -51,8 +65,7 @@ def join(prefix: str, name: str) -> Key:
 def _check(text: str) -> None:
     if fault := _fault(text):
         raise BadKey(f"{text!r} is not a key: {fault}")
-    if len(text.encode("utf-8", "surrogateescape")) > MAX_KEY_BYTES:
-        raise KeyTooLong(f"key {text[:80]!r}... has more than {MAX_KEY_BYTES} bytes")
+    checked_length(text)
 
 
 def _fault(text: str) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists
 from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.keys import Key, Prefix, is_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class MemoryZMap(ZMap):
         with self._lock:
             stats = [found.stat for found in self._objects.values()]
         below = f"{prefix}/" if prefix else ""
-        return (stat for stat in stats if stat.key.startswith(below))
+        shown = (stat for stat in stats if stat.key.startswith(below))
+        return (stat for stat in shown if not is_own(stat.key[len(below) :]))
 
     def close(self) -> None:
         """Nothing to give back."""

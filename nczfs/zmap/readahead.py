@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from nczfs.errors import ReadOnlyStore
@@ -53,7 +53,7 @@ class ReadAhead(ZMap):
 
     @property
     def features(self) -> Features:
-        return self._source.features
+        return replace(self._source.features, writable=False, conditional_writes=False)
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None

@@ -54,6 +54,7 @@ class StoreOptions:
     forbidden_is_absent : whether 403 for a key means that there is none, as S3 answers to those
         who must not list; "auto" asks for a key that cannot exist.
     read_only : refuse to write.
+    durable : a write to a directory returns when the object would survive a power failure.
     zip_commit : how what was written comes into a zip archive: "append", or "copy", which other
         programs see as the old or the new archive at any moment, and which costs a copy of it.
     zip_form : of a new archive: "top", all in one directory as netcdf-c has it, or "root", as
@@ -82,6 +83,7 @@ class StoreOptions:
     connections: int = 32
     forbidden_is_absent: Literal["auto", "yes", "no"] = "auto"
     read_only: bool = False
+    durable: bool = False
     zip_commit: Literal["append", "copy"] = "append"
     zip_form: Form = "top"
     zip_write_once: bool = False
@@ -133,7 +135,7 @@ def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
 
 def open_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
     """A directory."""
-    return DirectoryZMap(url.path, read_only=options.read_only)
+    return DirectoryZMap(url.path, read_only=options.read_only, durable=options.durable)
 
 
 def open_archive(url: StoreUrl, options: StoreOptions) -> ZMap:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nczfs.errors import ReadOnlyStore
 from nczfs.metrics import STORE_BYTES_READ, STORE_REQUESTS
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix, parse_key
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Part, Range, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix, checked_length
 
 
 class Prefixed(ZMap):
@@ -41,6 +41,18 @@ class Prefixed(ZMap):
     def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
         return self._zmap.write(self._outer(key), data, replaces=replaces)
 
+    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
+        return self._zmap.copy(self._outer_stat(source), self._outer(goal), replaces=replaces)
+
+    def write_parts(
+        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+    ) -> Version:
+        outer = [
+            replace(part, stat=self._outer_stat(part.stat)) if isinstance(part, Range) else part
+            for part in parts
+        ]
+        return self._zmap.write_parts(self._outer(key), outer, replaces=replaces)
+
     def delete(self, key: Key) -> None:
         self._zmap.delete(self._outer(key))
 
@@ -65,10 +77,13 @@ class Prefixed(ZMap):
         self._zmap.close()
 
     def _outer(self, key: Key) -> Key:
-        return parse_key(self._before + key)
+        return checked_length(self._before + key)
 
     def _outer_prefix(self, prefix: Prefix) -> Prefix:
         return Prefix(self._before + prefix) if prefix else self._prefix
+
+    def _outer_stat(self, stat: Stat) -> Stat:
+        return replace(stat, key=self._outer(stat.key))
 
     def _inner(self, stat: Stat) -> Stat:
         return replace(stat, key=Key(stat.key[len(self._before) :]))
@@ -86,7 +101,9 @@ class ReadOnly(ZMap):
 
     @property
     def features(self) -> Features:
-        return replace(self._zmap.features, writable=False, conditional_writes=False)
+        return replace(
+            self._zmap.features, writable=False, conditional_writes=False, server_copies=False
+        )
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
@@ -159,6 +176,16 @@ class Metered(ZMap):
     def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
         self._writes.inc()
         return self._zmap.write(key, data, replaces=replaces)
+
+    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
+        self._writes.inc()
+        return self._zmap.copy(source, goal, replaces=replaces)
+
+    def write_parts(
+        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+    ) -> Version:
+        self._writes.inc()
+        return self._zmap.write_parts(key, parts, replaces=replaces)
 
     def delete(self, key: Key) -> None:
         self._deletes.inc()

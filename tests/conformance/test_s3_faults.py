@@ -19,7 +19,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap.base import ABSENT, ZMap
+from nczfs.zmap.base import ABSENT, Part, Range, ZMap
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.registry import StoreOptions, open_store
 from tests.support.servers import Faults
@@ -153,6 +153,25 @@ def _write_in_parts(zmap: ZMap) -> None:
     assert (blob.data, blob.version) == (data, version)
 
 
+def _copy(zmap: ZMap) -> None:
+    version = zmap.copy(zmap.stat(KEPT), NEW)
+    assert (bytes(zmap.read(NEW).data), zmap.stat(NEW).version) == (b"kept", version)
+
+
+def _create_a_copy(zmap: ZMap) -> None:
+    version = zmap.copy(zmap.stat(KEPT), NEW, replaces=ABSENT)
+    assert (bytes(zmap.read(NEW).data), zmap.stat(NEW).version) == (b"kept", version)
+
+
+def _put_together(zmap: ZMap) -> None:
+    large = zmap.stat(LARGE)
+    parts: list[Part] = [Range(large, 0, 7 << 20), b"new", Range(large, 9 << 20, large.size)]
+    version = zmap.write_parts(NEW, parts)
+    blob = zmap.read(NEW)
+    assert (len(blob.data), blob.version) == (large.size - (2 << 20) + 3, version)
+    assert bytes(blob.data[(7 << 20) - 1 : (7 << 20) + 4]) == b"\xffnew\0"
+
+
 def _delete(zmap: ZMap) -> None:
     zmap.delete(KEPT)
     with pytest.raises(NoSuchObject):
@@ -171,30 +190,41 @@ def _find(zmap: ZMap) -> None:
         zmap.read(Key("absent"))
 
 
-NEW, KEPT = Key("new"), Key("kept")
+NEW, KEPT, LARGE = Key("new"), Key("kept"), Key("apart/large")
 SMALL_PARTS = replace(OPTIONS, request_timeout_s=20.0, part_bytes=5 << 20)
 
 
-@pytest.mark.parametrize("fault", ["close", "lost", "status:500"])
+ON_CEPH = (_write, _create, _replace, _write_in_parts, _delete, _delete_many, _find)
+ON_BOTH = (_copy, _create_a_copy, _put_together)
+
+
 @pytest.mark.parametrize(
-    "operation", [_write, _create, _replace, _write_in_parts, _delete, _delete_many, _find]
+    ("server", "operation", "fault"),
+    [
+        *itertools.product(
+            ["ceph_with_faults"], ON_CEPH + ON_BOTH, ["close", "lost", "status:500"]
+        ),
+        *itertools.product(["swift_with_faults"], ON_BOTH, ["lost"]),
+    ],
 )
 def test_an_operation_outlasts_the_failure_of_any_of_its_requests(
-    ceph_with_faults: Faults, fault: str, operation: Callable[[ZMap], None]
+    request: pytest.FixtureRequest, server: str, operation: Callable[[ZMap], None], fault: str
 ) -> None:
-    bucket = ceph_with_faults.server.new_bucket()
-    zmap = open_store(ceph_with_faults.server.url(bucket), SMALL_PARTS)
+    faults: Faults = request.getfixturevalue(server)
+    zmap = open_store(faults.server.url(faults.server.new_bucket()), SMALL_PARTS)
     zmap.prepare_writing()
+    if operation is _put_together:
+        zmap.write(LARGE, bytes(range(256)) * (12 << 12))
     for failing in itertools.count():
-        ceph_with_faults.set()
+        faults.set()
         zmap.delete_many([NEW])
         zmap.write(KEPT, b"kept")
         zmap.write(Key("other"), b"other")
-        ceph_with_faults.set(f"{fault} skip={failing} first=1")
+        faults.set(f"{fault} skip={failing} first=1")
         operation(zmap)
-        if not ceph_with_faults.log():
+        if not faults.log():
             break
-    ceph_with_faults.set()
+    faults.set()
     assert failing > 0
     zmap.close()
 
@@ -209,7 +239,7 @@ def test_nothing_secret_is_in_errors_or_logs_whatever_fails(
     texts = [repr(zmap), zmap.name]
     for fault in ("status:403", "status:500", "close", "empty", "truncate:10"):
         ceph_with_faults.set(fault)
-        for ask in (_write, _create, _find, _delete, _delete_many, ZMap.prepare_writing):
+        for ask in (*ON_CEPH, *ON_BOTH, ZMap.prepare_writing):
             try:
                 ask(zmap)
             except (NczfsError, AssertionError) as error:

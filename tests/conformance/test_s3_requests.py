@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,27 +11,9 @@ import nczfs
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.registry import open_store
 from tests.support.servers import Faults
+from tests.support.watching import requests_of
 
 VARIABLES = 20
-
-
-@pytest.fixture
-def counted(ceph_with_faults: Faults) -> Iterator[Callable[..., Counter[str]]]:
-    """What is asked of the server during a call: "LIST", or a method and the key."""
-
-    def count(act: Callable[[], object]) -> Counter[str]:
-        ceph_with_faults.set("delay:1")  # which is logged
-        act()
-        asked = [json.loads(line) for line in ceph_with_faults.log()]
-        return Counter(
-            "LIST"
-            if "list-type" in line["path"]
-            else f"{line['method']} {line['path'].split('/', 2)[2]}"
-            for line in asked
-        )
-
-    yield count
-    ceph_with_faults.set()
 
 
 @pytest.fixture
@@ -48,7 +27,7 @@ def local(tmp_path: Path) -> Path:
 
 
 def test_a_consolidated_dataset_is_opened_by_one_request(
-    ceph_with_faults: Faults, counted: Callable[..., Counter[str]], local: Path
+    ceph_with_faults: Faults, local: Path
 ) -> None:
     zarr.consolidate_metadata(str(local), zarr_format=2)
     url = uploaded(ceph_with_faults, local)
@@ -59,11 +38,14 @@ def test_a_consolidated_dataset_is_opened_by_one_request(
             assert isinstance(variable, nczfs.Variable)
             assert list(variable[...]) == [3] * 4
 
-    assert counted(read_one) == {"GET ds.zarr/.zmetadata": 1, "GET ds.zarr/v3/0": 1}
+    assert requests_of(ceph_with_faults, read_one) == {
+        "GET ds.zarr/.zmetadata": 1,
+        "GET ds.zarr/v3/0": 1,
+    }
 
 
 def test_another_dataset_is_opened_by_one_listing_and_its_documents(
-    ceph_with_faults: Faults, counted: Callable[..., Counter[str]], local: Path
+    ceph_with_faults: Faults, local: Path
 ) -> None:
     url = uploaded(ceph_with_faults, local)
 
@@ -71,7 +53,7 @@ def test_another_dataset_is_opened_by_one_listing_and_its_documents(
         with nczfs.open(url) as opened:
             assert len(opened.variables) == VARIABLES
 
-    asked = counted(look)
+    asked = requests_of(ceph_with_faults, look)
     documents = [f"GET ds.zarr/v{number}/.zarray" for number in range(VARIABLES)]
     assert set(documents) <= asked.keys()
     assert max(asked.values()) == 1

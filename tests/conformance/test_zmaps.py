@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from nczfs.errors import ObjectExists
 from nczfs.testing.faults import Faulty
 from nczfs.testing.zmap import Populate, ZMapReadSuite, ZMapSuite
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.readahead import ReadAhead
 from nczfs.zmap.wrappers import Metered, Prefixed, ReadOnly
 from nczfs.zmap.zip import ZipZMap
 from nczfs.zmap.zip.creating import Form, create_archive
 from nczfs.zmap.zip.growing import Commit
 from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
+from tests.support.folding import fold_names
 
 
 class TestMemory(ZMapSuite):
@@ -29,6 +32,18 @@ class TestMemory(ZMapSuite):
 
     def peek(self, zmap: ZMap, key: Key) -> bytes | None:
         found = vars(zmap)["_objects"].get(key)
+        return None if found is None else bytes(found.data)
+
+
+class TestPrefixedMemory(ZMapSuite):
+    @pytest.fixture
+    def zmap(self) -> ZMap:
+        self.outer = MemoryZMap()
+        self.outer.write(Key("p/qx"), b"a neighbour")
+        return Prefixed(self.outer, Prefix("p/q"))
+
+    def peek(self, zmap: ZMap, key: Key) -> bytes | None:
+        found = vars(self.outer)["_objects"].get(f"p/q/{key}")
         return None if found is None else bytes(found.data)
 
 
@@ -48,6 +63,35 @@ class TestDirectory(_OnDisk):
         zmap = DirectoryZMap(tmp_path)
         yield zmap
         zmap.close()
+
+
+class TestDirectoryThatWaitsForTheDisk(_OnDisk):
+    @pytest.fixture
+    def zmap(self, tmp_path: Path) -> Iterator[ZMap]:
+        self.root = tmp_path
+        zmap = DirectoryZMap(tmp_path, durable=True)
+        yield zmap
+        zmap.close()
+
+
+class TestDirectoryWithoutCase(_OnDisk):
+    """On a file system that takes names for one that differ in case."""
+
+    @pytest.fixture
+    def zmap(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZMap]:
+        self.root = tmp_path
+        fold_names(monkeypatch)
+        zmap = DirectoryZMap(tmp_path)
+        zmap.prepare_writing()
+        yield zmap
+        zmap.close()
+
+    def test_names_that_differ_in_case_are_told_apart_where_the_store_says_so(
+        self, populate: Populate
+    ) -> None:
+        with pytest.raises(ObjectExists, match="Case: case is there, and this file system"):
+            populate({"case": b"lower", "Case": b"upper"})
+        assert (self.root / "case").read_bytes() == b"lower"
 
 
 class TestPrefixedDirectory(_OnDisk):
@@ -87,6 +131,20 @@ class TestReadOnlyWrapper(ZMapReadSuite):
             for key, data in objects.items():
                 inner.write(parse_key(key), data)
             return ReadOnly(inner)
+
+        return fill
+
+
+class TestReadAhead(ZMapReadSuite):
+    """Objects in blocks, as far archives are read."""
+
+    @pytest.fixture
+    def populate(self) -> Populate:
+        def fill(objects: Mapping[str, bytes]) -> ZMap:
+            inner = MemoryZMap()
+            for key, data in objects.items():
+                inner.write(parse_key(key), data)
+            return ReadAhead(inner)
 
         return fill
 
@@ -137,6 +195,21 @@ class TestStoredZip(_Zip):
 
 class TestDeflatedZip(_Zip):
     method = zipfile.ZIP_DEFLATED
+
+
+class TestPrefixedZip(_Zip):
+    @pytest.fixture
+    def populate(self, source: ZMap) -> Populate:
+        def fill(objects: Mapping[str, bytes]) -> ZMap:
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w") as archive:
+                archive.writestr("p/qx", b"a neighbour")
+                for key, data in objects.items():
+                    archive.writestr(f"p/q/{key}", data)
+            source.write(Key("data.zip"), file.getvalue())
+            return Prefixed(ZipZMap(source, Key("data.zip"), top=""), Prefix("p/q"))
+
+        return fill
 
 
 class TestBzip2Zip(_Zip):

@@ -117,7 +117,13 @@ def test_every_virtual_file_is_documented() -> None:
 
 def test_every_file_of_the_control_directory_is_documented() -> None:
     control = ControlDirectory(
-        mtime_ns=0, status=dict, config={}, log=None, access=bytes, refresh=lambda _path: None
+        mtime_ns=0,
+        status=dict,
+        config={},
+        log=None,
+        access=bytes,
+        refresh=lambda _path: None,
+        flush=lambda: None,
     )
     section = page("docs/SEMANTICS.md").partition("## `.nczfs/`")[2]
     text = section + page("README.md") + page("docs/METRICS.md")

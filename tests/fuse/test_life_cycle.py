@@ -81,6 +81,20 @@ def test_a_killed_daemon_leaves_a_dead_mount_and_the_next_clears_it(tmp_path: Pa
             assert (again.path / "directory/hello").read_bytes() == b"hello\n"
 
 
+def test_nobody_waits_for_a_daemon_that_was_killed_while_it_waited_itself(tmp_path: Path) -> None:
+    """SEMANTICS A6."""
+    with served([*TOY, "stuck"], mountpoint=tmp_path / "mnt", exit_codes=None) as mount:
+        with subprocess.Popen(["cat", mount.path / "file"], stderr=subprocess.PIPE) as reader:
+            wait_until_uninterruptible(mount.process.pid)
+            mount.process.kill()
+            _, said = reader.communicate(timeout=20)
+            assert reader.returncode == 1, said
+        wait_until_ended(mount.process)
+        assert is_mounted(mount.path)
+        with pytest.raises(OSError, match=r"not connected|connection abort"):
+            os.listdir(mount.path)
+
+
 def test_a_daemon_that_fails_leaves_a_dead_mount_and_says_so_in_its_exit_code(
     tmp_path: Path,
 ) -> None:
@@ -165,3 +179,14 @@ def wait_for(mount: Served, text: str) -> None:
     while text not in mount.log.read_text():
         assert time.monotonic() < deadline, f"no {text!r} in the log"
         time.sleep(0.02)
+
+
+def wait_until_uninterruptible(pid: int) -> None:
+    """Return when a thread of a process waits where no signal reaches it."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        threads = Path(f"/proc/{pid}/task").glob("*/stat")
+        if any(thread.read_text().rpartition(")")[2].split()[0] == "D" for thread in threads):
+            return
+        time.sleep(0.02)
+    pytest.fail("no thread waits in the kernel")

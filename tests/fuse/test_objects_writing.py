@@ -7,11 +7,9 @@ import fcntl
 import json
 import mmap
 import os
-import re
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import tarfile
 import threading
@@ -23,11 +21,9 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.support.mounts import mounted, served
+from tests.support.mounts import mounted, nczfs, served
 from tests.support.sample import keys_of, output
 from tests.support.servers import S3Server
-
-FS_CHECK = Path(__file__).parent.parent / "tools/fs-check"
 
 
 @pytest.fixture
@@ -123,6 +119,18 @@ def test_editors_replace_a_file(objects: Path, store: Path) -> None:
     output("mv", f"{path}.new", path)
     assert (store / "notes.txt").read_text() == "zero\none\nthree\nfour\n"
     assert contents(store).keys() == {"notes.txt"}
+
+
+def test_vi_writes_a_file_with_a_swap_file_and_a_backup(objects: Path, store: Path) -> None:
+    """SEMANTICS O6, O11."""
+    path = objects / "notes.txt"
+    path.write_text("one\ntwo\n")
+    commands = ["set backup backupskip= swapfile", "%s/two/three/", "write", "$delete", "wq"]
+    for copies in ("yes", "no"):  # written in place, or renamed
+        words = [word for line in (f"set backupcopy={copies}", *commands) for word in ("-c", line)]
+        output("vi", "-es", "-u", "NONE", *words, path)
+        assert contents(store) == {"notes.txt": b"one\n", "notes.txt~": b"one\nthree\n"}
+        path.write_text("one\ntwo\n")
 
 
 def test_a_shell_redirection_never_empties_the_object(objects: Path, store: Path) -> None:
@@ -308,8 +316,13 @@ def test_a_file_that_cannot_be_stored_is_told_and_kept(store: Path, tmp_path: Pa
             file.close()
         while _shown(path / "objects/a") != "theirs":  # until the file is let go
             time.sleep(0.01)
-    (kept,) = (tmp_path / "spool").rglob("unsaved-*")
-    assert kept.read_text() == "ours\n"
+    (kept,) = (tmp_path / "spool").glob("*/*.unsaved")
+    refused = nczfs("recover", "--spool-dir", tmp_path / "spool")
+    assert refused.returncode == 1
+    assert "a: another client has replaced" in refused.stdout
+    nczfs("recover", "--spool-dir", tmp_path / "spool", "--export", tmp_path)
+    (exported,) = tmp_path.glob(f"*-{kept.name.removesuffix('.unsaved')}")
+    assert exported.read_text() == "ours\n"
 
 
 def test_the_budget_of_the_spool_is_a_full_disk(store: Path, tmp_path: Path) -> None:
@@ -381,20 +394,6 @@ def test_the_owner_may_write_by_default(objects: Path) -> None:
     (objects / "a").touch(0o644)
     assert objects.stat().st_mode & 0o777 == 0o755
     assert (objects / "a").stat().st_mode & 0o777 == 0o644
-
-
-def test_a_file_system_checker_finds_what_is_stated(objects: Path) -> None:
-    """SEMANTICS L2."""
-    checked = subprocess.run(
-        [FS_CHECK, "-w", "-t", "5", "-s", "posix,model", objects],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    failed = re.findall(r"^  FAIL (.*?)  ", checked.stdout, re.MULTILINE)
-    assert failed == ["symlink, readlink", "hard link", "user xattr"], checked.stdout
-    assert "PASS model" in checked.stdout
 
 
 def _shown(path: Path) -> str:

@@ -10,8 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from nczfs.engine.cache import ENTRY_BYTES, ChunkCache, ChunkId, Loaded, Use
+from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
+from nczfs.engine.loaded import ChunkId, Loaded
 from nczfs.engine.spill import SpillTier
+from nczfs.engine.use import Use
 from nczfs.model.boxes import Box
 
 SHAPE = (30, 1100)  # of bytes, and two blocks of the disk tier and a bit

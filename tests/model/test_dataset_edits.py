@@ -12,9 +12,10 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nczfs.engine.api import Group, Variable
+from nczfs.engine.api import Group
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
+from nczfs.engine.variable import Variable
 from nczfs.formats.base import FormatOptions
 from nczfs.model.dtypes import CODE_OF_NC_TYPE
 from nczfs.testing import indexing

@@ -245,6 +245,7 @@ class OneVariable(RuleBasedStateMachine):
             return
         for handle in (*self.writers.values(), *self.readers.values()):
             self.fs.release(handle)
+        self.fs.sync()
         self.fs.close()
         with self.another_client("r") as root:
             assert np.array(root["v"][...]).tobytes() == self.model.tobytes()

@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,8 @@ from uuid import uuid4
 
 import pytest
 
-START_TIMEOUT_S = 30.0
+from tests.support.ports import free_port, wait_for
+
 USER = "www-data"  # that servers started by root become
 
 _NGINX = """
@@ -104,9 +103,9 @@ class WebServer:
 def nginx() -> Iterator[WebServer]:
     """nginx: below /json and /html with listings, below /unlisted without, /private for users."""
     with _home() as (home, root):
-        port = _free_port()
+        port = free_port()
         (home / "users").write_text("user:{PLAIN}hush-hush\n")
-        tls_port = _free_port()
+        tls_port = free_port()
         certificate = _new_certificate(home)
         (home / "conf").write_text(
             _NGINX.format(home=home, root=root, port=port, tls_port=tls_port)
@@ -122,7 +121,7 @@ def nginx() -> Iterator[WebServer]:
 def apache() -> Iterator[WebServer]:
     """Apache: below /plain and /fancy with its two kinds of listings."""
     with _home() as (home, root):
-        port = _free_port()
+        port = free_port()
         user = f"User {USER}\nGroup {USER}" if os.getuid() == 0 else ""
         modules = "/usr/lib/apache2/modules"
         (home / "conf").write_text(
@@ -137,7 +136,7 @@ def apache() -> Iterator[WebServer]:
 def python_server() -> Iterator[WebServer]:
     """The server of Python's standard library: HTTP/1.0, no ranges, no ETag."""
     with _home() as (home, root):
-        port = _free_port()
+        port = free_port()
         command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1"]
         command += ["--directory", str(root), str(port)]
         with _running(command, port, home / "log") as url:
@@ -180,7 +179,7 @@ def _running(command: Sequence[str], port: int, log: Path) -> Iterator[str]:
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        _wait_for(port, process, log)
+        wait_for(port, process, log)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -189,21 +188,3 @@ def _running(command: Sequence[str], port: int, log: Path) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < end:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    pytest.fail(f"{process.args!r} does not start: {log.read_text('utf-8', 'replace')}")

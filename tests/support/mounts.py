@@ -19,7 +19,7 @@ from nczfs.fuse import mounting
 START_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 30.0
 
-_TROUBLE = re.compile(r" (WARNING|ERROR|CRITICAL) |Traceback")
+TROUBLE = re.compile(r" (WARNING|ERROR|CRITICAL) |Traceback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def served(
             stray = [
                 line
                 for line in _read(log).splitlines()
-                if _TROUBLE.search(line) and (expect is None or not re.search(expect, line))
+                if TROUBLE.search(line) and (expect is None or not re.search(expect, line))
             ]
             assert not stray, "unexpected in the log of the mount:\n" + "\n".join(stray)
 

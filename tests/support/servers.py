@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +20,8 @@ from uuid import uuid4
 import boto3
 import pytest
 from botocore.config import Config
+
+from tests.support.ports import free_port, wait_for
 
 pytest_plugins = ["tests.support.httpd", "tests.support.s3_script"]
 
@@ -139,12 +139,12 @@ def ceph_with_faults(ceph: S3Server) -> Iterator[Faults]:
 @pytest.fixture(scope="session")
 def delayed_swift(swift: S3Server) -> Iterator[S3Server]:
     """Swift, 20 ms further away."""
-    port = _free_port()
+    port = free_port()
     command = ["delay", str(DELAY_MS), "--to", swift.endpoint_url, "--port", str(port)]
     with subprocess.Popen(
         [sys.executable, TOOLS / "s3-faults", *command], stdout=subprocess.DEVNULL
     ) as relay:
-        _wait_for(port, relay)
+        wait_for(port, relay)
         yield swift.at(f"http://127.0.0.1:{port}")
         relay.terminate()
 
@@ -198,23 +198,3 @@ def _run_tool(tool: str, *arguments: str, **settings: str) -> str:
         timeout=240,
     )
     return done.stdout
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            break
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    pytest.fail(f"nothing listens on port {port}", pytrace=False)

@@ -17,7 +17,7 @@ from nczfs.fuse.daemon import MountOptions, serve
 from nczfs.fuse.invalidator import Invalidator
 from nczfs.fuse.mounting import prepare
 from nczfs.testing.filesystem import ToyFileSystem
-from nczfs.vfs.base import ROOT_INODE
+from nczfs.vfs.base import ROOT_INODE, InodeNo
 
 invalidator = Invalidator()
 
@@ -110,6 +110,20 @@ def broken_listing() -> ToyFileSystem:
     return fs
 
 
+def stuck() -> ToyFileSystem:
+    """A read that is not answered, of pages that the kernel shall forget."""
+    inodes: list[InodeNo] = []
+
+    def before(operation: str, what: object) -> None:
+        if operation == "read":
+            invalidator.invalidate_inode(inodes[0])
+            time.sleep(60)
+
+    fs = ToyFileSystem(before, cached=False)
+    inodes.append(fs.add("file", b"x"))
+    return fs
+
+
 def crash() -> ToyFileSystem:
     """Looking up ``crash`` ends the event loop by what no handler may catch."""
 
@@ -124,7 +138,7 @@ def crash() -> ToyFileSystem:
 
 SCENARIOS: dict[str, Callable[[], ToyFileSystem]] = {
     function.__name__: function
-    for function in (plain, uncached, failing, slow, listing, broken_listing, crash)
+    for function in (plain, uncached, failing, slow, listing, broken_listing, stuck, crash)
 }
 
 

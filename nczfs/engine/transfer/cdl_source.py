@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.engine.transfer.copying import Content, Selection, Source
 from nczfs.formats.cdl.lists import CdlData
 from nczfs.formats.cdl.parse import parse_cdl

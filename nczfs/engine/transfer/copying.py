@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.formats.names import below
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 

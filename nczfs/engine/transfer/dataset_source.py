@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nczfs.engine.api import Group, Variable
-from nczfs.engine.cache import Values
+from nczfs.engine.api import Group
 from nczfs.engine.convert import fill_attribute
+from nczfs.engine.loaded import Values
 from nczfs.engine.transfer.copying import Content, Selection, Source, Told
+from nczfs.engine.variable import Variable
 from nczfs.errors import BadMetadata
 from nczfs.formats.names import below
 from nczfs.model import hierarchy as model

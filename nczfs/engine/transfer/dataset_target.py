@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
-from nczfs.engine.api import Group, OpenDataset, Variable
+from nczfs.engine.api import Group, OpenDataset
 from nczfs.engine.opening import new_format, open_url
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.transfer.copying import (
@@ -26,6 +26,7 @@ from nczfs.engine.transfer.copying import (
     longest_string,
     with_variables,
 )
+from nczfs.engine.variable import Variable
 from nczfs.errors import (
     DatasetError,
     MetadataError,

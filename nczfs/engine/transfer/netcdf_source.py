@@ -13,7 +13,7 @@ import netCDF4
 import numpy as np
 
 from nczfs.codecs.registry import pipeline_of
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.engine.transfer import netcdf_c
 from nczfs.engine.transfer.copying import CACHE_SHARE, Content, Selection, Source, Told
 from nczfs.engine.transfer.netcdf_kinds import is_fill_value

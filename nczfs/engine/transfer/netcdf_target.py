@@ -11,7 +11,7 @@ from typing import Any, Literal
 import netCDF4
 import numpy as np
 
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.engine.transfer import netcdf_c
 from nczfs.engine.transfer.copying import (
     BLOCK_SHARE,

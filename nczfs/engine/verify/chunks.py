@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nczfs.engine.cache import Loaded
 from nczfs.engine.chunkio import ChunkIO
+from nczfs.engine.loaded import Loaded
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.verify.keys import StoredChunk
 from nczfs.engine.verify.subject import Subject
 from nczfs.errors import CodecError, CorruptStore
-
-_CODECS = "nczfs.codecs"
-_SAID_ONCE = " (said once for each array)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +76,26 @@ class ChunkChecks:
 
     def _start(self, chunk: StoredChunk) -> Future[str | None]:
         dataset, variable = self._subject.dataset, chunk.variable
-        # Anew for each chunk: a pipeline tells only once that chunks are too long.
+        # Of one chunk, so that what is too long is known to be this one.
+        too_long: list[str] = []
         chunkio = ChunkIO(
             dataset.zmap,
             dataset.prefix(variable.key),
             dataset.url(variable.key),
             variable.array,
             MissingChunks.FILL,
+            too_long.append,
         )
         where = f"{dataset.zmap.name}/{chunkio.key(chunk.index)}: "
         result: Future[str | None] = Future()
 
         def decode(fetched: Callable[[], Loaded]) -> None:
-            _settle(result, where, fetched)
+            try:
+                fetched()
+            except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+                _fail(result, where, error)
+            else:
+                result.set_result("; ".join(too_long) or None)
 
         def fetch() -> None:
             try:
@@ -115,63 +116,9 @@ def _cost(chunk: StoredChunk) -> int:
     return chunk.stat.size + 2 * chunk.variable.array.chunk_bytes
 
 
-def _settle(result: Future[str | None], where: str, fetched: Callable[[], Loaded]) -> None:
-    try:
-        with _heard() as warnings:
-            fetched()
-    except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
-        _fail(result, where, error)
-    else:
-        result.set_result("; ".join(warnings) or None)
-
-
 def _fail(result: Future[str | None], where: str, error: Exception) -> None:
     """What the data are to blame for is the result; all else ends the verification."""
     if isinstance(error, CodecError | CorruptStore):
         result.set_result(str(error).removeprefix(where))
     else:
         result.set_exception(error)
-
-
-_thread = threading.local()
-
-
-@contextmanager
-def _heard() -> Iterator[list[str]]:
-    """What the codecs warn of in this thread, while `codecs_heard` is open."""
-    warnings: list[str] = []
-    _thread.warnings = warnings
-    try:
-        yield warnings
-    finally:
-        del _thread.warnings
-
-
-class _Ear(logging.Handler):
-    """Gives warnings to the check of the chunk that they are about; all others to the log."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        warnings = getattr(_thread, "warnings", None)
-        if warnings is None or record.levelno < logging.WARNING:
-            logging.getLogger("nczfs").handle(record)
-        else:
-            warnings.append(record.getMessage().removesuffix(_SAID_ONCE))
-
-
-@contextmanager
-def codecs_heard() -> Iterator[None]:
-    """Have what codecs warn of as trouble of the chunk, and not in the log.
-
-    They decode what is readable in spite of a fault, and say so nowhere else.
-    """
-    logger, ear = logging.getLogger(_CODECS), _Ear()
-    level, propagate = logger.level, logger.propagate
-    logger.setLevel(min(logger.getEffectiveLevel(), logging.WARNING))
-    logger.propagate = False
-    logger.addHandler(ear)
-    try:
-        yield
-    finally:
-        logger.removeHandler(ear)
-        logger.propagate = propagate
-        logger.setLevel(level)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.lib.recfunctions import repack_fields
 
 from nczfs.engine.array import Array
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.model.boxes import Box, index_of
 from nczfs.model.dtypes import NcType

@@ -11,7 +11,7 @@ from typing import Any
 import netCDF4
 import numpy as np
 
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.engine.verify.digest import (
     BLOCK_BYTES_MAX,
     Elements,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nczfs.engine.verify.chunks import Checked, ChunkChecks, codecs_heard
+from nczfs.engine.verify.chunks import Checked, ChunkChecks
 from nczfs.engine.verify.digest import Told
 from nczfs.engine.verify.findings import Counts, Finding, Kind
 from nczfs.engine.verify.keys import KeySorter, StoredChunk
@@ -65,8 +65,7 @@ class Verification:
         self.counts.groups = len(self._nodes.found) - variables
         if not start:
             yield from stale_copies(self._subject, self._nodes)
-        with codecs_heard():
-            yield from self._objects(start)
+        yield from self._objects(start)
 
     def _objects(self, start: str) -> Iterator[Finding]:
         zmap = self._subject.zmap

@@ -7,6 +7,7 @@ text is ever in memory. The places where ncdump breaks lines follow from what st
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -207,7 +208,7 @@ class _Lines:
         return ",\n  "
 
 
-class _Form:
+class _Form(ABC):
     """How the values of a type become words.
 
     Attributes
@@ -227,8 +228,9 @@ class _Form:
             return block.view(np.int64)
         return block.astype(dtype_of(self._type), copy=False)
 
+    @abstractmethod
     def words(self, part: Values) -> list[str]:
-        raise NotImplementedError
+        """The values of a part of a row; a text is one word."""
 
     def row_begins(self) -> str:
         return ""

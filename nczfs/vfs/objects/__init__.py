@@ -7,6 +7,7 @@
     directory.py   a prefix: its entries, and what can be done to them
     file.py        an object
     live.py        what all open handles of one key share: the staged bytes, and their way out
+    attempts.py    what was sent and not answered, which may be there all the same
     handles.py     an open file
     kept.py        what a flat store cannot keep: modes, owners, times, empty directories
     renaming.py    a rename is copies, then deletions

@@ -77,6 +77,12 @@ class OpenObject(OpenFile):
             self._store.flush()
 
     def close(self) -> None:
+        if self._writing:
+            self._writing = False
+            self._files.leave(self._live)
+        self.drop()
+
+    def drop(self) -> None:
         with self._lock:
             reader, self._reader = self._reader, None
         if reader is not None:

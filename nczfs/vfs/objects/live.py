@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 
 from nczfs.errors import NczfsError, StaleHandle
 from nczfs.vfs.base import Buffer
+from nczfs.vfs.objects.attempts import Attempt, attempt_of
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.staging import StagedFile
-from nczfs.zmap.base import ABSENT, Stat, Version
+from nczfs.zmap.base import ABSENT, Part, Stat, Version
 from nczfs.zmap.keys import Key, Prefix
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ class LiveFile:
         self._only_truncated = False
         self._lost = False
         self._staged: StagedFile | None = None
+        self._in_doubt: Attempt | None = None
+        self._why = "the mount ended before it was closed"
 
     @property
     def size(self) -> int:
@@ -70,6 +74,7 @@ class LiveFile:
             staged = self._stage()
             staged.write(staged.size if at_end and self.writers == 1 else offset, data)
             self._touch()
+            self._note_unsaved()
 
     def truncate(self, size: int, *, opening: bool = False) -> None:
         """Set the size; `opening`: by O_TRUNC, which a shell does before anything is written."""
@@ -80,6 +85,7 @@ class LiveFile:
             self._stage().truncate(size)
             self._touch()
             self._only_truncated = only
+            self._note_unsaved()
 
     def store(self, *, truncated_too: bool = True) -> None:
         """Store what was written. With `truncated_too` false, not if it was only truncated.
@@ -123,6 +129,8 @@ class LiveFile:
         with self.lock:
             self.linked = False
             self.dirty = False
+            if self._staged is not None:
+                self._staged.note_saved()
 
     def end_writing(self) -> None:
         """The last writer has closed; what could not be stored stays in the spool."""
@@ -139,8 +147,11 @@ class LiveFile:
             self.dirty = False
             self._lost = self.base is None
             self.linked = not self._lost
-            kept = staged.keep() if staged is not None else "no file: it is empty"
-        log.error("%s: not stored; its bytes are in %s", self.key, kept)
+            staged = staged or self._store.stage(self.key, None)
+            kept = staged.keep(self.key, self._replaces, self._why)
+        log.error(
+            "%s: not stored (%s); `nczfs recover` puts it back: %s", self.key, self._why, kept
+        )
         self._store.lost(self.key)
 
     def _may_not_begin_empty(self) -> bool:
@@ -148,18 +159,45 @@ class LiveFile:
         return self._store.zmap.features.write_once and self.base is None and not self.size
 
     def _store_as(self, key: Key, replaces: Version | None) -> Stat:
-        if self._staged is None and self.base is None:
-            base = self._store.write(key, b"", replaces, self.mtime_ns)
-        else:
-            with self._stage().content() as data:
-                base = self._store.write(key, data, replaces, self.mtime_ns)
+        try:
+            try:
+                base = self._write(key, replaces)
+            except StaleHandle:
+                # By an earlier attempt of ours, perhaps, whose answer never came.
+                doubt = self._in_doubt
+                landed = doubt.landed(self._store) if doubt and doubt.key == key else None
+                if landed is None:
+                    raise
+                base = self._write(key, landed.version)
+        except NczfsError as error:
+            self._why = str(error)
+            raise
         self.key = key
         self._become(base)
         return base
 
+    def _write(self, key: Key, replaces: Version | None) -> Stat:
+        if self._staged is None and self.base is None:
+            return self._write_parts(key, [b""], replaces)
+        copies = self._store.zmap.features.server_copies
+        with self._stage().parts(copies=copies) as parts:
+            return self._write_parts(key, parts, replaces)
+
+    def _write_parts(self, key: Key, parts: Sequence[Part], replaces: Version | None) -> Stat:
+        try:
+            return self._store.write(key, parts, replaces, self.mtime_ns)
+        except NczfsError as error:
+            if error.transient:
+                self._in_doubt = attempt_of(key, parts)
+            raise
+
     def _become(self, base: Stat) -> None:
         self.base = base
+        if self._staged is not None:
+            self._staged.rebase(self._store.base_of(base))
+            self._staged.note_saved()
         self._replaces = base.version
+        self._in_doubt = None
         self.dirty = self._only_truncated = False
 
     def _stage(self) -> StagedFile:
@@ -174,6 +212,10 @@ class LiveFile:
         self.dirty = self.linked
         self._only_truncated = False
 
+    def _note_unsaved(self) -> None:
+        if self._staged is not None and self.dirty and not self._only_truncated:
+            self._staged.note_unsaved(self.key, self._replaces)
+
 
 class LiveFiles:
     """The live files by key. `_lock` guards the map and the counts of handles."""
@@ -182,6 +224,12 @@ class LiveFiles:
         self._store = store
         self._lock = threading.Lock()
         self._files: dict[Key, LiveFile] = {}
+
+    @property
+    def unsaved_count(self) -> int:
+        """How many files have something that the store has not."""
+        with self._lock:
+            return sum(live.dirty for live in self._files.values())
 
     def get(self, key: Key) -> LiveFile | None:
         """The live file of a key; no lock."""
@@ -202,13 +250,24 @@ class LiveFiles:
             live.writers += writing
             return live
 
-    def close(self, live: LiveFile, *, writing: bool) -> None:
-        """The opposite of `open`: stores what a writer left. Never raises an `NczfsError`."""
-        if writing:
+    def leave(self, live: LiveFile) -> None:
+        """A writer goes; what the last one leaves is stored. Never raises an `NczfsError`.
+
+        The kernel tells of it some time after the close: what others have written or truncated by
+        then is theirs to store, when it is whole.
+        """
+        with live.lock:
+            with self._lock:
+                live.writers -= 1
+            if live.writers:
+                return
             try:
                 live.store()
             except NczfsError as error:
                 log.warning("%s: was not stored when it was closed: %s", live.key, error)
+
+    def close(self, live: LiveFile, *, writing: bool) -> None:
+        """The opposite of `open`; what is not stored by the last writer goes to the spool."""
         with self._lock:
             live.handles -= 1
             live.writers -= writing

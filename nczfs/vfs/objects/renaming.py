@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from nczfs.errors import StaleHandle
 from nczfs.vfs.objects.live import LiveFiles
 from nczfs.vfs.objects.names import parent_of
@@ -42,7 +44,8 @@ def rename_file(
 def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Prefix) -> None:
     """Rename a directory: every object is copied, then the old ones are deleted.
 
-    An error or the end of the process in between leaves both, or some of the old ones.
+    An error or the end of the process in between leaves both, or some of the old ones, and an entry
+    of the spool, by which it can be ended.
     """
 
     def moved(key: str) -> Key:
@@ -51,10 +54,11 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     for live in files.below(prefix):
         rename_file(store, files, live.key, moved(live.key), replace=True)
     stats = [stat for stat in store.zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
-    found = store.each(lambda stat: _copy_newest(store, stat, moved(stat.key)), stats)
-    copies = {stat.key: copy for stat, copy in zip(stats, found, strict=True) if copy is not None}
-    open_files = [live for live in files.all_below(prefix) if live.key in copies]
-    store.zmap.delete_many(copies)
+    with store.noted(prefix, goal) if stats else nullcontext():
+        found = store.each(lambda stat: _copy_newest(store, stat, moved(stat.key)), stats)
+        copies = {s.key: copy for s, copy in zip(stats, found, strict=True) if copy is not None}
+        open_files = [live for live in files.all_below(prefix) if live.key in copies]
+        store.zmap.delete_many(copies)
     for live in open_files:
         live.moved(copies[live.key])
         files.rename(live, live.key)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.pools import Pools
+from nczfs.engine.spool.renames import noted
+from nczfs.engine.spool.space import Spool
 from nczfs.errors import Conflict, NoSuchObject, NoSuchPath, ObjectExists, StaleHandle
 from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
 from nczfs.vfs.objects.names import parent_of
-from nczfs.vfs.staging import Base, Spool, StagedFile
-from nczfs.zmap.base import ABSENT, Features, Stat, Version
+from nczfs.vfs.staging import Base, StagedFile, stage
+from nczfs.zmap.base import ABSENT, Features, Part, Range, Stat, Version, part_size
 from nczfs.zmap.keys import Key, Prefix
 
 T = TypeVar("T")
@@ -23,7 +27,6 @@ U = TypeVar("U")
 MIB = 1 << 20
 NEAR_STEP = 128 * 1024
 FAR_STEP = 4 * MIB
-COPIED_IN_MEMORY_MAX = 8 * MIB
 
 
 class ObjectStore:
@@ -45,7 +48,7 @@ class ObjectStore:
     ) -> None:
         self.metadata = metadata
         self.zmap = metadata.zmap
-        self.spool = spool
+        self._spool = spool
         self._pools = pools
         self.kept = KeptAttributes()
         self.made = MadeDirectories()
@@ -85,29 +88,39 @@ class ObjectStore:
     def stage(self, key: Key, stat: Stat | None) -> StagedFile:
         """A staged file that begins as a version of an object, or empty."""
         if stat is None:
-            return self.spool.open(key)
-        step = FAR_STEP if self.metadata.far else NEAR_STEP
-        base = Base(stat.size, lambda start, stop: self.read(stat, start, stop), step)
-        return self.spool.open(key, stat.size, base)
+            return stage(self._spool, key)
+        return stage(self._spool, key, stat.size, self.base_of(stat))
 
-    def write(self, key: Key, data: Buffer, replaces: Version | None, mtime_ns: int) -> Stat:
+    def base_of(self, stat: Stat) -> Base:
+        """A version of an object, as what a staged file begins with."""
+        return Base(stat, lambda start, stop: self.read(stat, start, stop), self.step)
+
+    @property
+    def step(self) -> int:
+        """How many bytes are worth one request."""
+        return FAR_STEP if self.metadata.far else NEAR_STEP
+
+    def write(
+        self, key: Key, parts: Sequence[Part], replaces: Version | None, mtime_ns: int
+    ) -> Stat:
         """Store an object; it keeps the time `mtime_ns` in this mount.
+
+        Parameters
+        ----------
+        parts : bytes all in one, or ranges of the version that is replaced and bytes.
 
         Raises
         ------
         StaleHandle : the store has another version than `replaces`, and keeps it.
         """
-        known = replaces if self._features().conditional_writes else None
-        try:
-            version = self.zmap.write(key, data, replaces=known)
-        except (Conflict, ObjectExists) as error:
-            raise StaleHandle(
-                f"{self.zmap.name}/{key}: not stored, another client stored or deleted it since "
-                f"it was opened ({error})"
-            ) from error
-        self.kept.change(key, Changes(mtime_ns=mtime_ns), version)
-        self.announce(key)
-        return Stat(key, len(data), version, mtime_ns)
+        with self._conditional(key, replaces) as known:
+            if any(isinstance(part, Range) for part in parts):
+                version = self.zmap.write_parts(key, parts, replaces=known)
+            else:
+                (data,) = parts
+                assert not isinstance(data, Range)
+                version = self.zmap.write(key, data, replaces=known)
+        return self._stored(Stat(key, sum(map(part_size, parts)), version, mtime_ns))
 
     def flush(self) -> None:
         """Have what was stored made durable, where the store gathers it first."""
@@ -115,16 +128,14 @@ class ObjectStore:
 
     def copy(self, stat: Stat, key: Key, *, replace: bool) -> Stat:
         """Store one version of an object under another key as well."""
-        replaces = None if replace else ABSENT
         mtime_ns = self.mtime_of(stat, time.time_ns())
-        if stat.size <= COPIED_IN_MEMORY_MAX:
-            return self.write(key, self.read(stat, 0, stat.size), replaces, mtime_ns)
-        staged = self.stage(key, stat)
-        try:
-            with staged.content() as data:
-                return self.write(key, data, replaces, mtime_ns)
-        finally:
-            staged.discard()
+        with self._conditional(key, None if replace else ABSENT) as known:
+            version = self.zmap.copy(stat, key, replaces=known)
+        return self._stored(dataclasses.replace(stat, key=key, version=version, mtime_ns=mtime_ns))
+
+    def noted(self, prefix: Prefix, goal: Prefix) -> AbstractContextManager[None]:
+        """The time of a rename, which can be ended by others when it does not."""
+        return noted(self._spool, prefix, goal)
 
     def delete(self, key: Key) -> None:
         """Delete an object; the directory that it was in stays. Raises NoSuchPath."""
@@ -172,6 +183,22 @@ class ObjectStore:
         if kept.mtime_ns is not None and kept.version == stat.version:
             return kept.mtime_ns
         return stat.mtime_ns or otherwise
+
+    @contextmanager
+    def _conditional(self, key: Key, replaces: Version | None) -> Iterator[Version | None]:
+        """What `replaces` is for this store; its refusals are about a file that was opened."""
+        try:
+            yield replaces if self._features().conditional_writes else None
+        except (Conflict, ObjectExists, NoSuchObject) as error:
+            raise StaleHandle(
+                f"{self.zmap.name}/{key}: not stored, another client stored or deleted it since "
+                f"it was opened ({error})"
+            ) from error
+
+    def _stored(self, stat: Stat) -> Stat:
+        self.kept.change(stat.key, Changes(mtime_ns=stat.mtime_ns), stat.version)
+        self.announce(stat.key)
+        return stat
 
     def _features(self) -> Features:
         """What the store can do; it is asked when something is written for the first time."""

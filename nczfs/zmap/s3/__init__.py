@@ -4,10 +4,11 @@
 
     store        a bucket as a map: what is asked, and what the answers mean for a caller
     answers      what an answer lacks, and which error a refusal is
-    conditions   whether a server honours If-Match and If-None-Match of writes
-    multipart    large objects in parts; uploads      which of them nobody will finish
+    writing      objects in one request, in parts, or copied by the server
+    conditions   what a server makes of If-Match and If-None-Match; trials       finds it out
+    multipart    uploads in parts; pieces       which ones; uploads      those nobody will finish
     batch        many keys deleted in one request
-    listing      pages of ListObjectsV2, and one level put in order
+    listing      ListObjectsV2, and one level put in order; page         a page taken apart
     transport    sends, and repeats what fails (urllib3)
     access       finds the bucket and who asks for it (botocore); signing      signs
 """

@@ -56,7 +56,7 @@ class Site:
 
     def url(self, key: str, query: Mapping[str, str]) -> str:
         """The URL of a key, or of the bucket itself ("")."""
-        path = f"/{quote(key.encode('utf-8', 'surrogateescape'), safe='-._~/')}" if key else ""
+        path = f"/{_quote(key)}" if key else ""
         if not path and not urlsplit(self.root_url).path:
             path = "/"
         return f"{self.root_url}{path}?{_encode(query)}" if query else f"{self.root_url}{path}"
@@ -106,6 +106,10 @@ class Access:
         if self._options.sse_kms_key_id is not None:
             headers["x-amz-server-side-encryption-aws-kms-key-id"] = self._options.sse_kms_key_id
         return headers
+
+    def copy_source(self, key: str) -> str:
+        """How a request names an object of the bucket that it copies."""
+        return f"/{_quote(self._bucket)}/{_quote(key)}"
 
     def move(self, region: str) -> bool:
         """Remember the region that the server named; False if it is the one we asked."""
@@ -238,11 +242,12 @@ def _without_user(url: str) -> str:
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
+def _quote(text: str, safe: str = "-._~/") -> str:
+    return quote(text.encode("utf-8", "surrogateescape"), safe=safe)
+
+
 def _encode(query: Mapping[str, str]) -> str:
-    return "&".join(
-        f"{name}={quote(value.encode('utf-8', 'surrogateescape'), safe='-._~')}"
-        for name, value in query.items()
-    )
+    return "&".join(f"{name}={_quote(value, safe='-._~')}" for name, value in query.items())
 
 
 def _gdal_endpoint() -> str | None:

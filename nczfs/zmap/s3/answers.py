@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from hashlib import md5
+from xml.etree import ElementTree
 
 from nczfs.errors import (
     AccessDenied,
@@ -100,9 +102,22 @@ def etag_fault(answer: Answer) -> str:
 
 def document_fault(answer: Answer, tag: str, what: str) -> str:
     """What the answer that shall be a document lacks: its end, or all of it."""
-    if answer.status != 200 or answer.body.rstrip().endswith(f"{tag}>".encode()):
+    if answer.status != 200 or answer.document.rstrip().endswith(f"{tag}>".encode()):
         return ""
     return f"the answer is no {what} of S3 (is this the endpoint of an S3 server?)"
+
+
+def made_version(answer: Answer) -> Version | None:
+    """The version that a completed upload has, or a copy; Ceph does not say it of an upload."""
+    etag = text_of(answer, "ETag").strip('"')
+    return version_of(etag) if etag else None
+
+
+def text_of(answer: Answer, tag: str) -> str:
+    """A text of the document that was answered; "" where there is none."""
+    with contextlib.suppress(ElementTree.ParseError):
+        return ElementTree.fromstring(answer.document).findtext(f"{{*}}{tag}") or ""
+    return ""
 
 
 def failure(answer: Answer, where: str, *, anonymous: bool) -> StoreError:

@@ -37,7 +37,7 @@ def delete_batches(transport: Transport, keys: Iterable[Key]) -> Iterator[Key]:
             yield from named
             yield from rest
             return
-        failed = _failed(answer.body)
+        failed = _failed(answer.document)
         yield from (key for key in named if key in failed)
 
 
@@ -53,7 +53,7 @@ def _fault(answer: Answer) -> str:
     if answer.status != 200:
         return ""
     try:
-        _failed(answer.body)
+        _failed(answer.document)
     except ElementTree.ParseError:
         return "the answer is no deletion of S3"
     return ""

@@ -1,48 +1,25 @@
-"""ListObjectsV2: the questions, the pages that come back, and one level put in order."""
+"""ListObjectsV2: the questions, the pages that come, and one level put in order."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import datetime
-from functools import lru_cache
-from typing import NamedTuple
-from urllib.parse import unquote_plus
-from xml.etree import ElementTree
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Semaphore
+from typing import NamedTuple, Self
 
-from nczfs.errors import BadKey, StoreError
+from nczfs.errors import BadKey
 from nczfs.metrics import HIDDEN_KEYS
-from nczfs.zmap.base import Entry, Stat, Version
-from nczfs.zmap.keys import Key, Prefix, is_name, join, parse_key
-from nczfs.zmap.s3.answers import document_fault, failure, version_of
+from nczfs.zmap.base import Entry, Stat
+from nczfs.zmap.keys import Prefix, is_name, join, parse_key
+from nczfs.zmap.s3.answers import document_fault, failure
+from nczfs.zmap.s3.page import Page, parse_page
 from nczfs.zmap.s3.transport import Request, Transport
 
 PAGE_KEYS = 1000  # S3 gives no more
+PAGES_AHEAD = 2
 
 _TOKEN = re.compile(rb"<NextContinuationToken>([ -%\'-;=-~]+)</")  # without references of XML
-# Most keys are of this form, and are keys: the full check takes three times as long.
-_USUAL = re.compile(r"(?:(?!\.nczfs-)\.?[\w-][\w.-]*(?:/(?!$)|$))+", re.ASCII)
-_USUAL_LENGTH_MAX = 1000
-
-
-class Found(NamedTuple):
-    """An object as a listing has it; its key is not checked."""
-
-    key: str
-    size: int
-    version: Version
-    mtime_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One answer; `next_token` is "" on the last page."""
-
-    objects: Sequence[Found]
-    prefixes: Sequence[str]
-    next_token: str
 
 
 def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page]:
@@ -64,30 +41,69 @@ def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page
         )
         if answer.status != 200:
             raise failure(answer, where, anonymous=transport.anonymous)
-        return answer.body
+        return answer.document
 
     page = parse_page(fetch(""), where)
     yield page
-    if not page.next_token:
-        return
-    pool = ThreadPoolExecutor(1, thread_name_prefix="nczfs-list")
-    try:
-        token = page.next_token
-        coming = pool.submit(fetch, token)
-        while token:
-            body = coming.result()
-            ahead = _token_in(body)
-            if ahead:
-                coming = pool.submit(fetch, ahead)
-            page = parse_page(body, where)
-            yield page
-            if page.next_token == token:
-                return
+    token = ""
+    with _Ahead(fetch) as ahead:
+        while page.next_token not in {"", token}:
             token = page.next_token
-            if token != ahead:
-                coming = pool.submit(fetch, token)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+            page = parse_page(ahead.body(token), where)
+            yield page
+
+
+class _Ahead:
+    """Fetches the coming pages in a thread, two ahead at most.
+
+    The thread asks for the next page before it hands one over: so it is on its way when taking
+    this one apart begins to keep the other thread from running.
+
+    Parameters
+    ----------
+    fetch : the body of the page of a token.
+    """
+
+    def __init__(self, fetch: Callable[[str], bytes]) -> None:
+        self._fetch = fetch
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="nczfs-list")
+        self._room = Semaphore(PAGES_AHEAD)
+        self._left = False
+        self._coming: tuple[str, Future[_Fetched]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left = True
+        self._room.release()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def body(self, token: str) -> bytes:
+        """The page of a token."""
+        if self._coming is None or self._coming[0] != token:
+            self._coming = (token, self._pool.submit(self._fetch_on, token))
+        fetched = self._coming[1].result()
+        self._coming = fetched.coming
+        self._room.release()
+        return fetched.body
+
+    def _fetch_on(self, token: str) -> _Fetched:
+        self._room.acquire()
+        if self._left:
+            return _Fetched(b"", None)
+        body = self._fetch(token)
+        ahead = _token_in(body)
+        if ahead in {"", token} or self._left:
+            return _Fetched(body, None)
+        return _Fetched(body, (ahead, self._pool.submit(self._fetch_on, ahead)))
+
+
+class _Fetched(NamedTuple):
+    """A page, and the one after it where its token was found."""
+
+    body: bytes
+    coming: tuple[str, Future[_Fetched]] | None
 
 
 def _token_in(body: bytes) -> str:
@@ -108,51 +124,19 @@ def question(start: str, token: str, *, one_level: bool) -> dict[str, str]:
     return query
 
 
-def parse_page(body: bytes, where: str) -> Page:
-    """Take a listing apart.
-
-    Raises
-    ------
-    StoreError : it is no listing of S3.
-    """
-    try:
-        document = ElementTree.fromstring(body)
-        space, _, what = document.tag.rpartition("}")
-        space += "}" if space else ""
-        if what != "ListBucketResult":
-            raise ValueError(f"a document of type {what}")
-        objects = [_found(element, space) for element in document.iterfind(f"{space}Contents")]
-        prefixes = [
-            unquote_key(element.text or "")
-            for element in document.iterfind(f"{space}CommonPrefixes/{space}Prefix")
-        ]
-    except (ElementTree.ParseError, TypeError, ValueError) as error:
-        raise StoreError(f"{where}: the answer is no listing of S3 ({error})") from error
-    truncated = document.findtext(f"{space}IsTruncated") == "true"
-    token = (document.findtext(f"{space}NextContinuationToken") or "") if truncated else ""
-    if truncated and not token:
-        raise StoreError(f"{where}: the listing ends early, without a way to go on")
-    return Page(objects, prefixes, token)
-
-
 def stats(pages: Iterator[Page]) -> Iterator[Stat]:
     """All objects whose names are keys; the others are counted as hidden."""
     for page in pages:
-        for found in page.objects:
-            key = _key(found.key)
-            if key is None:
-                HIDDEN_KEYS.inc()
-            else:
-                yield Stat(key, found.size, found.version, found.mtime_ns)
+        yield from page.objects if page.keys_are_usual else filter(_has_key, page.objects)
 
 
-def _key(text: str) -> Key | None:
-    if len(text) <= _USUAL_LENGTH_MAX and _USUAL.fullmatch(text):
-        return Key(text)
+def _has_key(found: Stat) -> bool:
     try:
-        return parse_key(text)
+        parse_key(found.key)
     except BadKey:
-        return None
+        HIDDEN_KEYS.inc()
+        return False
+    return True
 
 
 def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:
@@ -164,7 +148,7 @@ def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:
     below = len(prefix) + 1 if prefix else 0
     held: dict[str, Stat] = {}
     for page in pages:
-        items: list[tuple[bytes, str, Found | None]] = [
+        items: list[tuple[bytes, str, Stat | None]] = [
             (_order(found.key), found.key[below:], found) for found in page.objects
         ]
         items += ((_order(key), key[below:-1], None) for key in page.prefixes)
@@ -188,25 +172,3 @@ def _passed(held: dict[str, Stat], prefix: Prefix, place: bytes) -> Iterator[Ent
 
 def _order(key: str) -> bytes:
     return key.encode("utf-8", "surrogateescape")
-
-
-def unquote_key(text: str) -> str:
-    """A key out of a listing with ``encoding-type=url``, which writes a blank as "+"."""
-    return unquote_plus(text, errors="surrogateescape") if "%" in text or "+" in text else text
-
-
-def _found(element: ElementTree.Element, space: str) -> Found:
-    text = element.findtext
-    # None, where a text is missing, is a TypeError: in this loop each name takes its time.
-    return Found(
-        unquote_key(text(f"{space}Key")),  # type: ignore[arg-type]
-        int(text(f"{space}Size")),  # type: ignore[arg-type]
-        version_of(text(f"{space}ETag")),  # type: ignore[arg-type]
-        _time_ns(text(f"{space}LastModified")[:19]),  # type: ignore[index]
-    )
-
-
-@lru_cache(maxsize=1024)  # objects are written in bursts
-def _time_ns(text: str) -> int:
-    """Of an ISO time in UTC without fractions: the second that a HEAD of the object gives."""
-    return int(datetime.fromisoformat(f"{text}+00:00").timestamp()) * 1_000_000_000

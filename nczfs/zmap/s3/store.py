@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
-from nczfs.errors import (
-    Conflict,
-    NoSuchObject,
-    ObjectExists,
-    ObjectTooLarge,
-    StoreError,
-    UsageError,
+from nczfs.errors import Conflict, NoSuchObject, StoreError, UsageError
+from nczfs.zmap.base import (
+    Blob,
+    Buffer,
+    Entry,
+    Features,
+    Part,
+    Stat,
+    Version,
+    ZMap,
+    read_range,
 )
-from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.registry import DEFAULTS, StoreOptions, rooted
-from nczfs.zmap.s3 import answers, listing, multipart
+from nczfs.zmap.s3 import answers, listing
 from nczfs.zmap.s3.access import Access
 from nczfs.zmap.s3.batch import delete_batches
-from nczfs.zmap.s3.conditions import REFUSED, Conditions, Memory, probe
+from nczfs.zmap.s3.conditions import Memory
+from nczfs.zmap.s3.page import Page
+from nczfs.zmap.s3.pieces import PART_BYTES_MIN
 from nczfs.zmap.s3.transport import Answer, Request, Transport
+from nczfs.zmap.s3.trials import Trials
 from nczfs.zmap.s3.uploads import Notes
+from nczfs.zmap.s3.writing import OBJECT_BYTES_MAX, Writer
 from nczfs.zmap.url import StoreUrl
 
-PUT_BYTES_MAX = 5 << 30
-OBJECT_BYTES_MAX = 5 << 40
-PARTS_LEAST = 4  # an object of no more parts than this is one PUT
 MD5_BYTES_MAX = {"auto": 1 << 18, "yes": OBJECT_BYTES_MAX, "no": -1}
 """MD5 takes 1.8 ms of a processor a MiB, twice what all else of reading an object takes."""
 
-_WRITER = "x-amz-meta-nczfs-write"
-_FEATURES = Features(conditional_writes=False, near=False)
-_UNKNOWN = Conditions()
+_FEATURES = Features(conditional_writes=False, near=False, server_copies=True)
 _conditions = Memory()
 
 
@@ -56,16 +59,26 @@ class S3ZMap(ZMap):
     def __init__(
         self, bucket: str, options: StoreOptions = DEFAULTS, *, home: Prefix = ROOT
     ) -> None:
-        if options.part_bytes < multipart.PART_BYTES_MIN:
+        if options.part_bytes < PART_BYTES_MIN:
             raise UsageError("--part-size: the parts of an upload have at least 5 MiB")
         self._options = options
-        self._home = home
         self._access = Access(bucket, options)
         site = self._access.site
         self._bucket = (site.endpoint_url, bucket)
         self._name = f"s3://{bucket}" if site.is_amazon else f"{site.endpoint_url}/{bucket}"
         self._transport = Transport(self._access, self._name, options)
-        self._notes = Notes(self._transport, home, self._access.encryption)
+        encryption = self._access.encryption
+        self._notes = Notes(self._transport, home, encryption)
+        self._trials = Trials(self._transport, self._bucket, home, encryption, _conditions)
+        self._writer = Writer(
+            self._transport,
+            self._trials,
+            self._notes,
+            encryption=encryption,
+            part_bytes=options.part_bytes,
+            head=self._head,
+            read=partial(read_range, self),
+        )
         self._forbidden_is_absent: bool | None = {"yes": True, "no": False}.get(
             options.forbidden_is_absent
         )
@@ -76,16 +89,16 @@ class S3ZMap(ZMap):
 
     @property
     def features(self) -> Features:
-        known = _conditions.get(self._bucket) or _UNKNOWN
+        known = _conditions.get(self._bucket).puts
         return replace(
             _FEATURES,
-            conditional_writes=known.hold,
+            conditional_writes=known is not None and known.hold,
             forbidden_is_absent=bool(self._forbidden_is_absent),
         )
 
     def prepare_writing(self) -> Features:
         self._notes.abort_forgotten()
-        self._known_conditions()
+        self._trials.puts()
         return self.features
 
     def read(
@@ -113,24 +126,17 @@ class S3ZMap(ZMap):
         return Blob(data, stat.version, stat.size, stat.mtime_ns)
 
     def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
-        if replaces is None:
-            return self._write(key, data)
-        if len(data) > PUT_BYTES_MAX:
-            raise ObjectTooLarge(f"{self._name}/{key}: over 5 GiB cannot be a conditional write")
-        known = self._known_conditions()
-        condition = known.headers(replaces)
-        if not (known.hold and condition):
-            self._compare(key, replaces)
-        answer, writer = self._put(key, data, condition)
-        if answer.status == 200:
-            return answers.version_of(answer.headers["etag"])
-        if not condition or answer.status not in REFUSED or answer.code == "NoSuchBucket":
-            raise self._failure(answer, f"{self._name}/{key}")
-        if answer.repeated and (ours := self._written_by(writer, key)) is not None:
-            return ours
-        if replaces == ABSENT:
-            raise ObjectExists(f"{self._name}/{key}: exists already")
-        raise Conflict(f"{self._name}/{key}: replaced by somebody else")
+        return self._writer.put(key, data, replaces)
+
+    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
+        version = self._writer.copy(source, goal, replaces)
+        return super().copy(source, goal, replaces=replaces) if version is None else version
+
+    def write_parts(
+        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+    ) -> Version:
+        version = self._writer.assemble(key, parts, replaces)
+        return super().write_parts(key, parts, replaces=replaces) if version is None else version
 
     def delete(self, key: Key) -> None:
         answer = self._transport.send(Request("DELETE", key))
@@ -155,76 +161,6 @@ class S3ZMap(ZMap):
     def close(self) -> None:
         self._transport.close()
 
-    # Writing
-
-    def _write(self, key: Key, data: Buffer) -> Version:
-        size = len(data)
-        if size > OBJECT_BYTES_MAX:
-            raise ObjectTooLarge(f"{self._name}/{key}: an object of S3 has at most 5 TiB")
-        if size > PARTS_LEAST * self._options.part_bytes:
-            return self._write_in_parts(key, data)
-        answer, _ = self._put(key, data)
-        if answer.status != 200:
-            raise self._failure(answer, f"{self._name}/{key}")
-        return answers.version_of(answer.headers["etag"])
-
-    def _put(
-        self, key: Key, data: Buffer, condition: Mapping[str, str] | None = None
-    ) -> tuple[Answer, str]:
-        """Write by one request; gives also what tells a conditional write from all others."""
-        headers = self._access.encryption
-        writer = ""
-        if condition:
-            # If the answer is lost, the condition fails at the next attempt, by our own object.
-            writer = secrets.token_hex(16)
-            headers |= {**condition, _WRITER: writer}
-        request = Request("PUT", key, headers, body=data)
-        return self._transport.send(request, answers.etag_fault), writer
-
-    def _write_in_parts(self, key: Key, data: Buffer) -> Version:
-        writer = secrets.token_hex(16)
-        headers = self._access.encryption | {_WRITER: writer}
-        upload = multipart.begin(self._transport, key, headers)
-        with self._notes.kept(upload):
-            size = multipart.part_bytes(len(data), self._options.part_bytes)
-            answer = upload.complete(upload.send_parts(data, size))
-            if answer.status != 200 and not (answer.status == 404 and answer.repeated):
-                raise self._failure(answer, upload.where)
-            version = multipart.completed_version(answer) or self._written_by(writer, key)
-            if version is None and answer.status != 200:
-                raise self._failure(answer, upload.where)
-        # Somebody replaced it at once: a version that nothing has any more.
-        return version or Version(f'"{writer}"')
-
-    def _written_by(self, writer: str, key: Key) -> Version | None:
-        """The version of the object if this write of ours made it."""
-        try:
-            headers = self._head(key).headers
-        except NoSuchObject:
-            return None
-        ours = headers.get(_WRITER) == writer
-        return answers.version_of(headers["etag"]) if ours else None
-
-    def _known_conditions(self) -> Conditions:
-        known = _conditions.get(self._bucket)
-        if known is None:
-            known = probe(self._transport, self._home, self._access.encryption)
-            if known is None:
-                return _UNKNOWN
-            _conditions.keep(self._bucket, known)
-        return known
-
-    def _compare(self, key: Key, replaces: Version) -> None:
-        """Raise unless the object is the version named, or none where that is `ABSENT`."""
-        try:
-            current = self.stat(key).version
-        except NoSuchObject:
-            current = ABSENT
-        if replaces == ABSENT != current:
-            raise ObjectExists(f"{self._name}/{key}: exists already")
-        if replaces != current:
-            raise Conflict(f"{self._name}/{key}: replaced by somebody else")
-
     # Asking
 
     def _head(self, key: Key) -> Answer:
@@ -238,7 +174,7 @@ class S3ZMap(ZMap):
             raise self._refusal(answer, key)
         return answer
 
-    def _pages(self, prefix: Prefix, *, one_level: bool) -> Iterator[listing.Page]:
+    def _pages(self, prefix: Prefix, *, one_level: bool) -> Iterator[Page]:
         start = f"{prefix}/" if prefix else ""
         return listing.pages(self._transport, start, one_level=one_level)
 

@@ -21,11 +21,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from nczfs.errors import AccessDenied, BadKey, StoreError
+from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import OWN_FILES, Prefix, parse_key
-from nczfs.zmap.s3.conditions import PROBE
-from nczfs.zmap.s3.listing import Found, pages
+from nczfs.zmap.s3.listing import pages
 from nczfs.zmap.s3.multipart import Upload
 from nczfs.zmap.s3.transport import Request, Transport
+from nczfs.zmap.s3.trials import PROBE
 
 NOTE = f"{OWN_FILES}upload-"
 NOTE_BYTES_MAX = 8192
@@ -97,7 +98,7 @@ class Notes:
         except AccessDenied as error:
             _log.info("%s: not looked for unfinished uploads: %s", self._transport.name, error)
 
-    def _tidy(self, found: Found) -> None:
+    def _tidy(self, found: Stat) -> None:
         name = found.key.removeprefix(self._before)
         is_old = time.time() - found.mtime_ns / 1e9 > FORGOTTEN_S
         if name.startswith(PROBE) and is_old:
@@ -114,7 +115,7 @@ class Notes:
     def _read(self, note: str) -> tuple[Owner, Upload] | None:
         answer = self._transport.send(Request("GET", note))
         try:
-            content = json.loads(answer.body) if answer.status == 200 else {}
+            content = json.loads(answer.document) if answer.status == 200 else {}
             key, upload_id = parse_key(content["key"]), str(content["upload"])
             owner = Owner(str(content["machine"]), int(content["process"]), int(content["started"]))
         except (ValueError, TypeError, LookupError, BadKey):

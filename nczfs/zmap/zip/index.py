@@ -128,10 +128,17 @@ class ZipIndex(Sequence[bytes]):
 
     def find(self, key: bytes) -> Member | None:
         """The member with a key."""
-        at = self.position(key)
-        if at == len(self) or self[at] != key:
-            return None
-        return self.member(at)
+        after = bisect_right(self._signposts, key) * _SIGNPOST_EVERY
+        first, last = max(after - _SIGNPOST_EVERY, 0), min(after, len(self))
+        ends = self._ends
+        # The text of the key may also begin inside of another key, or be the beginning of one.
+        place = self._keys.find(key, ends[first], ends[last])
+        while place >= 0:
+            at = bisect_right(ends, place, first, last) - 1
+            if ends[at] == place and ends[at + 1] == place + len(key):
+                return self.member(at)
+            place = self._keys.find(key, place + 1, ends[last])
+        return None
 
     def position(self, key: bytes) -> int:
         """How many keys are before `key`."""
@@ -287,16 +294,18 @@ class _Entries:
 
 def whole_entries(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, list[int]]]:
     """Runs of whole entries of a central directory, with where in the run each begins."""
+    fields = ENTRY_LENGTHS.unpack_from
     rest = b""
     for piece in pieces:
         data = rest + piece if rest else piece
         starts: list[int] = []
         begin = at = 0
-        while (name_at := at + CENTRAL.size) <= len(data):
-            if data[at : at + 4] != CENTRAL_MAGIC:
+        last = len(data) - CENTRAL.size
+        while at <= last:
+            magic, name_size, extra_size, comment_size = fields(data, at)
+            if magic != CENTRAL_MAGIC:
                 raise CorruptStore("its central directory is damaged")
-            name_size, extra_size, comment_size = ENTRY_LENGTHS.unpack_from(data, at + 28)
-            after = name_at + name_size + extra_size + comment_size
+            after = at + CENTRAL.size + name_size + extra_size + comment_size
             if after > len(data):
                 break
             starts.append(at - begin)

@@ -12,11 +12,17 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 from zipfile_deflate64 import deflate64
 
+from nczfs.zmap.base import Buffer
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
 
+try:  # libdeflate: the least time of all, but only for all of a member at once
+    import deflate
+except ImportError:
+    deflate = None  # type: ignore[assignment]  # a module that may be missing
 try:  # half of the time of zlib's
     from isal.isal_zlib import IsalError
     from isal.isal_zlib import decompressobj as fast_decompressobj
@@ -29,6 +35,8 @@ DEFLATED: Final = 8
 # A bit less than three bytes of Deflate64 make 65,538, and its library takes no limit: this much
 # input makes at most 8 MiB.
 _DEFLATE64_FEED_BYTES: Final = 256
+# What libdeflate is given room for at once, on the word of the central directory alone.
+_AT_ONCE_BYTES: Final = 16 << 20
 # A frame that needs a longer window is not of any archive; the zstd program has this limit too.
 _ZSTD_WINDOW_LOG_MAX: Final = 27
 
@@ -166,6 +174,17 @@ METHODS: Final[Mapping[int, Start]] = {
     20: _zstandard,  # the number that Zstandard had before
     93: _zstandard,
 }
+
+
+def inflate_whole(method: int, data: Buffer, size: int) -> Buffer:
+    """All of a member of `size` bytes; one byte more where it has more, less where it has less."""
+    if method == DEFLATED and deflate is not None and size <= _AT_ONCE_BYTES:
+        try:
+            return deflate.deflate_decompress(data, size)
+        except deflate.DeflateError:
+            pass  # more than `size`, or broken: the others tell them apart
+    return METHODS[method](size).decompress(bytes(data), size + 1)
+
 
 ERRORS: Final = (
     zlib.error,

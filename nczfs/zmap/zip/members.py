@@ -10,7 +10,7 @@ from nczfs.errors import AccessDenied, CorruptStore, ObjectTooLarge
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.keys import Key
 from nczfs.zmap.zip.index import Member, ZipIndex
-from nczfs.zmap.zip.inflate import ERRORS, METHODS
+from nczfs.zmap.zip.inflate import ERRORS, METHODS, inflate_whole
 from nczfs.zmap.zip.points import AccessPoints, Inflating
 from nczfs.zmap.zip.records import ENCRYPTED, LENGTHS, LOCAL, LOCAL_MAGIC, STORED
 from nczfs.zmap.zip.source import ArchiveBytes
@@ -88,8 +88,8 @@ class MemberReader:
         if missing := stop - start - len(data):
             rest = read_exactly(self._source, data_at + stop - missing, data_at + stop)
             data = b"".join((data, rest)) if data else rest
-        if stop - start == member.size:
-            self._check_crc(key, member, crc32(data))
+        if stop - start == member.size and (crc := crc32(data)) != member.crc:
+            raise self._wrong_crc(key, member, crc)
         return data
 
     def _read_compressed(self, key: Key, member: Member, start: int, stop: int) -> Buffer:
@@ -106,16 +106,16 @@ class MemberReader:
             raise CorruptStore(f"{self._name}/{key}: {error}") from error
 
     def _inflate_whole(self, key: Key, member: Member) -> Buffer:
-        # One more byte than it should have gives a bomb away.
-        stop = member.size + 1
-        data: bytes | bytearray = b""
+        data: Buffer = b""
         if member.compressed_size <= self._piece_bytes:
             start, compressed = self._locate(key, member, member.compressed_size)
             if len(compressed) < member.compressed_size:
                 end = start + member.compressed_size
                 compressed = memoryview(read_exactly(self._source, start, end))
-            data = METHODS[member.method](member.size).decompress(bytes(compressed), stop)
+            data = inflate_whole(member.method, compressed, member.size)
         else:
+            # One more byte than it should have gives a bomb away.
+            stop = member.size + 1
             inflating = Inflating.begun(member.method, member.size, whole=True)
             feed = self._feed(key, member, inflating, member.size, self._piece_bytes)
             for block in inflating.blocks(feed, stop, _WHOLE_BLOCK_BYTES):
@@ -124,7 +124,8 @@ class MemberReader:
             raise self._too_much(key, member)
         if len(data) < member.size:
             raise self._too_little(key, member, len(data))
-        self._check_crc(key, member, crc32(data))
+        if (crc := crc32(data)) != member.crc:
+            raise self._wrong_crc(key, member, crc)
         return data
 
     def _inflate_range(self, key: Key, member: Member, start: int, stop: int) -> Buffer:
@@ -185,11 +186,10 @@ class MemberReader:
         self._head_sizes[member.row] = head_size
         return member.offset + head_size, memoryview(head)[head_size : head_size + early_bytes]
 
-    def _check_crc(self, key: Key, member: Member, crc: int) -> None:
-        if crc != member.crc:
-            raise CorruptStore(
-                f"{self._name}/{key}: its checksum is {crc:08x} and should be {member.crc:08x}"
-            )
+    def _wrong_crc(self, key: Key, member: Member, crc: int) -> CorruptStore:
+        return CorruptStore(
+            f"{self._name}/{key}: its checksum is {crc:08x} and should be {member.crc:08x}"
+        )
 
     def _too_much(self, key: Key, member: Member) -> CorruptStore:
         return CorruptStore(
@@ -210,7 +210,7 @@ def read_exactly(source: ArchiveBytes, start: int, stop: int) -> Buffer:
     return data
 
 
-def _joined(data: bytes | bytearray, part: bytes) -> bytearray:
+def _joined(data: Buffer, part: bytes) -> bytearray:
     """Grown in place, so that a large member stands in memory once."""
     grown = data if isinstance(data, bytearray) else bytearray(data)
     grown += part

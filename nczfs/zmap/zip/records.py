@@ -16,7 +16,7 @@ from nczfs.errors import CorruptStore
 LOCAL: Final = struct.Struct("<4s5H3L2H")
 LENGTHS: Final = struct.Struct("<2H")  # of name and extra fields, at the end of a local header
 CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
-ENTRY_LENGTHS: Final = struct.Struct("<3H")  # of name, extra fields and comment
+ENTRY_LENGTHS: Final = struct.Struct("<4s24x3H")  # magic; of name, extra fields and comment
 END: Final = struct.Struct("<4s4H2LH")
 END64_LOCATOR: Final = struct.Struct("<4sLQL")
 END64: Final = struct.Struct("<4sQ2H2L4Q")

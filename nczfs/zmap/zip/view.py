@@ -6,7 +6,6 @@ import threading
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from nczfs.zmap.base import Version
 from nczfs.zmap.zip.index import Member, ZipIndex
@@ -18,9 +17,6 @@ class Written:
 
     member: Member
     entry: bytes
-
-
-_UNCHANGED: Final = Written(Member(0, 0, 0, 0, 0, 0, 0, 0), b"")
 
 
 class Changes:
@@ -67,9 +63,9 @@ class View:
 
     def find(self, key: bytes) -> Member | None:
         """The member with a key."""
-        written = self.changes.by_key.get(key, _UNCHANGED)
-        if written is _UNCHANGED:
+        if key not in self.changes.by_key:
             return self.index.find(key)
+        written = self.changes.by_key[key]
         return written.member if written else None
 
     def below(self, prefix: bytes) -> Iterator[tuple[bytes, Member]]:
@@ -154,4 +150,4 @@ class _Cursor:
 
 def version_of(member: Member) -> Version:
     """Members do not move within an archive, and a place is not used twice."""
-    return Version(f"{member.offset:x}-{member.size:x}-{member.crc:x}")
+    return Version("%x-%x-%x" % (member.offset, member.size, member.crc))  # noqa: UP031 - half the time

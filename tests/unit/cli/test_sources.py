@@ -84,6 +84,14 @@ def test_a_word_without_its_value_is_refused() -> None:
         read_words(["region"])
 
 
+def test_the_journal_is_a_word_with_or_without_a_value() -> None:
+    for word, value in (("journal", "yes"), ("journal=fsync", "fsync"), ("journal=no", "no")):
+        assert resolve({}, read_words([word]).options).text("journal") == value
+    assert resolve({}, {}).text("journal") == "no"
+    with pytest.raises(UsageError, match="'kill' is not one of yes, no, fsync"):
+        resolve({}, read_words(["journal=kill"]).options)
+
+
 def test_the_nearer_source_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve({}, {}).maybe_text("region") is None
     monkeypatch.setattr(sources, "SYSTEM_FILE", tmp_path / "system.toml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from nczfs.codecs import buffers
+from nczfs.codecs.buffers import Scratch
 
 
 def test_without_a_block_every_array_is_its_own() -> None:
@@ -15,11 +16,12 @@ def test_without_a_block_every_array_is_its_own() -> None:
 
 
 def test_within_a_block_arrays_are_apart_and_the_next_block_has_them_again() -> None:
-    with buffers.reused():
+    scratch = Scratch()
+    with scratch.reused():
         first = [buffers.empty(1000), buffers.empty(2000)]
         first[0][:], first[1][:] = 1, 2
         assert (first[0] == 1).all()
-    with buffers.reused():
+    with scratch.reused():
         again = buffers.empty(900)
         assert again.ctypes.data == first[0].ctypes.data
         again[:] = 3
@@ -27,23 +29,40 @@ def test_within_a_block_arrays_are_apart_and_the_next_block_has_them_again() -> 
     assert buffers.empty(1000).ctypes.data != first[0].ctypes.data
 
 
-def test_each_thread_has_its_own() -> None:
-    with buffers.reused():
+def test_a_thread_without_a_block_and_one_with_its_own_memory_have_other_arrays() -> None:
+    with Scratch().reused():
         mine = buffers.empty(1000)
         mine[:] = 1
 
-    def other() -> None:
-        with buffers.reused():
+        def other() -> None:
             buffers.empty(1000)[:] = 2
+            with Scratch().reused():
+                buffers.empty(1000)[:] = 3
 
-    thread = threading.Thread(target=other)
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert (mine == 1).all()
+
+
+def test_the_memory_goes_from_thread_to_thread() -> None:
+    scratch = Scratch()
+    found = []
+
+    def decode() -> None:
+        with scratch.reused():
+            found.append(buffers.empty(1000).ctypes.data)
+
+    decode()
+    thread = threading.Thread(target=decode)
     thread.start()
     thread.join()
-    assert (mine == 1).all()
+    assert found[0] == found[1]
 
 
 def test_large_arrays_are_never_kept() -> None:
-    with buffers.reused():
+    scratch = Scratch()
+    with scratch.reused():
         large = buffers.empty(buffers.REUSED_BYTES_MAX + 1)
-    with buffers.reused():
+    with scratch.reused():
         assert buffers.empty(large.nbytes).ctypes.data != large.ctypes.data

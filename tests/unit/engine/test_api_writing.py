@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nczfs.engine.api import OpenDataset, Variable
+from nczfs.engine.api import OpenDataset
 from nczfs.engine.opening import open_zmap
+from nczfs.engine.variable import Variable
 from nczfs.errors import BadSelection, BadValue
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute

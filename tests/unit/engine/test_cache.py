@@ -12,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from nczfs.engine.cache import ENTRY_BYTES, ChunkCache, Loaded
+from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
+from nczfs.engine.loaded import Loaded
 from nczfs.errors import CorruptChunk, NczfsError, Unavailable
 
 

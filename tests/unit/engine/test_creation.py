@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.engine.api import OpenDataset, Variable
+from nczfs.engine.api import OpenDataset
 from nczfs.engine.creation import CHUNK_BYTES_WANTED, default_chunks
 from nczfs.engine.opening import open_zmap
+from nczfs.engine.variable import Variable
 from nczfs.errors import BadValue, Unsupported, UsageError
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import Attribute

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nczfs.engine.chunkio import ChunkIO
-from nczfs.engine.dirty import BOXES_MAX, DirtyChunk, Region, WrittenMask
+from nczfs.engine.dirty import DirtyChunk, Retry, Saved
+from nczfs.engine.loaded import Values
 from nczfs.engine.options import MissingChunks
+from nczfs.engine.written import WrittenMask
 from nczfs.errors import Unavailable
 from nczfs.model.boxes import Box
 from nczfs.model.dtypes import DataType
@@ -24,83 +27,6 @@ SHAPE = (4, 6)
 WHOLE = Box((0, 0), SHAPE)
 
 
-def boxes() -> st.SearchStrategy[Box]:
-    def box(ends: tuple[tuple[int, int], ...]) -> Box:
-        pairs = [sorted(pair) for pair in ends]
-        return Box(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
-
-    axes = [st.tuples(st.integers(0, n), st.integers(0, n)) for n in SHAPE]
-    return st.tuples(*axes).map(box)
-
-
-def regions() -> st.SearchStrategy[Region]:
-    lists = [st.lists(st.integers(0, n - 1), max_size=3) for n in SHAPE]
-    arrays = st.tuples(*lists).map(lambda p: np.ix_(*(np.array(part, int) for part in p)))
-    steps = st.tuples(*(st.slices(n) for n in SHAPE))
-    return st.one_of(boxes(), boxes(), arrays, steps)
-
-
-def indexer(region: Region) -> Any:
-    return region.slices() if isinstance(region, Box) else region
-
-
-def flags_of(mask: WrittenMask) -> np.ndarray[Any, np.dtype[Any]]:
-    """Which elements a mask holds, seen from outside."""
-    found = np.zeros(SHAPE, bool)
-    mask.copy_onto(found, np.ones(SHAPE, bool))
-    return found
-
-
-@given(st.lists(regions(), max_size=50), boxes())
-def test_a_mask_holds_exactly_what_was_added(parts: list[Region], asked: Box) -> None:
-    mask, model = WrittenMask(SHAPE), np.zeros(SHAPE, bool)
-    for region in parts:
-        mask.add(region)
-        model[indexer(region)] = True
-    np.testing.assert_array_equal(flags_of(mask), model)
-    assert mask.covers(asked) == model[asked.slices()].all()
-    if model.any():
-        assert not mask.is_empty
-
-
-@given(st.lists(regions(), max_size=40), st.lists(regions(), max_size=40))
-def test_two_masks_united_hold_what_either_holds(one: list[Region], other: list[Region]) -> None:
-    masks, model = (WrittenMask(SHAPE), WrittenMask(SHAPE)), np.zeros(SHAPE, bool)
-    for mask, parts in zip(masks, (one, other), strict=True):
-        for region in parts:
-            mask.add(region)
-            model[indexer(region)] = True
-    masks[0].update(masks[1])
-    np.testing.assert_array_equal(flags_of(masks[0]), model)
-
-
-@pytest.mark.parametrize("backwards", [False, True])
-def test_a_chunk_filled_row_by_row_is_known_to_be_whole_without_a_flag_an_element(
-    backwards: bool,
-) -> None:
-    mask = WrittenMask((100, 6))
-    for row in reversed(range(100)) if backwards else range(100):
-        assert not mask.covers(Box((0, 0), (100, 6)))
-        mask.add(Box((row, 0), (row + 1, 6)))
-    assert mask.covers(Box((0, 0), (100, 6)))
-    assert mask.nbytes == 0
-
-
-def test_a_chunk_filled_element_by_element_is_known_to_be_whole() -> None:
-    mask = WrittenMask(SHAPE)
-    order = [(row, column) for row in range(SHAPE[0]) for column in range(SHAPE[1])]
-    for row, column in order[::2] + order[1::2]:
-        mask.add(Box((row, column), (row + 1, column + 1)))
-    assert mask.covers(WHOLE)
-
-
-def test_scattered_writes_take_a_byte_an_element_and_no_more() -> None:
-    mask = WrittenMask((1000,))
-    for position in range(0, 4 * BOXES_MAX, 2):
-        mask.add(Box((position,), (position + 1,)))
-    assert mask.nbytes == 1000
-
-
 def chunk(clip: Box = WHOLE, fill: int = -1) -> DirtyChunk:
     dtype = np.dtype("<i4")
     array = ArrayDescription(SHAPE, SHAPE, DataType("<i4", dtype), fill, CodecChain(2))
@@ -110,6 +36,13 @@ def chunk(clip: Box = WHOLE, fill: int = -1) -> DirtyChunk:
 
 def full(value: int) -> np.ndarray[Any, np.dtype[Any]]:
     return np.full(SHAPE, value, np.int32)
+
+
+def flags_of(mask: WrittenMask) -> Values:
+    """Which elements a mask holds, seen from outside."""
+    found = np.zeros(SHAPE, bool)
+    mask.copy_onto(found, np.ones(SHAPE, bool))
+    return found
 
 
 ROW0, ROW1 = Box((0, 0), (1, 6)), Box((1, 0), (2, 6))
@@ -218,6 +151,256 @@ def test_what_was_lent_is_copied_before_it_is_changed() -> None:
     dirty.take()
     dirty.write(ROW0, full(2)[:1])
     assert (own == 1).all()
+
+
+class Entry:
+    """What a spool has of a chunk, in memory.
+
+    Attributes
+    ----------
+    meanwhile : called once, before the values are read.
+    """
+
+    def __init__(self, dirty: DirtyChunk) -> None:
+        frozen = dirty.freeze()
+        assert frozen is not None
+        self.frozen = frozen
+        self.values: Values = np.array(frozen.values)
+        self.values.flags.writeable = False
+        self.flags = np.ones(SHAPE, bool) if frozen.flags is None else np.array(frozen.flags)
+        self.meanwhile: Callable[[], None] | None = None
+        self.is_gone = False
+
+    def saved(self, *, mappable: bool = True) -> Saved:
+        return Saved(Path("entry"), 0, self._values if mappable else None, lambda: self.flags)
+
+    def _values(self) -> Values:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        if self.is_gone:
+            raise Unavailable("no such file")
+        return self.values
+
+
+def parked(dirty: DirtyChunk) -> Entry:
+    """Have a chunk saved and its memory let go."""
+    entry = Entry(dirty)
+    assert dirty.save(entry.frozen, entry.saved()) is None
+    dirty.park()
+    assert dirty.is_parked
+    return entry
+
+
+def scatter(dirty: DirtyChunk, value: int) -> Values:
+    """Write every other element; their flags."""
+    flags: Values = np.indices(SHAPE).sum(0) % 2 == 0
+    dirty.write(tuple(axis.astype(np.int64) for axis in np.nonzero(flags)), full(value)[flags])
+    return flags
+
+
+def test_a_parked_chunk_takes_no_memory_and_is_still_what_it_was() -> None:
+    dirty = chunk()
+    flags = scatter(dirty, 1)
+    assert dirty.memory > 4 * 24 + 24
+    parked(dirty)
+    assert dirty.memory == 0
+    assert dirty.is_saved
+    assert dirty.freeze() is None, "there is nothing new to be saved"
+    assert dirty.readable() is None
+    for _ in range(2):
+        values = dirty.complete_with(full(5))
+        assert values is not None
+        np.testing.assert_array_equal(values, np.where(flags, 1, 5))
+    assert dirty.memory == 0
+
+
+def test_a_parked_chunk_that_was_complete_is_read_from_the_spool() -> None:
+    dirty = chunk()
+    dirty.write(ROW0, full(1)[:1])
+    dirty.complete_with(full(5))
+    entry = parked(dirty)
+    assert dirty.readable() is entry.values
+    assert dirty.complete_with(full(7)) is entry.values
+
+
+def test_writing_to_a_parked_chunk_leaves_its_entry_and_takes_memory() -> None:
+    dirty = chunk()
+    flags = scatter(dirty, 1)
+    entry = parked(dirty)
+    dirty.write(ROW0, full(2)[:1])
+    assert (entry.values[0] != 2).all()
+    assert not dirty.is_parked
+    assert not dirty.is_saved
+    assert dirty.memory > 4 * 24
+    flags[0] = True
+    again = dirty.freeze()
+    assert again is not None
+    assert again.flags is not None
+    np.testing.assert_array_equal(again.flags, flags)
+
+
+def test_a_parked_chunk_flies_and_is_parked_again_when_that_fails() -> None:
+    dirty = chunk()
+    flags = scatter(dirty, 1)
+    parked(dirty)
+    snapshot = dirty.take()
+    assert snapshot is not None
+    assert snapshot.is_borrowed
+    target = full(5)
+    snapshot.written.copy_onto(target, snapshot.values)
+    np.testing.assert_array_equal(target, np.where(flags, 1, 5))
+    dirty.fail(Unavailable("down"))
+    assert dirty.memory == 0
+    np.testing.assert_array_equal(dirty.complete_with(full(5)), target)
+
+
+def test_what_is_written_while_a_parked_chunk_flies_is_kept_whatever_becomes_of_it() -> None:
+    for succeeds in (True, False):
+        dirty = chunk()
+        dirty.write(ROW0, full(1)[:1])
+        parked(dirty)
+        dirty.take()
+        dirty.write(ROW1, full(2)[:1])
+        if succeeds:
+            stored = full(5)
+            stored[0] = 1
+            assert not dirty.settle(stored, Version("1"))
+        else:
+            dirty.fail(Unavailable("down"))
+        assert not dirty.is_parked
+        assert not dirty.is_saved, "its entry is not what is left to be stored"
+        values = dirty.complete_with(full(5))
+        assert values is not None
+        assert values[:, 0].tolist() == [1, 2, 5, 5]
+        left = dirty.freeze()
+        assert left is not None
+        assert left.flags is not None
+        assert left.flags[:, 0].tolist() == [not succeeds, True, False, False]
+
+
+def test_what_was_written_while_a_chunk_was_saved_keeps_it_in_memory() -> None:
+    dirty = chunk()
+    dirty.write(ROW0, full(1)[:1])
+    entry = Entry(dirty)
+    dirty.write(ROW0, full(2)[:1])
+    dirty.save(entry.frozen, entry.saved())
+    dirty.park()
+    assert not dirty.is_parked
+    assert (entry.frozen.values[0] == 1).all(), "what is being saved does not change"
+    values = dirty.complete_with(full(5))
+    assert values is not None
+    assert values[0, 0] == 2
+
+
+def test_of_two_entries_the_newer_one_is_kept_in_whatever_order_they_come() -> None:
+    dirty = chunk()
+    dirty.write(ROW0, full(1)[:1])
+    older = Entry(dirty)
+    dirty.write(ROW1, full(2)[:1])
+    newer = Entry(dirty)
+    first, second = older.saved(), newer.saved()
+    assert dirty.save(newer.frozen, second) is None
+    assert dirty.save(older.frozen, first) is first
+    assert dirty.saved is second
+
+
+def test_an_entry_that_replaces_another_one_says_so() -> None:
+    dirty = chunk()
+    dirty.write(ROW0, full(1)[:1])
+    older = Entry(dirty)
+    first = older.saved()
+    dirty.save(older.frozen, first)
+    dirty.write(ROW1, full(2)[:1])
+    newer = Entry(dirty)
+    assert dirty.save(newer.frozen, newer.saved()) is first
+
+
+def test_what_cannot_be_mapped_stays_in_memory_without_its_flags() -> None:
+    dirty = chunk()
+    scatter(dirty, 1)
+    entry = Entry(dirty)
+    dirty.save(entry.frozen, entry.saved(mappable=False))
+    before = dirty.memory
+    dirty.park()
+    assert dirty.memory == before - 24
+    assert dirty.is_unmapped
+    assert not dirty.is_parked
+
+
+def test_an_entry_that_came_too_late_is_not_needed() -> None:
+    dirty = chunk()
+    dirty.write(ROW0, full(1)[:1])
+    entry = Entry(dirty)
+    dirty.take()
+    dirty.settle(full(1), Version("1"))
+    saved = entry.saved()
+    assert dirty.save(entry.frozen, saved) is saved
+    dirty.park()
+    assert not dirty.is_parked
+
+
+def test_a_reader_whose_entry_was_replaced_meanwhile_reads_the_new_one() -> None:
+    dirty = chunk()
+    dirty.write(WHOLE, full(1))
+    old = parked(dirty)
+
+    def replace() -> None:
+        dirty.write(ROW0, full(2)[:1])
+        new = Entry(dirty)
+        dirty.save(new.frozen, new.saved())
+        dirty.park()
+        raise Unavailable("no such file")
+
+    old.meanwhile = replace
+    values = dirty.readable()
+    assert values is not None
+    assert values[:, 0].tolist() == [2, 1, 1, 1]
+
+
+def test_a_reader_whose_chunk_was_stored_meanwhile_is_sent_to_the_store() -> None:
+    dirty = chunk()
+    dirty.write(WHOLE, full(1))
+    old = parked(dirty)
+
+    def store() -> None:
+        dirty.take()
+        dirty.settle(full(1), Version("1"))
+        raise Unavailable("no such file")
+
+    old.meanwhile = store
+    assert dirty.readable() is None
+
+
+def test_an_entry_that_somebody_removed_is_an_error_and_changes_nothing() -> None:
+    dirty = chunk()
+    dirty.write(WHOLE, full(1))
+    entry = parked(dirty)
+    entry.is_gone = True
+    for attempt in (dirty.readable, dirty.take, lambda: dirty.write(ROW0, full(2)[:1])):
+        with pytest.raises(Unavailable):
+            attempt()
+    entry.is_gone = False
+    assert dirty.flying is None
+    snapshot = dirty.take()
+    assert snapshot is not None
+    assert (snapshot.values == 1).all()
+
+
+def test_pauses_grow_up_to_an_end_and_begin_anew_after_a_success() -> None:
+    retry = Retry()
+    assert retry.is_due
+    pauses: list[float] = []
+    for _ in range(3000):
+        retry.failed()
+        assert not retry.is_due
+        pauses.append(round(retry.at - time.monotonic(), 1))
+    assert pauses[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert pauses[-1] == 60
+    retry.succeeded()
+    assert retry.is_due
+    retry.failed()
+    assert round(retry.at - time.monotonic(), 1) == 1
 
 
 def test_a_chunk_that_is_gone_gives_nothing() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nczfs.engine.api import Group, OpenDataset, Variable
+from nczfs.engine.api import Group, OpenDataset
 from nczfs.engine.opening import open_zmap
+from nczfs.engine.variable import Variable
 from nczfs.errors import (
     BadSelection,
     NameTaken,

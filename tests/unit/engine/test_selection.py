@@ -31,12 +31,14 @@ def test_what_the_picks_collect_from_the_chunks_is_what_numpy_selects(
     selection = select(index, shape)
     collected = np.full(selection.shape, -1)
     chunks = []
-    for pick in selection.picks(chunk_shape):
+    picks = selection.picks(chunk_shape)
+    for pick in picks:
         chunks.append(pick.chunk)
         collected[pick.target] = chunk_of(array, chunk_shape, pick.chunk)[pick.source]
     assert indexing.same_bits(selection.result(collected), indexing.read(array, index))
     assert selection.result_shape == indexing.result_shape(shape, index)
     assert chunks == sorted(set(chunks)), "each chunk once, in order of the grid"
+    assert len(picks) == len(chunks)
 
 
 @given(shapes, st.data())

@@ -16,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nczfs import metrics
-from nczfs.engine.cache import ENTRY_BYTES, ChunkCache, ChunkId, Loaded, Use, Values
+from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
+from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.spill import SpillTier, spill_tier
 from nczfs.engine.spillfile import BLOCK_BYTES, SpillFile, default_directory
+from nczfs.engine.use import Use
 from nczfs.model.boxes import Box, whole
 from tests.conftest import ExpectedWarnings
 
@@ -450,7 +452,7 @@ def test_closing_gives_everything_back(reader: Reader, tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 import numpy as np
-from nczfs.engine.cache import Loaded
+from nczfs.engine.loaded import Loaded
 from nczfs.engine.spill import SpillTier
 tier = SpillTier(lambda task: task(), 1 << 20, sys.argv[1], 1 << 30)
 tier.offer((1, (0,)), Loaded(np.ones(100_000), 800_000, "v"), 0.0, share_read=0.0)
@@ -475,7 +477,7 @@ def test_a_process_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
 FORKED = """
 import os, sys
 import numpy as np
-from nczfs.engine.cache import Loaded
+from nczfs.engine.loaded import Loaded
 from nczfs.engine.spill import SpillTier
 tier = SpillTier(lambda task: task(), 1 << 20, sys.argv[1], 1 << 30)
 

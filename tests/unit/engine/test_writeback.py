@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nczfs.engine.api import OpenDataset, Variable
+from nczfs.engine.api import OpenDataset
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
+from nczfs.engine.variable import Variable
 from nczfs.engine.writeback import WriteBack
 from nczfs.errors import NotWritable, StoreError, Unavailable
 from nczfs.testing.faults import Fault, Faulty

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from nczfs.engine.cache import Values
+from nczfs.engine.loaded import Values
 from nczfs.engine.opening import open_zmap
 from nczfs.errors import BadArgument, BadValue, NotPermitted, ReadOnlyMount, Unavailable
 from nczfs.testing.datasets import put_array, put_group

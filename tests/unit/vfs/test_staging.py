@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nczfs.engine.spool.entries import read_entry
+from nczfs.engine.spool.space import Spool
 from nczfs.errors import NoSpace, ObjectTooLarge, StaleHandle
-from nczfs.vfs.staging import Base, Spool, StagedFile, default_spool_dir
+from nczfs.vfs.staging import Base, StagedFile, stage
+from nczfs.zmap.base import ABSENT, Range, Stat, Version
+from nczfs.zmap.keys import Key
 
 OLD = bytes(range(200))
+STAT = Stat(Key("a/b"), len(OLD), Version("1"))
 
 
 class Source:
@@ -36,12 +42,25 @@ def source() -> Source:
 
 @pytest.fixture
 def staged(spool: Spool, source: Source) -> StagedFile:
-    return spool.open("a/b", len(OLD), Base(len(OLD), source.fetch, 10))
+    return stage(spool, "a/b", len(OLD), Base(STAT, source.fetch, 10))
 
 
 def content(staged: StagedFile) -> bytes:
-    with staged.content() as data:
+    with staged.parts(copies=False) as parts:
+        (data,) = parts
+        assert not isinstance(data, Range)
         return bytes(data)
+
+
+def test_the_error_of_a_store_is_told_also_when_it_holds_what_was_sent(staged: StagedFile) -> None:
+    def send(part: object) -> None:
+        assert isinstance(part, memoryview)
+        left = part[1:]  # noqa: F841 - the traceback keeps it
+        raise NoSpace("the store is full")
+
+    with pytest.raises(NoSpace, match="the store"), staged.parts(copies=False) as parts:
+        send(parts[0])
+    assert content(staged) == OLD
 
 
 def test_only_what_is_read_is_fetched_in_whole_steps_and_once(
@@ -68,6 +87,21 @@ def test_what_was_written_whole_fetches_nothing(staged: StagedFile, source: Sour
     assert source.fetched == []
 
 
+def test_where_the_store_can_copy_what_was_not_touched_is_not_fetched(
+    staged: StagedFile, source: Source
+) -> None:
+    staged.write(20, b"new")
+    staged.write(len(OLD) + 5, b"end")
+    with staged.parts(copies=True) as parts:
+        found = [part if isinstance(part, Range) else bytes(part) for part in parts]
+    assert found == [Range(STAT, 0, 20), b"new", Range(STAT, 23, 200), bytes(5) + b"end"]
+    assert source.fetched == []
+    newer = Source()
+    staged.rebase(Base(replace(STAT, size=208, version=Version("2")), newer.fetch, 10))
+    assert staged.read(100, 10) == OLD[100:110]
+    assert (newer.fetched, source.fetched) == ([(100, 110)], [])
+
+
 def test_bytes_cut_off_do_not_come_back(staged: StagedFile) -> None:
     staged.truncate(50)
     staged.truncate(100)
@@ -76,8 +110,8 @@ def test_bytes_cut_off_do_not_come_back(staged: StagedFile) -> None:
 
 
 def test_the_budget_counts_bytes_and_not_holes(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, 100)
-    staged = spool.open("a")
+    spool = Spool(tmp_path, bytes_max=100)
+    staged = stage(spool, "a")
     staged.write(1 << 30, b"x" * 60)
     with pytest.raises(NoSpace, match="--max-spool-size"):
         staged.write(0, b"x" * 41)
@@ -117,36 +151,31 @@ def test_the_name_tells_the_key_and_the_directory_goes_at_the_end(
     assert not spool.directory.exists()
 
 
-def test_what_is_kept_is_whole_and_stays(staged: StagedFile, spool: Spool) -> None:
+def test_what_is_kept_is_whole_and_says_what_it_is(staged: StagedFile, spool: Spool) -> None:
     staged.write(5, b"new")
-    kept = staged.keep()
+    kept = staged.keep("a/b", Version("1"), "the store was full")
     spool.close()
-    assert kept.name.startswith("unsaved-")
-    assert kept.read_bytes() == OLD[:5] + b"new" + OLD[8:]
+    assert kept.read_bytes().startswith(OLD[:5] + b"new" + OLD[8:])
+    entry = read_entry(kept)
+    assert (entry.key, entry.reason) == ("a/b", "the store was full")
+    assert entry.details == {"replaces": "1", "missing": []}
+    assert entry.sections[0].size == len(OLD)
 
 
 def test_what_was_written_is_kept_though_the_rest_cannot_be_fetched(spool: Spool) -> None:
     def gone(start: int, stop: int) -> bytes:
         raise StaleHandle("gone")
 
-    staged = spool.open("a", 10, Base(10, gone, 10))
+    staged = stage(spool, "a", 10, Base(replace(STAT, size=10), gone, 10))
     staged.write(0, b"new")
     with pytest.raises(StaleHandle):
         content(staged)
-    assert staged.keep().read_bytes()[:3] == b"new"
+    kept = staged.keep("a", ABSENT, "")
+    assert kept.read_bytes()[:3] == b"new"
+    assert read_entry(kept).details["missing"] == [[3, 10]]
 
 
 def test_a_long_key_fits_into_a_name(spool: Spool) -> None:
-    staged = spool.open("ü/" * 340 + "z")
+    staged = stage(spool, "ü/" * 340 + "z")
     assert staged.path.name.endswith("z")
     staged.discard()
-
-
-def test_files_are_staged_in_the_state_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert default_spool_dir() == Path("/state/nczfs/spool")
-    monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.setenv("HOME", "/home/me")
-    assert default_spool_dir() == Path("/home/me/.local/state/nczfs/spool")
-    monkeypatch.delenv("HOME")
-    assert default_spool_dir() == Path(f"/var/tmp/nczfs-{os.getuid()}/nczfs/spool")

@@ -6,8 +6,6 @@ import errno
 import fcntl
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -31,6 +29,7 @@ from nczfs.errors import (
 from nczfs.zmap.base import Version
 from nczfs.zmap.directory import TEMPORARY, DirectoryZMap
 from nczfs.zmap.keys import MAX_KEY_BYTES, ROOT, Key, Prefix
+from tests.support.folding import fold_names
 
 K = Key("a/b/0.0")
 
@@ -227,31 +226,6 @@ def test_a_replaced_file_keeps_its_mode_and_a_new_one_takes_the_umask(
     (root / K).chmod(0o640)
     zmap.write(K, b"two")
     assert (root / K).stat().st_mode & 0o777 == 0o640
-
-
-_INCREMENT = """
-import sys
-from nczfs.errors import Conflict
-from nczfs.zmap.directory import DirectoryZMap
-from nczfs.zmap.keys import Key
-zmap = DirectoryZMap(sys.argv[1])
-for _ in range(150):
-    while True:
-        blob = zmap.read(Key("count"))
-        try:
-            zmap.write(Key("count"), b"%d" % (int(blob.data) + 1), replaces=blob.version)
-            break
-        except Conflict:
-            pass
-"""
-
-
-def test_no_update_is_lost_between_processes(zmap: DirectoryZMap, root: Path) -> None:
-    zmap.write(Key("count"), b"0")
-    command = [sys.executable, "-c", _INCREMENT, str(root)]
-    processes = [subprocess.Popen(command) for _ in range(2)]
-    assert [process.wait(60) for process in processes] == [0, 0]
-    assert bytes(zmap.read(Key("count")).data) == b"300"
 
 
 def test_a_lock_that_others_keep_is_a_passed_deadline(root: Path) -> None:
@@ -476,3 +450,44 @@ def test_descriptors_are_given_back(zmap: DirectoryZMap, root: Path, tmp_path: P
     next(zmap.search(ROOT), None)
     list(zmap.list(ROOT))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+# Names that differ in case
+
+
+def test_an_empty_directory_tells_by_a_trial_whether_case_counts(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert DirectoryZMap(root).prepare_writing().case_sensitive
+    fold_names(monkeypatch)
+    zmap = DirectoryZMap(root)
+    assert not zmap.prepare_writing().case_sensitive
+    assert _files(root) == []
+    read_only = DirectoryZMap(root, read_only=True)
+    assert read_only.prepare_writing() == read_only.features
+
+
+def test_names_that_are_there_tell_whether_case_counts(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "0").mkdir()
+    (root / "Name").write_bytes(b"")
+    assert DirectoryZMap(root).features.case_sensitive
+    fold_names(monkeypatch)
+    assert not DirectoryZMap(root).features.case_sensitive
+
+
+@pytest.mark.parametrize("key", ["Group/x", "group/X/0", "GROUP"])
+def test_where_case_does_not_count_nothing_is_written_over_another_key(
+    root: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    fold_names(monkeypatch)
+    zmap = DirectoryZMap(root)
+    zmap.write(Key("group/x"), b"old")
+    zmap = DirectoryZMap(root)
+    with pytest.raises(ObjectExists, match="does not tell it from"):
+        zmap.write(Key(key), b"new")
+    assert (root / "group/x").read_bytes() == b"old"
+    zmap.write(Key("group/x"), b"newer")
+    zmap.write(Key("group/y"), b"beside")
+    assert _keys(zmap) == ["group/x", "group/y"]

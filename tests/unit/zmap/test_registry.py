@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -26,6 +27,17 @@ def test_a_directory_opens(tmp_path: Path) -> None:
     zmap.write(Key("b"), b"more")
     assert (tmp_path / "b").read_bytes() == b"more"
     zmap.close()
+
+
+def test_a_directory_waits_for_the_disk_when_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    open_store(str(tmp_path)).write(Key("a"), b"data")
+    assert synced == []
+    open_store(str(tmp_path), StoreOptions(durable=True)).write(Key("a"), b"data")
+    assert len(synced) == 2
 
 
 def test_an_archive_opens_out_of_its_directory(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
@@ -19,22 +18,7 @@ from nczfs.testing.datasets import put_array, put_group
 from nczfs.zmap.base import Blob, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
-from tests.support.verifying import CountedStore, edit, fill
-
-
-@pytest.fixture(params=[True, False], ids=["near", "far"])
-def store(request: pytest.FixtureRequest) -> CountedStore:
-    store = CountedStore(near=request.param)
-    fill(store)
-    store.chunks_read.clear()
-    return store
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(memory_limit_bytes=1 << 20))
-    yield engine
-    engine.close()
+from tests.support.verifying import CountedStore, edit
 
 
 def missing(subject: Subject, path: str) -> list[tuple[int, ...]]:

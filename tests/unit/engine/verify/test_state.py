@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nczfs.engine.dataset import Engine
-from nczfs.engine.options import EngineOptions
 from nczfs.engine.verify.findings import Finding
 from nczfs.engine.verify.state import VerifyState
 from nczfs.engine.verify.subject import subject_of
@@ -16,22 +14,7 @@ from nczfs.engine.verify.verification import Verification
 from nczfs.errors import Unavailable, UsageError
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
-from tests.support.verifying import CountedStore, edit, fill
-
-
-@pytest.fixture(params=[True, False], ids=["near", "far"])
-def store(request: pytest.FixtureRequest) -> CountedStore:
-    store = CountedStore(near=request.param)
-    fill(store)
-    store.chunks_read.clear()
-    return store
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(memory_limit_bytes=1 << 20))
-    yield engine
-    engine.close()
+from tests.support.verifying import CountedStore, edit
 
 
 def run_with_state(store: ZMap, engine: Engine, path: Path) -> tuple[list[Finding], int, int]:

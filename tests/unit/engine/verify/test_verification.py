@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from nczfs.engine.dataset import Engine
-from nczfs.engine.options import EngineOptions
 from nczfs.engine.verify.findings import Finding, Kind, Severity, printable
 from nczfs.engine.verify.subject import subject_at, subject_of
 from nczfs.engine.verify.verification import Verification
@@ -30,21 +29,6 @@ from tests.support.verifying import (
     spoil,
     verify,
 )
-
-
-@pytest.fixture(params=[True, False], ids=["near", "far"])
-def store(request: pytest.FixtureRequest) -> CountedStore:
-    store = CountedStore(near=request.param)
-    fill(store)
-    store.chunks_read.clear()
-    return store
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(memory_limit_bytes=1 << 20))
-    yield engine
-    engine.close()
 
 
 def test_nothing_is_found_in_a_sound_dataset(store: CountedStore, engine: Engine) -> None:

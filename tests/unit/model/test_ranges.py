@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.vfs.ranges import Ranges
+from nczfs.model.ranges import Ranges
 
 at = st.integers(0, 30)
 steps = st.lists(st.tuples(st.sampled_from(["add", "cut"]), at, at))

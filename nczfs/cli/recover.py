@@ -1,0 +1,145 @@
+"""``nczfs recover``: what could not be stored, back into the store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nczfs.cli import logs
+from nczfs.cli.command import Command, Request
+from nczfs.cli.options import Scope
+from nczfs.cli.store import store_options
+from nczfs.errors import NczfsError, UsageError
+
+if TYPE_CHECKING:
+    from nczfs.engine.spool.recovery import Found, Store
+    from nczfs.zmap.registry import StoreOptions
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="NAME", nargs="*", help="as --list shows them (all)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="only say what there is")
+    what.add_argument("--export", metavar="DIR", type=Path, help="write it to files, and keep it")
+    what.add_argument("--discard", action="store_true", help="delete it: it is lost then")
+    parser.add_argument(
+        "--force", action="store_true", help="put objects over what others have stored since"
+    )
+    parser.add_argument(
+        "--url", help="with what the spool does not keep: a user name, a password, a query"
+    )
+    parser.add_argument("--json", action="store_true", help="a JSON object for each")
+
+
+def run(request: Request) -> int:
+    """Go through the spool; 1 where anything remains that was to be put back."""
+    logs.configure_command(request.settings)
+    from nczfs.engine.spool import recovery
+    from nczfs.engine.spool.space import default_spool_dir
+
+    arguments = request.arguments
+    spool_dir = Path(request.settings.maybe_text("spool-dir") or default_spool_dir())
+    found = _chosen(recovery.entries(spool_dir), arguments.names)
+    if arguments.discard and not arguments.names:
+        raise UsageError("--discard: name what shall be lost; --list shows the names")
+    if not found and not arguments.json:
+        print(f"{spool_dir}: nothing is unsaved")
+    work = _Work(arguments, store_options(request.settings))
+    try:
+        failed = [each for each in found if not work.take(each)]
+    finally:
+        work.close()
+    return 1 if failed else 0
+
+
+class _Work:
+    """What is done to each entry, with the stores that were opened for it."""
+
+    def __init__(self, arguments: argparse.Namespace, options: StoreOptions) -> None:
+        self._arguments = arguments
+        self._options = options
+        self._stores: dict[str, Store] = {}
+
+    def take(self, found: Found) -> bool:
+        """Do it, and say so; False when it was not possible."""
+        try:
+            description, done = self._done(found)
+        except (NczfsError, OSError) as error:
+            self._tell(found, str(error), "failed")
+            return False
+        self._tell(found, description, done)
+        return True
+
+    def close(self) -> None:
+        """Close the stores."""
+        for store in self._stores.values():
+            store.close()
+
+    def _done(self, found: Found) -> tuple[str, str]:
+        from nczfs.engine.spool import recovery
+
+        arguments = self._arguments
+        if arguments.discard:
+            recovery.remove(found)
+            return str(found.path), "discarded"
+        description = recovery.describe(found)
+        if arguments.list:
+            return description, "in use by its mount" if found.in_use else "unsaved"
+        if arguments.export is not None:
+            return description, f"written to {recovery.export(found, arguments.export)}"
+        if found.is_owned:
+            return description, "left to its mount, which lives"
+        self._store_of(found).put_back(found, force=arguments.force)
+        recovery.remove(found)
+        return description, "stored"
+
+    def _store_of(self, found: Found) -> Store:
+        from nczfs.engine.spool.recovery import Store
+        from nczfs.zmap.registry import open_store
+        from nczfs.zmap.url import parse_url
+
+        assert found.entry is not None
+        url = found.entry.url
+        if url not in self._stores:
+            place = parse_url(url)
+            given = self._arguments.url and parse_url(self._arguments.url)
+            if given and given.text == place.text:
+                place = given
+            self._stores[url] = Store(open_store(place, self._options), place)
+        return self._stores[url]
+
+    def _tell(self, found: Found, description: str, done: str) -> None:
+        entry = found.entry
+        if self._arguments.json:
+            document: dict[str, object] = {"name": found.name, "what": description, "state": done}
+            if entry is not None:
+                document |= {"reason": entry.reason, "saved_at": entry.saved_at}
+            print(json.dumps(document))
+            return
+        since = ""
+        if entry is not None and self._arguments.list:
+            saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.saved_at))
+            since = f" ({saved}: {entry.reason})"
+        print(f"{found.name}: {description}: {done}{since}")
+
+
+def _chosen(found: list[Found], names: list[str]) -> list[Found]:
+    if not names:
+        return found
+    known = {each.name: each for each in found}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{name}: not in the spool; --list shows what is")
+    return [known[name] for name in names]
+
+
+COMMAND = Command(
+    "recover",
+    "put back what could not be stored",
+    _arguments,
+    run,
+    scopes=frozenset({Scope.STORE, Scope.SPOOL, Scope.LOG}),
+)

@@ -1,0 +1,152 @@
+"""``nczfs rm``: a group or variable, or a whole dataset, is removed from its store."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from nczfs.cli import logs
+from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.sources import Settings
+from nczfs.cli.store import engine_options, parent, place, store_options
+from nczfs.errors import (
+    MetadataError,
+    NczfsError,
+    NoContent,
+    NoSuchNode,
+    NotADataset,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from nczfs.engine.dataset import Dataset
+    from nczfs.formats.base import FormatOptions
+
+LEVELS_ABOVE = 3  # what an ended removal left is not a node itself
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="of a variable, group or dataset")
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="only these, below the URL")
+    parser.add_argument(
+        "-r", "--recursive", action="store_true", help="whole datasets, and groups with members too"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+
+
+def run(request: Request) -> int:
+    """Remove what was named, one after the other; the first that cannot be is the end."""
+    arguments, settings = request.arguments, request.settings
+    logs.configure_command(settings)
+    url = place(arguments.url, settings)
+    for target in [_below(url, path) for path in arguments.paths] or [url]:
+        root, path = _root_of(target, settings)
+        count = _remove(root, path, settings, arguments)
+        said = "would be removed" if arguments.dry_run else "removed"
+        print(f"{target}: {count} {'object' if count == 1 else 'objects'} {said}")
+    return 0
+
+
+def _remove(root: str, path: str, settings: Settings, arguments: argparse.Namespace) -> int:
+    """Remove a node of the dataset at a URL; how many objects that are."""
+    from nczfs.engine.consolidate import ConsolidatedCopy  # NumPy and boto3 come with it
+    from nczfs.engine.removal import planned, remove
+
+    with _opened(root, settings) as (dataset, options):
+        if not arguments.recursive:
+            _check_small(dataset, path)
+        if arguments.dry_run:
+            return planned(dataset, path).count
+        dataset.zmap.prepare_writing()
+        return remove(dataset, ConsolidatedCopy(dataset, options, wanted=False), path)
+
+
+def _check_small(dataset: Dataset, path: str) -> None:
+    """Raise UsageError for what holds more than one variable may."""
+    if not path:
+        raise UsageError(f"{dataset.url('')}: is a whole dataset; -r removes it")
+    try:
+        names = dataset.names(path)
+    except (MetadataError, NoSuchNode):
+        return
+    if names:
+        raise UsageError(f"{dataset.url(path)}: is a group with members; -r removes it")
+
+
+def _root_of(url: str, settings: Settings) -> tuple[str, str]:
+    """The URL of the outermost group that leads to a node, and the node's path from there.
+
+    Raises
+    ------
+    NotADataset : no dataset is at or above it.
+    """
+    from nczfs.model.hierarchy import GroupHeader
+
+    found: tuple[str, str] | None = None
+    missing: NczfsError | None = None
+    is_array, misses = False, 0
+    above, path = url, ""
+    while misses <= LEVELS_ABOVE:
+        try:
+            with _opened(above, settings) as (dataset, _):
+                root = dataset.node("")
+                name = path.partition("/")[0]
+                # What an ended removal left of an array is listed by nobody.
+                if found is not None and not (is_array or dataset.has_member("", name)):
+                    break
+                is_array = not isinstance(root, GroupHeader)
+                found = above, path
+        except NczfsError as error:
+            if found is not None:
+                break
+            if not isinstance(error, NotADataset | NoContent | MetadataError):
+                raise
+            missing, misses = missing or error, misses + 1
+        step = parent(above)
+        if step is None:
+            break
+        above, path = step[0], f"{step[1]}/{path}".rstrip("/")
+    if found is None:
+        assert missing is not None
+        raise missing
+    return found
+
+
+def _below(url: str, path: str) -> str:
+    """The URL of what lies below another."""
+    front, hash_sign, fragment = url.partition("#")
+    return f"{front.rstrip('/')}/{path.strip('/')}{hash_sign}{fragment}"
+
+
+@contextmanager
+def _opened(url: str, settings: Settings) -> Iterator[tuple[Dataset, FormatOptions]]:
+    """The dataset at a URL, by its single documents. Raises NotADataset, NoContent, StoreError."""
+    from nczfs.engine.dataset import Engine, open_dataset
+    from nczfs.engine.metadata import MetadataCache
+    from nczfs.engine.options import format_options
+    from nczfs.zmap.keys import ROOT
+    from nczfs.zmap.registry import open_store
+    from nczfs.zmap.url import parse_url
+
+    parsed = parse_url(url)
+    zmap = open_store(parsed, store_options(settings))
+    try:
+        engine = Engine(engine_options(settings))
+        try:
+            options = format_options(parsed.modes, engine.options)
+            metadata = MetadataCache(zmap, engine.options, engine.pools)
+            dataset = open_dataset(engine, metadata, ROOT, options, writable=True)
+            if dataset is None:
+                raise NotADataset(f"{zmap.name}: no Zarr or NCZarr group or array")
+            yield dataset, options
+        finally:
+            engine.close()
+    finally:
+        zmap.close()
+
+
+COMMAND = Command(
+    "rm", "remove variables, groups or datasets", _arguments, run, scopes=STORE_SCOPES
+)

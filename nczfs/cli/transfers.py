@@ -1,0 +1,138 @@
+"""What the commands share that bring values from one form into another."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nczfs.cli.codecs import codecs, lengths
+from nczfs.cli.command import STORE_SCOPES, Request
+from nczfs.cli.options import Scope, default_memory_limit
+from nczfs.cli.parser import typed
+from nczfs.cli.sources import Settings
+from nczfs.cli.store import engine_options, place, store_options
+from nczfs.errors import AccessDenied, NoContent, ObjectExists
+
+if TYPE_CHECKING:
+    from nczfs.engine.transfer.choices import Choices
+    from nczfs.engine.transfer.copying import Source
+    from nczfs.engine.transfer.dataset_target import NewDataset
+
+TRANSFER_SCOPES = STORE_SCOPES | {Scope.MEMORY}
+
+
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be asked of a dataset that is made."""
+    from nczfs.formats.detect import FORMAT_ALIASES, FORMAT_NAMES  # NumPy comes with it
+
+    parser.add_argument("url", metavar="URL", help="of the dataset that is made")
+    parser.add_argument(
+        "--format",
+        choices=(*FORMAT_NAMES, *FORMAT_ALIASES),
+        metavar="FORMAT",
+        help=f"{', '.join(FORMAT_NAMES)}; {' and '.join(FORMAT_ALIASES)} are the newest ones "
+        "(default: what the mode of the URL says, else nczarr-L3)",
+    )
+    parser.add_argument(
+        "--consolidated", action="store_true", help="write the consolidated metadata too"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="delete the dataset that is there, if one is"
+    )
+
+
+def add_layout_arguments(
+    parser: argparse.ArgumentParser, *, chunks_help: str, codecs_help: str
+) -> None:
+    """What can be asked of the chunks of what is made, in `Choices`."""
+    parser.add_argument(
+        "--chunks",
+        type=typed(lengths),
+        default={},
+        metavar="NAME=N,...",
+        help=f"lengths of chunks along dimensions ({chunks_help})",
+    )
+    parser.add_argument("--codecs", type=typed(codecs), metavar="CODECS", help=codecs_help)
+
+
+def target(request: Request) -> NewDataset:
+    """The dataset that the arguments of a target ask for."""
+    from nczfs.engine.transfer.dataset_target import NewDataset
+
+    arguments, settings = request.arguments, request.settings
+    new = NewDataset(
+        place(arguments.url, settings),
+        arguments.format,
+        arguments.consolidated,
+        arguments.overwrite,
+        memory_limit(settings),
+        store_options(settings),
+        engine_options(settings),
+    )
+    _ = new.metadata_format  # tells now when the URL is none
+    return new
+
+
+def write(source: Source, new: NewDataset, choices: Choices) -> None:
+    """Make a dataset of a source; with a bar on a terminal."""
+    from nczfs.engine.transfer.choices import chosen
+    from nczfs.engine.transfer.dataset_target import write_dataset
+
+    chosen_source = chosen(source, choices)
+    with values_bar(source.element_count) as told:
+        try:
+            write_dataset(chosen_source, new, tell, told)
+        except ObjectExists as error:
+            raise ObjectExists(f"{error}; --overwrite deletes a dataset that is there") from error
+
+
+def cdl_source_of(path: Path) -> Source:
+    """A CDL text."""
+    from nczfs.engine.transfer.cdl_source import cdl_source
+
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise NoContent(f"{path}: no such file") from None
+    except OSError as error:
+        raise AccessDenied(f"{path}: {error.strerror}") from None
+    return cdl_source(data.decode("utf-8", "surrogateescape"), str(path))
+
+
+def memory_limit(settings: Settings) -> int:
+    """The budget of what is on its way."""
+    return settings.maybe_number("memory-limit") or default_memory_limit()
+
+
+@contextmanager
+def values_bar(total: int) -> Iterator[Callable[[int], object]]:
+    """A bar on a terminal, and what tells it of values that are done."""
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit=" values", unit_scale=True, disable=None, leave=False) as bar:
+        yield bar.update
+
+
+def tell(line: str) -> None:
+    """A line for the user, beside the bar."""
+    from tqdm import tqdm
+
+    tqdm.write(f"nczfs: {line}", file=sys.stderr)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Within it SIGTERM is Ctrl-C, so that what is half made is removed."""
+    from nczfs.engine.memory import share_one_heap
+
+    share_one_heap()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,90 @@
+"""Storing in the background what was written some time ago."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+TURNS = 5  # in the time that something may stay unstored
+TURN_S_MIN = 0.05
+
+_LIVING: weakref.WeakSet[Background] = weakref.WeakSet()
+
+
+class Background:
+    """A thread that lives as long as something waits to be stored.
+
+    It is started by the first writer, so that no thread exists before a fork. `_lock` guards the
+    thread and the flags.
+
+    Parameters
+    ----------
+    store_aged : stores what was written before a time of the monotonic clock, and says whether
+        anything is left. Never raises.
+    age_s : how old what was written may become.
+    """
+
+    def __init__(self, store_aged: Callable[[float], bool], age_s: float) -> None:
+        self._store_aged = store_aged
+        self._age_s = age_s
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        self._is_expecting = False
+        self._at_once = False
+        self._closed = False
+        _LIVING.add(self)
+
+    def expect(self, *, at_once: bool = False) -> None:
+        """Something was written, and can be found; `at_once`: there is much of it."""
+        if self._is_expecting and (self._at_once or not at_once):
+            return
+        with self._lock:
+            self._is_expecting = True
+            self._at_once = self._at_once or at_once
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="nczfs-age", daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def close(self) -> None:
+        """Have the thread end, after what it is storing."""
+        with self._lock:
+            self._closed = True
+            self._wake.notify()
+
+    def join(self) -> None:
+        """Wait for its end."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _forget_thread(self) -> None:
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._thread = None
+        self._is_expecting = False
+
+    def _run(self) -> None:
+        turn_s = max(self._age_s / TURNS, TURN_S_MIN)
+        while True:
+            with self._lock:
+                self._wake.wait_for(lambda: self._is_expecting or self._closed)
+                self._wake.wait_for(lambda: self._at_once or self._closed, turn_s)
+                if self._closed:
+                    return
+                # Whatever is written from now on is expected anew.
+                self._is_expecting = self._at_once = False
+            is_left = self._store_aged(time.monotonic() - self._age_s)
+            if is_left:
+                self.expect()
+
+
+def _after_fork() -> None:
+    for background in list(_LIVING):
+        background._forget_thread()
+
+
+os.register_at_fork(after_in_child=_after_fork)

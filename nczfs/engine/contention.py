@@ -1,0 +1,282 @@
+"""Who may write, on a store where nothing can be taken atomically: claims, and whose is first.
+
+Each contender writes an object of its own below ``.nczfs-lease/`` of the dataset, and lists them
+all a while later. The oldest claim that has not expired holds the lease, and says so in its object,
+so that nobody overtakes it whose clock is slow.
+
+Why two never hold it: a claim is visible at most half of the settle time after the start that it
+states; one that took longer is made anew. Whoever decides has waited for the whole settle time
+since its own claim was visible. So it saw every older one, as long as clocks differ by less than
+the other half. The store must list what was written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+
+from nczfs.errors import NoSuchObject, StoreError
+from nczfs.zmap.base import Version, ZMap
+from nczfs.zmap.keys import OWN_FILES, Key, Prefix, join
+
+log = logging.getLogger(__name__)
+
+LEASE = f"{OWN_FILES}lease"
+CLAIM_BYTES_MAX = 4096
+
+# The monotonic clock stands still while a machine is suspended, and its lease expires.
+_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """How long things take; all contenders for a dataset must have the same.
+
+    Attributes
+    ----------
+    term_s : after so long without renewal a lease has expired: its holder was killed.
+    renew_s : it is renewed so often.
+    settle_s : see above; clocks may differ by half of it.
+    poll_s : who waits looks again so often.
+    idle_s : it is handed over after so long without a use.
+    wait_s : who cannot have it is told after so long.
+    """
+
+    term_s: float = 30.0
+    renew_s: float = 10.0
+    settle_s: float = 2.0
+    poll_s: float = 0.5
+    idle_s: float = 5.0
+    wait_s: float = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time.
+
+    Attributes
+    ----------
+    wall : seconds since 1970, as other machines have them.
+    uptime : seconds that also pass while the machine is suspended, and are never set.
+    """
+
+    wall: Callable[[], float] = time.time
+    uptime: Callable[[], float] = lambda: time.clock_gettime(_UPTIME)
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the object of a contender says.
+
+    Attributes
+    ----------
+    random : the name of the object.
+    start, expiry : seconds since 1970.
+    holds : it has the lease, and does not only wait for it.
+    """
+
+    host: str
+    pid: int
+    random: str
+    start: float
+    expiry: float
+    holds: bool
+
+    @property
+    def order(self) -> tuple[bool, float, str]:
+        """The first one has the lease."""
+        return not self.holds, self.start, self.random
+
+
+class Contender:
+    """One process that wants the lease of a dataset, has it, or had it.
+
+    Not for several threads at a time. Every method but the properties asks the store, and raises
+    StoreError.
+
+    Parameters
+    ----------
+    root : of the dataset.
+    """
+
+    def __init__(self, zmap: ZMap, root: Prefix, terms: LeaseTerms, clock: Clock) -> None:
+        self._zmap = zmap
+        self._directory = Prefix(join(root, LEASE))
+        self._terms = terms
+        self._clock = clock
+        self._random = secrets.token_hex(8)
+        self._claim: Claim | None = None
+        self._valid_until = -math.inf
+        self._ready_at = math.inf
+        self._renew_at = math.inf
+        self._read: dict[str, tuple[Version, Claim | None]] = {}
+        self.first: Claim | None = None
+
+    @property
+    def key(self) -> Key:
+        """Of the object that is our claim."""
+        return self.key_of(self._random)
+
+    def key_of(self, random: str) -> Key:
+        """Of the object that is a claim."""
+        return join(self._directory, random)
+
+    @property
+    def claim(self) -> Claim | None:
+        """As it was last written."""
+        return self._claim
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the lease is ours, and nobody can take it for expired."""
+        claim = self._claim
+        return claim is not None and claim.holds and self._is_alive(self._clock.uptime())
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to renew it."""
+        return self._clock.uptime() >= self._renew_at
+
+    def advance(self) -> float | None:
+        """Take the next step towards the lease.
+
+        Returns
+        -------
+        seconds until the next step; None: the lease is ours.
+        """
+        now = self._clock.uptime()
+        if self._claim is None or not self._is_alive(now):
+            return self._enter()
+        if now < self._ready_at:
+            return self._ready_at - now
+        if now >= self._renew_at and not self._write_in_time(self._claim):
+            return self._enter()
+        listed_at = self._clock.uptime()
+        claims = list(self._claims())
+        self.first = min(filter(self._is_live, claims), key=lambda c: c.order, default=None)
+        if self.first is None or self.first.random != self._random:
+            return self._terms.poll_s
+        self._write(replace(self._claim, holds=True))
+        if self._clock.uptime() - listed_at > self._terms.settle_s:
+            return self._enter()  # others may have come to another result meanwhile
+        self._sweep(claims)
+        return None
+
+    def renew(self) -> bool:
+        """Have the lease for another term; False: it is not ours any more."""
+        if self._claim is None or not self.is_valid:
+            return False
+        try:
+            self._zmap.stat(self.key)
+        except NoSuchObject:
+            self._claim = None
+            return False
+        self._write(self._claim)
+        return True
+
+    def withdraw(self) -> None:
+        """Give the lease back, or do not want it any more. What cannot be removed expires."""
+        self._claim = None
+        self._remove(self._random)
+
+    def _enter(self) -> float:
+        """Make a claim, or make it anew."""
+        self._ready_at = math.inf
+        wall = self._clock.wall()
+        claim = Claim(socket.gethostname(), os.getpid(), self._random, wall, wall, holds=False)
+        if not self._write_in_time(claim):
+            self._claim = None
+            return 0.0
+        self._ready_at = self._clock.uptime() + self._terms.settle_s
+        return self._terms.settle_s
+
+    def _write_in_time(self, claim: Claim) -> bool:
+        """Write a claim that waits; False when it took so long that others may not have seen it."""
+        began = self._clock.uptime()
+        self._write(claim)
+        return self._clock.uptime() - began <= self._terms.settle_s / 2
+
+    def _write(self, claim: Claim) -> None:
+        began = self._clock.uptime()
+        claim = replace(claim, expiry=self._clock.wall() + self._terms.term_s)
+        self._zmap.write(self.key, json.dumps(asdict(claim)).encode())
+        self._claim = claim
+        self._valid_until = began + self._terms.term_s
+        self._renew_at = began + self._terms.renew_s
+
+    def _is_alive(self, now: float) -> bool:
+        """Whether our claim has not expired for anybody, nor soon will."""
+        return now < self._valid_until - self._terms.settle_s
+
+    def _is_live(self, claim: Claim) -> bool:
+        """Whether somebody's claim has not expired, on whose clock ever."""
+        return self._clock.wall() <= claim.expiry + self._terms.settle_s
+
+    def _claims(self) -> Iterator[Claim]:
+        """All claims; only those that are new or changed are read."""
+        known, self._read = self._read, {}
+        for entry in self._zmap.search(self._directory):
+            if entry.stat is None:
+                continue
+            name, version = entry.name, entry.stat.version
+            found = known.get(name)
+            if found is None or found[0] != version:
+                try:
+                    blob = self._zmap.read(self.key_of(name), 0, CLAIM_BYTES_MAX)
+                except NoSuchObject:
+                    continue
+                found = blob.version, parsed_claim(name, bytes(blob.data))
+                if found[1] is None:
+                    log.warning(
+                        "%s/%s: is no lease, and ignored", self._zmap.name, self.key_of(name)
+                    )
+            self._read[name] = found
+            if found[1] is not None:
+                yield found[1]
+
+    def _sweep(self, claims: list[Claim]) -> None:
+        """Remove the claims of who ended without doing so."""
+        for claim in claims:
+            if not self._is_live(claim):
+                self._remove(claim.random)
+
+    def _remove(self, random: str) -> None:
+        try:
+            self._zmap.delete(self.key_of(random))
+        except NoSuchObject:
+            return
+        except StoreError as error:
+            log.info("%s/%s: is left to expire: %s", self._zmap.name, self.key_of(random), error)
+
+
+def parsed_claim(name: str, data: bytes) -> Claim | None:
+    """The claim that an object of that name is; None when it is none."""
+    try:
+        content = json.loads(data)
+        claim = Claim(
+            host=content["host"],
+            pid=content["pid"],
+            random=content["random"],
+            start=float(content["start"]),
+            expiry=float(content["expiry"]),
+            holds=content["holds"] is True,
+        )
+        is_whole = (
+            isinstance(claim.host, str)
+            and claim.host.isprintable()
+            and isinstance(claim.pid, int)
+            and claim.random == name
+            and math.isfinite(claim.start)
+            and math.isfinite(claim.expiry)
+        )
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+        return None
+    return claim if is_whole else None

@@ -1,0 +1,32 @@
+"""Work that threads share out among themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Protocol, TypeVar
+
+ITEMS_MAX = 8
+SHARES_PER_THREAD = 4
+
+_Item = TypeVar("_Item", covariant=True)
+
+
+class Counted(Protocol[_Item]):
+    """Items whose number is known before they are made."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[_Item]: ...
+
+
+def shares(items: Counted[_Item], threads: int) -> Iterator[list[_Item]]:
+    """Runs of the items, each for one task of a thread: a task costs time of its own.
+
+    They are short enough that all threads end at about the same time, and that what others have
+    asked of the same threads gets its turn.
+    """
+    size = max(1, min(len(items) // (SHARES_PER_THREAD * threads), ITEMS_MAX))
+    left = iter(items)
+    while share := list(islice(left, size)):
+        yield share

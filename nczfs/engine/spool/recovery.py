@@ -1,0 +1,376 @@
+"""Putting back into the store what the spool has of it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from nczfs.engine.consolidate import ConsolidatedCopy
+from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.editor import Editor
+from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.options import format_options
+from nczfs.engine.spool import renames
+from nczfs.engine.spool.chunks import (
+    ENCODED,
+    ChunkDetails,
+    codecs_digest,
+    read_flags,
+    read_values,
+)
+from nczfs.engine.spool.entries import SUFFIX, Entry, Kind, read_entry, read_section
+from nczfs.engine.spool.salvage import salvage
+from nczfs.engine.spool.space import LOCK, disk
+from nczfs.errors import (
+    BadKey,
+    Conflict,
+    MetadataError,
+    NczfsError,
+    NoSuchNode,
+    NoSuchObject,
+    ObjectExists,
+    SpoolError,
+)
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.zarr2_types import data_type
+from nczfs.model.boxes import Box
+from nczfs.model.hierarchy import Variable
+from nczfs.zmap.base import ABSENT, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix, parse_key, parse_prefix
+from nczfs.zmap.url import StoreUrl
+
+CONTENT: Final = "content"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of the spool.
+
+    Attributes
+    ----------
+    entry : what it says of itself; None: it is torn, or no entry.
+    problem : why there is no entry.
+    in_use : its mount lives.
+    """
+
+    path: Path
+    entry: Entry | None
+    problem: str = ""
+    in_use: bool = False
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others of a spool."""
+        return f"{self.path.parent.name}/{self.path.name.removesuffix(SUFFIX)}"
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether a living mount has it in memory too."""
+        if self.entry is None:
+            return False
+        return self.in_use and self.entry.kind in (Kind.CHUNK, Kind.RENAME)
+
+
+def unsaved_of(spool_dir: Path, url: str) -> int:
+    """How many entries mounts of a URL have left that are gone."""
+    found = entries(spool_dir)
+    return sum(e.entry is not None and e.entry.url == url and not e.in_use for e in found)
+
+
+def entries(spool_dir: Path) -> list[Found]:
+    """All files in a spool, the oldest first. What killed mounts left is made entries of first."""
+    found = []
+    problems: dict[Path, str] = {}
+    for directory in spool_dir.glob("*"):
+        try:
+            salvage(directory)
+        except NczfsError as error:
+            problems[directory] = str(error)
+    for path in sorted(spool_dir.glob("*/*")):
+        if path.name == LOCK:
+            continue
+        in_use = _is_locked(path.parent / LOCK)
+        try:
+            if path.name.endswith(SUFFIX):
+                found.append(Found(path, read_entry(path), in_use=in_use))
+            elif not in_use:
+                problem = problems.get(path.parent, "its program was killed before it was closed")
+                found.append(Found(path, None, problem))
+        except SpoolError as error:
+            found.append(Found(path, None, str(error), in_use))
+    return sorted(found, key=lambda each: each.entry.saved_at if each.entry is not None else 0.0)
+
+
+def remove(found: Found) -> None:
+    """Delete a file of the spool, and its directory with the last one of a mount that is gone.
+
+    Raises
+    ------
+    SpoolError : a living mount has it; Unavailable : it cannot be deleted.
+    """
+    if found.is_owned:
+        raise SpoolError(f"{found.path}: its mount lives, and tries again to store it")
+    with disk(found.path):
+        found.path.unlink(missing_ok=True)
+    directory = found.path.parent
+    with contextlib.suppress(OSError):
+        if not found.in_use and os.listdir(directory) in ([], [LOCK]):
+            (directory / LOCK).unlink(missing_ok=True)
+            directory.rmdir()
+
+
+class Store:
+    """A store that entries are of, open for writing."""
+
+    def __init__(self, zmap: ZMap, place: StoreUrl) -> None:
+        self._zmap = zmap
+        self._engine = Engine()
+        self._metadata = MetadataCache(zmap, self._engine.options, self._engine.pools)
+        self._options: FormatOptions = format_options(place.modes, self._engine.options)
+        self._datasets: dict[Prefix, Dataset | None] = {}
+        zmap.prepare_writing()
+
+    def close(self) -> None:
+        """Close the store."""
+        self._engine.close()
+        self._zmap.close()
+
+    def put_back(self, found: Found, *, force: bool = False) -> None:
+        """Store what an entry has.
+
+        The elements of a chunk that were written are put over the newest ones. An object replaces
+        the version that it was made from; `force`: whatever is there. A rename is ended.
+
+        Raises
+        ------
+        SpoolError : the entry is damaged, or what it belongs to is not as it was. StoreError,
+        MetadataError, CodecError, DatasetError.
+        """
+        entry = _entry(found)
+        if entry.kind is Kind.OBJECT:
+            self._put_object(found.path, entry, force=force)
+        elif entry.kind is Kind.RENAME:
+            renames.end(self._zmap, entry)
+        else:
+            self._put_chunk(found.path, entry)
+        self._zmap.flush()
+
+    def _put_object(self, path: Path, entry: Entry, *, force: bool) -> None:
+        key, replaces, missing = _object_of(entry)
+        now = self._version(key)
+        if now != replaces and not force:
+            if not missing and self._has(key, _content(path, entry)):
+                return  # it was put back before
+            raise SpoolError(
+                f"{key}: another client has replaced or deleted it since; --export DIR gives you "
+                "the bytes, and --force puts them over what is there"
+            )
+        data = bytearray(_content(path, entry))
+        for start, stop in missing:
+            try:
+                part = self._zmap.read(key, start, stop, version=replaces).data
+            except (Conflict, NoSuchObject) as error:
+                raise SpoolError(
+                    f"{key}: the version that bytes {start} to {stop} are of is gone"
+                ) from error
+            if not len(part) == stop - start <= len(data) - start:
+                raise SpoolError(f"{key}: the version that it was made from is shorter than that")
+            data[start:stop] = part
+        condition = now if self._zmap.features.conditional_writes else None
+        try:
+            self._zmap.write(key, bytes(data), replaces=condition)
+        except (Conflict, ObjectExists) as error:
+            raise SpoolError(f"{key}: another client is writing it") from error
+
+    def _has(self, key: Key, content: memoryview) -> bool:
+        try:
+            size = self._zmap.stat(key).size
+            return size == len(content) and self._zmap.read(key).data == content
+        except NoSuchObject:
+            return False
+
+    def _version(self, key: Key) -> Version:
+        try:
+            return self._zmap.stat(key).version
+        except NoSuchObject:
+            return ABSENT
+
+    def _put_chunk(self, path: Path, entry: Entry) -> None:
+        details = ChunkDetails.parsed(entry)
+        dataset, variable = self._variable(entry.key)
+        array = variable.array
+        if (array.chunk_shape, array.dtype.typestr, codecs_digest(array)) != (
+            details.chunk_shape,
+            details.typestr,
+            details.codecs,
+        ):
+            raise SpoolError(
+                f"{dataset.url(variable.path)}: has another type, chunk shape or codecs by now; "
+                "--export DIR gives you the values"
+            )
+        flags = read_flags(path, entry, details)
+        io = dataset.array(variable).chunkio
+        written = flags.any()
+        values = read_values(path, entry, details, array.dtype.native, io) if written else None
+        self._grow(dataset, variable, details)
+        if values is None:
+            return
+        longer = dataset.array(dataset.latest(variable))
+        try:
+            longer.write_flagged(details.index, flags, values)
+            longer.flush()
+        except BaseException:
+            # The entry remains; another one of this array must not fail with it.
+            self._engine.writeback.drop(longer.number, lambda _: False)
+            raise
+
+    def _variable(self, key: str) -> tuple[Dataset, Variable]:
+        """The array at a prefix, in the topmost dataset that has it."""
+        words = parse_prefix(key).split("/") if key else []
+        for count in range(len(words) + 1):
+            dataset = self._dataset(Prefix("/".join(words[:count])))
+            if dataset is None:
+                continue
+            with contextlib.suppress(NoSuchNode, MetadataError):
+                node = dataset.node("/".join(words[count:]))
+                if isinstance(node, Variable):
+                    return dataset, node
+        raise SpoolError(
+            f"{key or self._zmap.name}: there is no variable any more; --export DIR gives you the "
+            "values"
+        )
+
+    def _dataset(self, root: Prefix) -> Dataset | None:
+        """The dataset at a prefix, the same one each time; None: there is none that is read."""
+        if root not in self._datasets:
+            with contextlib.suppress(MetadataError):
+                self._datasets[root] = open_dataset(
+                    self._engine, self._metadata, root, self._options, writable=True
+                )
+        return self._datasets.get(root)
+
+    def _grow(self, dataset: Dataset, variable: Variable, details: ChunkDetails) -> None:
+        """Make a variable as long as it was, where its dimensions are unlimited."""
+        shape = variable.array.shape
+        if len(shape) != len(details.shape) or any(
+            now != then and not dimension.unlimited
+            for now, then, dimension in zip(shape, details.shape, variable.dimensions, strict=True)
+        ):
+            raise SpoolError(
+                f"{dataset.url(variable.path)}: has the shape {shape} by now, and had "
+                f"{details.shape}; --export DIR gives you the values"
+            )
+        wanted = tuple(map(max, shape, details.shape))
+        if wanted != shape:
+            editor = Editor(dataset, ConsolidatedCopy(dataset, self._options, wanted=False), ".")
+            editor.grow(variable, wanted)
+            editor.sync()
+            node = dataset.node(variable.path)
+            assert isinstance(node, Variable)
+            dataset.array(node)
+
+
+def describe(found: Found) -> str:
+    """Which elements of which variable, or which bytes of which object, an entry has."""
+    entry = _entry(found)
+    place = f"{entry.url} {entry.key}"
+    if entry.kind is Kind.OBJECT:
+        section = entry.section(CONTENT)
+        return f"{place}: {section.size if section is not None else 0} bytes"
+    if entry.kind is Kind.RENAME:
+        return f"{place} was to be {renames.goal_of(entry)}"
+    details = ChunkDetails.parsed(entry)
+    flags = read_flags(found.path, entry, details)
+    count = int(flags.sum())
+    if not count:
+        return f"{place}: its shape, {details.shape}"
+    if not flags.ndim:
+        return f"{place}: {count} elements"
+    origin = [i * n for i, n in zip(details.index, details.chunk_shape, strict=True)]
+    places = np.nonzero(flags)
+    start = tuple(int(axis.min()) + at for axis, at in zip(places, origin, strict=True))
+    stop = tuple(int(axis.max()) + 1 + at for axis, at in zip(places, origin, strict=True))
+    ranges = ", ".join(f"{a}:{b}" for a, b in zip(start, stop, strict=True))
+    whole = Box(start, stop).size
+    return f"{place}[{ranges}]" + ("" if count == whole else f": {count} of {whole} elements")
+
+
+def export(found: Found, directory: Path) -> Path:
+    """Write what an entry has to a new file, whatever the store has by now.
+
+    Of an object these are its bytes, those that were never fetched as zeros; of a chunk a ``.npy``
+    file of records: a value, and whether it was written. A chunk of elements of variable length is
+    a ``.chunk`` file, as the codecs of the variable have it.
+    """
+    entry = _entry(found)
+    if entry.kind is Kind.RENAME:
+        raise SpoolError(f"{entry.key}: a rename has no bytes to export")
+    name = found.name.replace("/", "-")
+    if entry.kind is Kind.OBJECT:
+        return _exported(directory / name, _content(found.path, entry))
+    if (encoded := entry.section(ENCODED)) is not None:
+        chunk = read_section(found.path, encoded)
+        return _exported(directory / f"{name}.chunk", chunk.data)
+    details = ChunkDetails.parsed(entry)
+    spelled = details.typestr
+    stored = data_type(json.loads(spelled) if spelled.startswith("[") else spelled, (), entry.key)
+    values = read_values(found.path, entry, details, stored.native, None)
+    record = np.empty(values.shape, [("value", values.dtype), ("written", bool)])
+    record["value"] = values
+    record["written"] = read_flags(found.path, entry, details)
+    target = directory / f"{name}.npy"
+    with open(target, "xb") as file:
+        np.save(file, record)
+    return target
+
+
+def _exported(target: Path, data: memoryview) -> Path:
+    with open(target, "xb") as file:
+        file.write(data)
+    return target
+
+
+def _object_of(entry: Entry) -> tuple[Key, Version, list[tuple[int, int]]]:
+    """The key, the version that it shall replace, and which bytes are to come from that."""
+    try:
+        missing = [(int(start), int(stop)) for start, stop in entry.details["missing"]]
+        if any(not 0 <= start < stop for start, stop in missing):
+            raise ValueError(f"{missing!r} are no ranges")
+        return parse_key(entry.key), Version(str(entry.details["replaces"])), missing
+    except (KeyError, TypeError, ValueError, BadKey) as error:
+        raise SpoolError(f"{entry.key}: an entry is not understood: {error!r}") from error
+
+
+def _content(path: Path, entry: Entry) -> memoryview:
+    section = entry.section(CONTENT)
+    if section is None:
+        raise SpoolError(f"{path}: has no content")
+    return read_section(path, section).data if section.size else memoryview(b"")
+
+
+def _entry(found: Found) -> Entry:
+    if found.entry is None:
+        raise SpoolError(found.problem)
+    return found.entry
+
+
+def _is_locked(lock: Path) -> bool:
+    """Whether the mount that a directory of the spool is of lives."""
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

@@ -1,0 +1,140 @@
+"""The directory that one mount has in the spool, and its budget."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from nczfs.errors import NoSpace, ObjectTooLarge, Unavailable
+
+LOCK: Final = "lock"
+NAME_BYTES_MAX: Final = 200  # leaves room in a file name of 255 bytes
+_ERRORS: Final = {errno.ENOSPC: NoSpace, errno.EDQUOT: NoSpace, errno.EFBIG: ObjectTooLarge}
+
+
+class Survives(Enum):
+    """What the bytes survive that writers were told are written, before they are stored."""
+
+    NOTHING = "no"
+    KILL = "yes"
+    POWER = "fsync"
+
+
+def default_spool_dir() -> Path:
+    """Where the spool is that nobody named a place for."""
+    state = os.environ.get("XDG_STATE_HOME")
+    if not state and (home := os.environ.get("HOME")):
+        state = f"{home}/.local/state"
+    return Path(state or f"/var/tmp/nczfs-{os.getuid()}", "nczfs/spool")  # systemd sets no HOME
+
+
+class Spool:
+    """A directory of its own for the files of one mount, and their budget.
+
+    The directory is made with the first file and goes at the end, unless something unsaved is in
+    it. As long as the mount lives it holds a lock there, which tells others to leave it alone.
+    `_lock` guards the sum of bytes and the making.
+
+    Parameters
+    ----------
+    parent : where the directory is made.
+    url : of what is mounted, as entries name it; without secrets.
+    bytes_max : how much there may be at a time; None: as much as the disk takes.
+    survives : for what the files keep what an entry can be made of when the process is gone.
+    """
+
+    def __init__(
+        self,
+        parent: Path,
+        url: str = "",
+        bytes_max: int | None = None,
+        survives: Survives = Survives.NOTHING,
+    ) -> None:
+        self.directory = parent / secrets.token_hex(8)
+        self.survives = survives
+        self.url = url
+        self.bytes_max = bytes_max
+        self.bytes_used = 0
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._lock_fd: int | None = None
+
+    def new_path(self, name: str, before: str = "") -> Path:
+        """The path of a new file, named after a key. Raises NoSpace, Unavailable.
+
+        Parameters
+        ----------
+        before : what its name begins with, so that it is told from those of other kinds.
+        """
+        self._make()
+        return self.directory / f"{before}{next(self._numbers)}-{quoted(name)}"
+
+    def reserve(self, count: int, *, always: bool = False) -> None:
+        """Take bytes of the budget, or with a negative `count` give them back. Raises NoSpace.
+
+        Parameters
+        ----------
+        always : take them though the budget is used up.
+        """
+        with self._lock:
+            used = self.bytes_used + count
+            is_over = self.bytes_max is not None and used > self.bytes_max
+            if count > 0 and is_over and not always:
+                raise NoSpace(
+                    f"{self.directory}: {used} bytes of files being written are more than "
+                    f"--max-spool-size {self.bytes_max}"
+                )
+            self.bytes_used = used
+
+    def close(self) -> None:
+        """Remove the directory, unless something unsaved is in it."""
+        with self._lock:
+            fd, self._lock_fd = self._lock_fd, None
+            if fd is None:
+                return
+            with contextlib.suppress(OSError):
+                if os.listdir(self.directory) == [LOCK]:
+                    os.unlink(self.directory / LOCK)
+                    os.rmdir(self.directory)
+            os.close(fd)
+
+    def _make(self) -> None:
+        with self._lock:
+            if self._lock_fd is not None:
+                return
+            with disk(self.directory):
+                os.makedirs(self.directory, 0o700, exist_ok=True)
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                fd = os.open(self.directory / LOCK, flags, 0o600)
+                try:
+                    # Nobody else holds it for longer than it takes to see whether somebody does.
+                    fcntl.flock(fd, fcntl.LOCK_EX)
+                except OSError:
+                    os.close(fd)
+                    raise
+                self._lock_fd = fd
+
+
+def quoted(name: str) -> str:
+    """A key as a file is named after it, cut to what a name can have."""
+    return quote(name, safe="", errors="surrogateescape")[-NAME_BYTES_MAX:]
+
+
+@contextlib.contextmanager
+def disk(path: Path) -> Iterator[None]:
+    """Errors of the local disk as ours: NoSpace, ObjectTooLarge, Unavailable."""
+    try:
+        yield
+    except OSError as error:
+        kind = _ERRORS.get(error.errno or 0, Unavailable)
+        raise kind(f"{path}: {error.strerror}; --spool-dir names another place") from error

@@ -1,0 +1,226 @@
+"""A variable of an open dataset: its description, its attributes, and its values by indexing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nczfs.engine.chunkio import fill_element
+from nczfs.engine.convert import converted
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.editor import Editor
+from nczfs.engine.loaded import Values
+from nczfs.engine.mappings import Attributes
+from nczfs.engine.options import Tally
+from nczfs.engine.selection import select, select_for_writing
+from nczfs.errors import BadSelection, BadValue, NotWritable
+from nczfs.formats.base import Node
+from nczfs.model import hierarchy as model
+from nczfs.model.dtypes import NcType
+from nczfs.model.grid import ChunkIndex
+from nczfs.model.hierarchy import Attribute
+
+
+class OpenNode:
+    """What groups and variables have in common: a place in a dataset, and attributes."""
+
+    def __init__(
+        self, dataset: Dataset, node: Node, editor: Editor | None, shown: str | None = None
+    ) -> None:
+        self._dataset = dataset
+        self._editor = editor
+        self._at = node.path
+        self._shown = shown
+        self._stored = node
+        self._revision = dataset.edits.revision
+
+    @property
+    def stored(self) -> Node:
+        """The node as plain data, with all that was changed through this dataset."""
+        revision = self._dataset.edits.revision
+        if revision != self._revision:
+            self._stored = self._dataset.node(self._at)
+            self._revision = revision
+        return self._stored if self._shown is None else replace(self._stored, path=self._shown)
+
+    @property
+    def editor(self) -> Editor:
+        if self._editor is None:
+            raise NotWritable(
+                f"{self._dataset.url(self._at)}: was opened for reading; open it with mode 'r+'"
+            )
+        if self._editor.is_closed:
+            raise NotWritable(f"{self._dataset.url(self._at)}: the dataset was closed")
+        return self._editor
+
+    @property
+    def name(self) -> str:
+        return self.stored.name or "/"
+
+    @property
+    def path(self) -> str:
+        """Below the root of the dataset, with a leading slash."""
+        return f"/{self._at if self._shown is None else self._shown}"
+
+    @property
+    def attrs(self) -> Attributes:
+        return Attributes(self)
+
+    def set_attribute(self, attribute: Attribute) -> None:
+        """Give an attribute exactly this type and value."""
+        self.editor.set_attribute(self._at, attribute)
+
+    def delete_attribute(self, name: str) -> None:
+        """Remove an attribute; nothing happens when there is none."""
+        self.editor.delete_attribute(self._at, name)
+
+
+class Variable(OpenNode):
+    """A variable of an open dataset.
+
+    Indexing reads and writes: integers, slices with steps, an ellipsis, and lists of integers or
+    boolean masks that each select along their own dimension. What is read is a new array in this
+    machine's byte order, its values as stored: nothing is unpacked or masked. What is written is
+    converted as netCDF does, and refused when it is out of range or too long. Writing beyond the
+    end of an unlimited dimension makes it longer.
+    """
+
+    @property
+    def description(self) -> model.Variable:
+        """The variable as plain data."""
+        node = self.stored
+        assert isinstance(node, model.Variable)
+        return node
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.description.array.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.description.array.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of what indexing gives; object for strings of netCDF and bytes of variable length."""
+        variable = self.description
+        return np.dtype(object) if _is_text(variable) else variable.array.dtype.native
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of a chunk."""
+        return self.description.array.chunk_shape
+
+    @property
+    def fill_value(self) -> object:
+        """What chunks that were never written read as; None: undefined, read as zeros."""
+        return self.description.array.fill_value
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Names of the dimensions, slowest first."""
+        return tuple(dimension.name for dimension in self.description.dimensions)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with its metadata, or a codec that is not there."""
+        return self._dataset.problems(self.description)
+
+    def __getitem__(self, selector: object) -> Any:
+        """The selected values: an array, or for integers in all dimensions a numpy scalar.
+
+        Raises
+        ------
+        BadSelection, UnknownCodec, CorruptChunk, MissingChunk, StoreError.
+        """
+        variable = self.description
+        selection = select(selector, variable.array.shape)
+        values = np.empty(selection.shape, variable.array.dtype.native)
+        self._dataset.array(variable).read_selection(selection, values, Tally())
+        if _is_text(variable):
+            values = np.strings.decode(values, "utf-8", "surrogateescape").astype(object)
+        return selection.result(values)
+
+    def __setitem__(self, selector: object, values: Any) -> None:
+        """Write the selected elements; `values` is broadcast.
+
+        Raises
+        ------
+        BadValue : a value is none of the type; nothing was written.
+        BadSelection, NotWritable, CodecError, StoreError.
+        """
+        editor = self.editor
+        variable = self.description
+        given = _given(values, variable, self.path)
+        unlimited = tuple(dimension.unlimited for dimension in variable.dimensions)
+        selection = select_for_writing(selector, variable.array.shape, unlimited, given.shape)
+        spread = selection.spread(given)
+        needed = [_end(axis) for axis in selection.axes]
+        if any(end > length for end, length in zip(needed, variable.array.shape, strict=True)):
+            editor.grow(variable, needed)
+            variable = self.description
+        self._dataset.array(variable).write_selection(selection, spread)
+
+    def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Values:
+        values: Values = np.asarray(self[...])
+        return values if dtype is None else values.astype(dtype)
+
+    def chunk(self, index: ChunkIndex) -> Values:
+        """The decoded values of one whole chunk, filler beyond the edge included.
+
+        Raises
+        ------
+        BadSelection : the grid has no such chunk.
+        """
+        variable = self.description
+        if index not in variable.array.grid:
+            raise BadSelection(f"{self.path}: no chunk {index}")
+        with self._dataset.array(variable).chunk(index, Tally()) as values:
+            return np.array(values)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError(f"{self.path} is a scalar and has no length")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        """True: a variable is there, also where its length is 0 or, as a scalar, it has none."""
+        return True
+
+    def __repr__(self) -> str:
+        dimensions = ", ".join(
+            f"{name}: {size}" for name, size in zip(self.dimensions, self.shape, strict=True)
+        )
+        return f"<nczfs.Variable {self.path} ({dimensions}) {self.dtype}>"
+
+
+def _given(values: Any, variable: model.Variable, place: str) -> Values:
+    """Values in the type of a variable; masked ones become its fill value, as in netCDF4-python."""
+    array = variable.array
+    if not isinstance(values, np.ma.MaskedArray):
+        return converted(values, array.dtype, place)
+    if array.fill_value is None:
+        raise BadValue(f"{place}: masked values, and it has no fill value")
+    given = np.full(values.shape, fill_element(array))
+    given[~np.ma.getmaskarray(values)] = converted(values.compressed(), array.dtype, place)
+    return given
+
+
+def _is_text(variable: model.Variable) -> bool:
+    """Whether an element is a string of netCDF, stored in a cell of fixed length."""
+    dtype = variable.array.dtype
+    is_netcdf = variable.format.startswith("nczarr")
+    return is_netcdf and dtype.nc_type is NcType.STRING and dtype.stored.kind == "S"
+
+
+def _end(axis: Any) -> int:
+    if len(axis) == 0:
+        return 0
+    return int(axis[-1] if isinstance(axis, range) else axis.max()) + 1

@@ -1,0 +1,108 @@
+"""Ends the connection of a mount whose daemon was killed: ``python -m nczfs.fuse.guard``.
+
+The thread that makes the kernel forget pages waits there for every read and write of these pages
+that is in flight, in a sleep that not even SIGKILL ends. When the daemon is killed in that moment
+nobody answers those any more, and as long as the thread sleeps the kernel takes the daemon for
+alive: all who use the mount would wait for ever, with it. So a process of its own, which the kernel
+tells of the end of the daemon, aborts the connection, and the mount is dead as after any other end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from nczfs.fuse import mounting
+
+CONNECTIONS = Path("/sys/fs/fuse/connections")
+
+_DEATH = signal.SIGUSR1
+_LOOK_AGAIN_S = 60.0
+_PR_SET_PDEATHSIG = 1
+_FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432  # system calls, of all architectures
+_CLOEXEC, _CMD_CREATE = 1, 6
+
+
+class Guard:
+    """The process that waits for the end of this one. All is called in the main thread.
+
+    The kernel tells it of the end of the thread that started it; when the main thread of a process
+    that was killed has ended, the others have no more to say.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, mountpoint: str) -> None:
+        """Guard what is mounted there."""
+        entry = mounting.find_mount(mountpoint)
+        if entry is None:
+            return
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, entry.device.partition(":")[2], str(os.getpid())],
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def stop(self) -> None:
+        """End it: the mount was unmounted."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def main(connection: str, daemon: int) -> None:
+    """Wait for the end of a daemon, and abort its connection."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {_DEATH})
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(_DEATH))
+    try:
+        # Open, it stands for this connection and no later one of the same number.
+        lever = open_lever(connection)
+    except OSError:
+        return  # not root, and the file system of /sys/fs/fuse/connections is not mounted
+    # It may have ended before the kernel was asked to tell.
+    while is_alive(daemon) and signal.sigtimedwait({_DEATH}, _LOOK_AGAIN_S) is None:
+        pass
+    with suppress(OSError):
+        os.write(lever, b"1")
+
+
+def open_lever(connection: str) -> int:
+    """A descriptor: whatever is written to it aborts a connection, so that all requests fail."""
+    with suppress(OSError):
+        return os.open(CONNECTIONS / connection / "abort", os.O_WRONLY)
+    # Not mounted here, as in most containers: root may mount it for itself alone.
+    libc = ctypes.CDLL(None, use_errno=True)
+    context = _done(libc.syscall(_FSOPEN, b"fusectl", _CLOEXEC))
+    _done(libc.syscall(_FSCONFIG, context, _CMD_CREATE, None, None, 0))
+    directory = _done(libc.syscall(_FSMOUNT, context, _CLOEXEC, 0))
+    return os.open(f"{connection}/abort", os.O_WRONLY, dir_fd=directory)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one of which only a thread is stuck in the kernel does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    # In a container nobody may reap orphans, so a dead daemon can stay as a zombie.
+    return status.rpartition(b")")[2].split()[0] != b"Z"
+
+
+def _done(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,104 @@
+"""Names of ``datasets/`` that were removed without anything in the store being removed."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+
+from nczfs.zmap.keys import Prefix, join
+
+
+class Numbers:
+    """A set of numbers that are mostly added in order, as runs. `_lock` guards them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+
+    def __contains__(self, number: int) -> bool:
+        with self._lock:
+            at = bisect_right(self._starts, number) - 1
+            return at >= 0 and number < self._stops[at]
+
+    def __len__(self) -> int:
+        """How many runs there are."""
+        return len(self._starts)
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            at = bisect_right(self._starts, number)
+            if at and number < self._stops[at - 1]:
+                return
+            follows = at > 0 and self._stops[at - 1] == number
+            precedes = at < len(self._starts) and self._starts[at] == number + 1
+            if follows and precedes:
+                self._stops[at - 1] = self._stops.pop(at)
+                del self._starts[at]
+            elif follows:
+                self._stops[at - 1] = number + 1
+            elif precedes:
+                self._starts[at] = number
+            else:
+                self._starts.insert(at, number)
+                self._stops.insert(at, number + 1)
+
+
+class Hidden:
+    """What is not shown of each node, by its prefix, and which directories are shown all the same.
+
+    A view that was removed is hidden, since it is stored nowhere. A directory without keys is
+    shown when it was emptied here, until it is removed too. `_lock` guards the dicts.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[Prefix, set[str]] = {}
+        self._chunks: dict[Prefix, Numbers] = {}
+        self._emptied: set[Prefix] = set()
+
+    def hide(self, prefix: Prefix, name: str) -> None:
+        """Do not show a file or directory of a node any more."""
+        with self._lock:
+            self._names.setdefault(prefix, set()).add(name)
+
+    def is_hidden(self, prefix: Prefix, name: str) -> bool:
+        """Whether a file or directory of a node is not shown."""
+        return name in self._names.get(prefix, ())
+
+    def chunks(self, prefix: Prefix) -> Numbers:
+        """The chunks of an array that are not shown."""
+        known = self._chunks.get(prefix)
+        if known is None:
+            with self._lock:
+                known = self._chunks.setdefault(prefix, Numbers())
+        return known
+
+    def keep(self, prefix: Prefix) -> None:
+        """Show a directory although no key lies below it any more."""
+        with self._lock:
+            self._emptied.add(prefix)
+
+    def is_kept(self, prefix: Prefix) -> bool:
+        """Whether a directory is shown, be there keys or not."""
+        return prefix in self._emptied
+
+    def kept_in(self, prefix: Prefix) -> list[str]:
+        """Names of the kept directories right below a prefix."""
+        with self._lock:
+            kept = [path.rpartition("/") for path in self._emptied]
+        return [name for above, _, name in kept if above == prefix]
+
+    def forget(self, prefix: Prefix) -> list[Prefix]:
+        """Show everything at or below a prefix as it is; what was not shown, but single chunks."""
+        with self._lock:
+            hidden = [path for path in self._names if _is_within(path, prefix)]
+            shown = [Prefix(join(path, name)) for path in hidden for name in self._names.pop(path)]
+            for path in [path for path in self._chunks if _is_within(path, prefix)]:
+                del self._chunks[path]
+            self._emptied = {p for p in self._emptied if not _is_within(p, prefix)}
+        return shown
+
+
+def _is_within(path: Prefix, above: Prefix) -> bool:
+    return not above or path == above or path.startswith(f"{above}/")

@@ -1,0 +1,71 @@
+"""The virtual files and directories of a group or variable, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.vfs.attributes import AttributesDirectory
+from nczfs.vfs.leaves import (
+    At,
+    Broken,
+    ChunksDirectory,
+    broken_info,
+    group_info_file,
+    view_file,
+)
+from nczfs.vfs.nodes import Node
+from nczfs.vfs.viewfile import ViewContext
+from nczfs.views import catalog
+from nczfs.views.catalog import View
+
+INFO = "info.json"
+
+
+def node_files(
+    context: ViewContext, resolved: Broken | At, name: str
+) -> Mapping[str, Callable[[], Node]]:
+    """What makes each file of a node; those of a group are called after `name`."""
+    if isinstance(resolved, Broken):
+        problem = resolved
+        return {INFO: lambda: broken_info(context, problem)}
+    at, node = resolved, resolved.loaded.node
+    files: dict[str, Callable[[], Node]] = {}
+    if isinstance(node, GroupHeader):
+        views = catalog.group_views(at.dataset, node, stem(name))
+    else:
+        views = catalog.variable_views(at.dataset, node)
+        variable = node
+        if catalog.has_chunks(node):
+            files[catalog.CHUNKS] = lambda: ChunksDirectory(context, at, variable)
+    files[catalog.ATTRIBUTES] = lambda: AttributesDirectory(context, at)
+    for file_name, view in views.items():
+        files[file_name] = _maker(context, at, file_name, view)
+    if isinstance(node, GroupHeader):
+        files[INFO] = lambda: group_info_file(context, at, views[INFO])
+    return files
+
+
+def stem(name: str) -> str:
+    """What the files of a group are called after: its name without the suffixes of stores."""
+    for suffix in (".zip", ".zarr", ".nczarr", ".file") * 4:
+        if name.endswith(suffix) and len(name) > len(suffix):
+            name = name.removesuffix(suffix)
+    return name
+
+
+def text_names(name: str) -> tuple[str, str]:
+    """The files of a group of that name that tell of all below it."""
+    return INFO, f"{stem(name)}.cdl"
+
+
+def view_word(name: str) -> str:
+    """How `--views` calls a file: its own name, and for those called after the group the suffix."""
+    return name.rpartition(".")[2] if name.endswith(".cdl") else name
+
+
+def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], Node]:
+    def view_of(variable: Variable) -> View:
+        return catalog.variable_views(at.dataset, variable)[name]
+
+    return lambda: view_file(context, at, name, view, view_of)

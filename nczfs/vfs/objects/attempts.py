@@ -1,0 +1,42 @@
+"""What was sent to the store and not answered: it may arrive there later."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nczfs.vfs.objects.store import ObjectStore
+from nczfs.zmap.base import Part, Range, Stat
+from nczfs.zmap.keys import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The content of an object that was sent, as a digest."""
+
+    key: Key
+    size: int
+    digest: bytes
+
+    def landed(self, store: ObjectStore) -> Stat | None:
+        """The object that the store has, if it is what was sent."""
+        found = store.find(self.key)
+        if found is None or found.size != self.size:
+            return None
+        digest = hashlib.blake2b()
+        step = store.step
+        for start in range(0, found.size, step):
+            digest.update(store.read(found, start, min(start + step, found.size)))
+        return found if digest.digest() == self.digest else None
+
+
+def attempt_of(key: Key, parts: Sequence[Part]) -> Attempt | None:
+    """An attempt to store an object; None where a part of it comes from the store itself."""
+    digest, size = hashlib.blake2b(), 0
+    for part in parts:
+        if isinstance(part, Range):
+            return None
+        digest.update(part)
+        size += len(part)
+    return Attempt(key, size, digest.digest())

@@ -1,0 +1,108 @@
+"""Removing what ``datasets/`` shows: nodes and attributes from the store, views from sight."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.editor import Editor
+from nczfs.engine.metadata import MetadataCache
+from nczfs.errors import NczfsError
+from nczfs.vfs.hiding import Hidden
+from nczfs.zmap.keys import Prefix
+
+log = logging.getLogger(__name__)
+
+ATTRIBUTES_WAIT_S = 1.0
+
+
+class Removing:
+    """Removes on behalf of a tree of datasets, and knows what is hidden of it.
+
+    Attributes that were removed are gone from sight at once, and stored together a second later:
+    who removes them all mostly goes on to the node that had them, and then nothing is stored.
+    `_lock` guards the timer and the datasets that wait for it.
+
+    Parameters
+    ----------
+    editor : of a dataset.
+    removed : called when what is at a prefix is gone, or a file of that path is shown again.
+    """
+
+    def __init__(
+        self,
+        editor: Callable[[Dataset], Editor],
+        metadata: MetadataCache,
+        removed: Callable[[Prefix], None],
+    ) -> None:
+        self.hidden = Hidden()
+        self._editor = editor
+        self._metadata = metadata
+        self._removed = removed
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._waiting: dict[Prefix, Dataset] = {}
+
+    def attribute(self, dataset: Dataset, path: str, name: str) -> None:
+        """Remove an attribute of a node."""
+        self._editor(dataset).delete_attribute(path, name)
+        with self._lock:
+            self._waiting[dataset.root] = dataset
+            if self._timer is None:
+                self._timer = threading.Timer(ATTRIBUTES_WAIT_S, self._store)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def node(self, dataset: Dataset, path: str) -> None:
+        """Remove a group or variable with all below it; "" is the dataset itself.
+
+        Raises
+        ------
+        NoSuchNode, MetadataError, StoreError.
+        """
+        self._editor(dataset).remove(path)
+        prefix = dataset.prefix(path)
+        self.hidden.forget(prefix)
+        if not path:
+            dataset.lease.hand_over()  # its object would keep the prefix
+            self._keep_above(prefix)
+        self._removed(prefix)
+
+    def forget(self, prefix: Prefix) -> None:
+        """Show everything at or below a prefix as it is."""
+        for path in self.hidden.forget(prefix):
+            self._removed(path)
+
+    def close(self) -> None:
+        """Store what waits."""
+        with self._lock:
+            timer = self._timer
+        if timer is not None:
+            timer.cancel()
+            self._store()
+
+    def _store(self) -> None:
+        with self._lock:
+            self._timer = None
+            waiting = list(self._waiting.values())
+            self._waiting.clear()
+        for dataset in waiting:
+            try:
+                if dataset.edits.pending():
+                    self._editor(dataset).sync()
+            except NczfsError as error:
+                log.warning(
+                    "%s: attributes were removed, and that is not stored yet (the next change or"
+                    " sync tries again): %s",
+                    dataset.url(""),
+                    error,
+                )
+
+    def _keep_above(self, prefix: Prefix) -> None:
+        """Whoever removed a dataset from a directory still has the directory."""
+        above = prefix.rpartition("/")[0]
+        while above and not self._metadata.has_keys(Prefix(above)):
+            self.hidden.keep(Prefix(above))
+            above = above.rpartition("/")[0]

@@ -1,0 +1,54 @@
+"""Whether a file system tells names apart that differ in case alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import Final
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def seen_case_sensitive(dir_fd: int) -> bool | None:
+    """What the names in a readable directory tell; None where they tell nothing."""
+    with os.scandir(dir_fd) as entries:
+        for entry in entries:
+            if (other := entry.name.swapcase()) != entry.name:
+                try:
+                    status = os.stat(other, dir_fd=dir_fd, follow_symlinks=False)
+                except OSError:
+                    return True
+                return status.st_ino != entry.inode()
+    return None
+
+
+def tried_case_sensitive(dir_fd: int, temporary: str) -> bool:
+    """What a file tells that is made for that in a directory, and removed.
+
+    Parameters
+    ----------
+    temporary : a new name with letters in it.
+    """
+    fd = os.open(temporary, _NEW, 0o600, dir_fd=dir_fd)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)  # others remove what nobody holds
+        try:
+            os.stat(temporary.swapcase(), dir_fd=dir_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return True
+        return False
+    finally:
+        os.unlink(temporary, dir_fd=dir_fd)
+        os.close(fd)
+
+
+def other_spelling(name: str, dir_fd: int) -> str | None:
+    """The name in a readable directory that differs from `name` in case alone, if that is none."""
+    found = None
+    with os.scandir(dir_fd) as entries:
+        for entry in entries:
+            if entry.name == name:
+                return None
+            if entry.name.casefold() == name.casefold():
+                found = entry.name
+    return found

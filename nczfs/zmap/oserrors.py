@@ -1,0 +1,37 @@
+"""What the operating system says of files, as errors of stores."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from typing import Final
+
+from nczfs.errors import (
+    AccessDenied,
+    KeyTooLong,
+    NoSpace,
+    NoSuchObject,
+    ObjectTooLarge,
+    ReadOnlyStore,
+    StoreError,
+    Unavailable,
+)
+
+ERRORS: Final[Mapping[int, type[StoreError]]] = {
+    errno.ENOENT: NoSuchObject,
+    errno.ENOTDIR: NoSuchObject,
+    errno.EISDIR: NoSuchObject,
+    errno.ENXIO: NoSuchObject,  # a socket
+    errno.EACCES: AccessDenied,
+    errno.EPERM: AccessDenied,
+    errno.EROFS: ReadOnlyStore,
+    errno.ENOSPC: NoSpace,
+    errno.EDQUOT: NoSpace,
+    errno.EFBIG: ObjectTooLarge,
+    errno.ENAMETOOLONG: KeyTooLong,
+}
+
+
+def kind_of(error: OSError, errors: Mapping[int, type[StoreError]] = ERRORS) -> type[StoreError]:
+    """The error of a store that stands for one of the operating system."""
+    return errors.get(error.errno or 0, Unavailable)

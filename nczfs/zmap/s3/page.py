@@ -1,0 +1,166 @@
+"""A page of ListObjectsV2 taken apart.
+
+XML parsers take 4 to 6 ms for a thousand objects, half of what a near server takes to list them.
+But servers write what we want of an object first, and in one order. So a page is split by a regular
+expression for that, and only what is left of it is parsed: what stands about the objects, and once
+for all that have the same, what else stands in them. Any other page is parsed as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote_plus
+from xml.etree import ElementTree
+
+from nczfs.errors import StoreError
+from nczfs.zmap.base import Stat
+from nczfs.zmap.keys import Key
+from nczfs.zmap.s3.answers import version_of
+
+_START = re.compile(
+    rb"""(?:<\?xml version=['"]1\.0['"] encoding=['"](?i:utf-8)['"]\?>\s*)?<ListBucketResult[ >]"""
+)
+_OBJECT = re.compile(
+    "<Contents><Key>([^<]+)</Key><LastModified>([^<]+)</LastModified><ETag>([^<]*)</ETag>"
+    r"(?:<Checksum\w+>[^<&]*</Checksum\w+>)*<Size>([^<]+)</Size>"
+)
+_END = "</Contents>"
+_ENDS_MAX = 32  # different ones in a page
+# Most keys are of this form, and are keys: the full check takes three times as long.
+_USUAL = re.compile(r"(?:(?:(?!\.nczfs-)\.?[\w-][\w.-]*(?:/(?!\n)|(?=\n)))++\n)*+", re.ASCII)
+_USUAL_LENGTH_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer.
+
+    Attributes
+    ----------
+    objects : their keys are as the server says, and may be none.
+    next_token : "" on the last page.
+    keys_are_usual : they are all keys.
+    """
+
+    objects: Sequence[Stat]
+    prefixes: Sequence[str]
+    next_token: str
+    keys_are_usual: bool = False
+
+
+def parse_page(body: bytes, where: str) -> Page:
+    """Take a listing apart.
+
+    Raises
+    ------
+    StoreError : it is no listing of S3.
+    """
+    try:
+        columns, rest = _cut_out(body)
+        document = ElementTree.fromstring(rest)
+        space, _, what = document.tag.rpartition("}")
+        space += "}" if space else ""
+        if what != "ListBucketResult":
+            raise ValueError(f"a document of type {what}")
+        unquote = _unquote if document.findtext(f"{space}EncodingType") == "url" else str
+        if columns is None or document.find(f"{space}Contents") is None:
+            columns = _parsed(ElementTree.fromstring(body), space)
+        keys = [Key(unquote(key)) for key in columns.keys]
+        objects = list(
+            map(
+                Stat,
+                keys,
+                map(int, columns.sizes),
+                map(version_of, columns.etags),
+                (_time_ns(time[:19]) for time in columns.times),
+            )
+        )
+        prefixes = [
+            unquote(element.text or "")
+            for element in document.iterfind(f"{space}CommonPrefixes/{space}Prefix")
+        ]
+    except (ElementTree.ParseError, TypeError, ValueError) as error:
+        raise StoreError(f"{where}: the answer is no listing of S3 ({error})") from error
+    truncated = document.findtext(f"{space}IsTruncated") == "true"
+    token = (document.findtext(f"{space}NextContinuationToken") or "") if truncated else ""
+    if truncated and not token:
+        raise StoreError(f"{where}: the listing ends early, without a way to go on")
+    return Page(objects, prefixes, token, _are_usual(keys))
+
+
+class _Columns(NamedTuple):
+    """Of all objects of a page."""
+
+    keys: Sequence[str]
+    times: Sequence[str]
+    etags: Sequence[str]
+    sizes: Sequence[str]
+
+
+_NAMES = ("Key", "LastModified", "ETag", "Size")
+
+
+def _cut_out(body: bytes) -> tuple[_Columns | None, bytes]:
+    """The objects, where all are in the usual form, and the page with an empty one for them."""
+    if _START.match(body) is None:
+        return None, body
+    head, *parts = _OBJECT.split(body.decode())
+    if not parts:
+        return None, body
+    keys, times, etags, sizes, ends = (parts[column::5] for column in range(5))
+    last, _, tail = ends.pop().partition(_END)
+    if "<Contents" in head + tail or not _are_ends({*ends, last + _END}):
+        return None, body
+    etags = [etag.replace("&quot;", '"') for etag in etags]
+    if any("&" in "".join(column) for column in (keys, etags)):
+        return None, body
+    return _Columns(keys, times, etags, sizes), f"{head}<Contents/>{tail}".encode()
+
+
+def _are_ends(texts: Collection[str]) -> bool:
+    """Whether each is the rest of one object."""
+    if len(texts) > _ENDS_MAX:
+        return False
+    for text in texts:
+        try:
+            ElementTree.fromstring(f"<Contents>{text}")
+        except ElementTree.ParseError:
+            return False
+    return True
+
+
+def _parsed(document: ElementTree.Element, space: str) -> _Columns:
+    """The same, from the parser."""
+    columns = []
+    for name in _NAMES:
+        texts = [
+            element.findtext(f"{space}{name}") for element in document.iterfind(f"{space}Contents")
+        ]
+        if None in texts:
+            raise ValueError(f"an object without {name}")
+        columns.append([text for text in texts if text is not None])
+    return _Columns(*columns)
+
+
+def _unquote(text: str) -> str:
+    """A key out of a listing with ``encoding-type=url``, which writes a blank as "+"."""
+    text = text.replace("%2F", "/")  # all that Ceph makes of most keys
+    return unquote_plus(text, errors="surrogateescape") if "%" in text or "+" in text else text
+
+
+def _are_usual(keys: Sequence[str]) -> bool:
+    if max(map(len, keys), default=0) > _USUAL_LENGTH_MAX:
+        return False
+    # All at once, which takes half the time. A key of several lines, each of them usual, is a key.
+    return _USUAL.fullmatch("\n".join([*keys, ""])) is not None
+
+
+@lru_cache(maxsize=1024)  # objects are written in bursts
+def _time_ns(text: str) -> int:
+    """Of an ISO time in UTC without fractions: the second that a HEAD of the object gives."""
+    return int(datetime.fromisoformat(f"{text}+00:00").timestamp()) * 1_000_000_000

@@ -1,0 +1,108 @@
+"""Into which parts of an upload an object is cut: sent, or copied by the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nczfs.zmap.base import Part, Range, part_size
+
+PART_BYTES_MIN = 5 << 20  # of S3, but for the last part
+PARTS_MAX = 10_000
+COPY_BYTES = 512 << 20  # a server copies some 100 MiB a second, several parts at once
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A part of an upload that goes through this machine: its bytes, some of them to be read."""
+
+    parts: tuple[Part, ...]
+
+
+Piece: TypeAlias = "Sent | Range"
+"""A range is copied by the server."""
+
+
+def part_bytes(size: int, wanted: int) -> int:
+    """The size of all parts but the last of an upload of `size` bytes.
+
+    As wanted, and in whole MiB more where that would be over 10,000 parts.
+    """
+    least = -(-size // PARTS_MAX)
+    return max(wanted, -(-least // _MIB) * _MIB)
+
+
+def cut(parts: Sequence[Part], wanted: int) -> list[Piece]:
+    """Cut what shall be an object into parts of an upload.
+
+    All but the last have at least 5 MiB, and they are at most 10,000. Ranges are left to the
+    server, but for those that are too small to be parts, and for what of the next range fills up
+    a part that would be too small.
+
+    Parameters
+    ----------
+    wanted : the size of parts that are sent, at least 5 MiB.
+    """
+    size = sum(map(part_size, parts))
+    cutting = _Cutting(part_bytes(size, PART_BYTES_MIN), part_bytes(size, wanted))
+    for part in parts:
+        cutting.add(part)
+    cutting.pass_on()
+    return cutting.pieces
+
+
+class _Cutting:
+    """The pieces so far, and what is held back until it is large enough for one."""
+
+    def __init__(self, least: int, sent: int) -> None:
+        self.pieces: list[Piece] = []
+        self._least = least
+        self._sent = sent
+        self._held: list[Part] = []
+        self._held_size = 0
+
+    def add(self, part: Part) -> None:
+        size = part_size(part)
+        room = self._least if isinstance(part, Range) else self._sent
+        start = 0
+        while start < size:
+            if self._held_size >= room:
+                self.pass_on()
+            rest = size - start
+            if isinstance(part, Range) and not self._held and rest >= self._least:
+                taken = self._all_or(max(COPY_BYTES, self._least), rest)
+                self.pieces.append(_range_of(part, start, start + taken))
+            else:
+                free = room - self._held_size
+                taken = min(free, rest) if isinstance(part, Range) else self._all_or(free, rest)
+                self._held.append(_part_of(part, start, start + taken))
+                self._held_size += taken
+            start += taken
+
+    def _all_or(self, most: int, rest: int) -> int:
+        """`most` of what is left, or all of it where what remains would be too small."""
+        return rest if rest < most + self._least else most
+
+    def pass_on(self) -> None:
+        """Make what is held a piece."""
+        match self._held:
+            case []:
+                return
+            case [Range() as only]:
+                self.pieces.append(only)
+            case held:
+                self.pieces.append(Sent(tuple(held)))
+        self._held, self._held_size = [], 0
+
+
+def _part_of(part: Part, start: int, stop: int) -> Part:
+    if isinstance(part, Range):
+        return _range_of(part, start, stop)
+    return memoryview(part).cast("B")[start:stop]
+
+
+def _range_of(part: Range, start: int, stop: int) -> Range:
+    return Range(part.stat, part.start + start, part.start + stop)

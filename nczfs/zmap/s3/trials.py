@@ -1,0 +1,201 @@
+"""Finds out which conditions a server honours, with objects of our own.
+
+A condition is believed only where both headers did, with right and wrong ETags, what they should.
+Each trial is made when its outcome is first needed, once for a bucket in a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from nczfs.errors import AccessDenied, StoreError
+from nczfs.zmap.base import ABSENT, Version
+from nczfs.zmap.keys import OWN_FILES, Key, Prefix
+from nczfs.zmap.s3 import multipart
+from nczfs.zmap.s3.answers import document_fault, etag_fault, header_fault, made_version, version_of
+from nczfs.zmap.s3.conditions import REFUSED, Conditions, Memory, SourceCheck
+from nczfs.zmap.s3.transport import Answer, Request, Transport
+
+PROBE = f"{OWN_FILES}probe-"
+
+_NOBODYS = Version(f'"{"0" * 32}"')
+_SOURCE_CHECKS = (
+    SourceCheck("x-amz-copy-source-if-match"),
+    SourceCheck("x-amz-copy-source-if-match", quoted=False),
+    SourceCheck("x-amz-copy-if-match", quoted=False),  # Ceph's
+)
+
+
+class _Made(NamedTuple):
+    """The outcome of a request that was to make an object."""
+
+    status: int
+    version: Version | None = None
+
+
+_Make: TypeAlias = Callable[[bytes, Mapping[str, str]], _Made]
+"""Make an object of these bytes under a condition."""
+
+
+class Trials:
+    """What a bucket makes of conditions: known already, or tried now.
+
+    Parameters
+    ----------
+    home : the prefix below which the objects of trials lie for a moment.
+    headers : that a PUT needs, whatever its condition.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        bucket: tuple[str, str],
+        home: Prefix,
+        headers: Mapping[str, str],
+        memory: Memory,
+    ) -> None:
+        self._transport = transport
+        self._bucket = bucket
+        self._before = f"{home}/" if home else ""
+        self._headers = headers
+        self._memory = memory
+
+    def puts(self) -> Conditions:
+        """Of a PUT. Where we may not write, so that nothing can be learned, none are honoured."""
+        known = self._memory.get(self._bucket).puts
+        if known is None:
+            with self._key() as key:
+                known = self._tried(partial(self._put, key), key)
+            if known is None:
+                return Conditions()
+            self._memory.learn(self._bucket, partial(replace, puts=known))
+        return known
+
+    def copies(self) -> Conditions:
+        """Of what is at the goal of a copy."""
+        known = self._memory.get(self._bucket).copies
+        if known is None:
+            with self._key() as source, self._key() as goal:
+
+                def make(body: bytes, condition: Mapping[str, str]) -> _Made:
+                    put = self._put(source, body, {})
+                    return self._copy(source, goal, condition) if put.status == 200 else put
+
+                known = self._tried(make, goal) or Conditions()
+            self._memory.learn(self._bucket, partial(replace, copies=known))
+        return known
+
+    def completions(self) -> Conditions:
+        """Of the end of an upload in parts."""
+        known = self._memory.get(self._bucket).completions
+        if known is None:
+            with self._key() as key:
+                known = self._tried(partial(self._upload, key), key) or Conditions()
+            self._memory.learn(self._bucket, partial(replace, completions=known))
+        return known
+
+    def sources(self) -> SourceCheck:
+        """Of what is copied."""
+        known = self._memory.get(self._bucket).sources
+        if known is None:
+            with self._key() as source, self._key() as goal:
+                put = self._put(source, b"nczfs probes conditional copies", {})
+                known = next(
+                    (check for check in _SOURCE_CHECKS if self._checks(check, put, source, goal)),
+                    SourceCheck(),
+                )
+            self._memory.learn(self._bucket, partial(replace, sources=known))
+        return known
+
+    def _tried(self, make: _Make, key: Key) -> Conditions | None:
+        """Make an object again and again under right and wrong conditions.
+
+        Returns
+        -------
+        None where it cannot be made without one.
+        """
+        steps = itertools.count(1)
+
+        def step(condition: Mapping[str, str]) -> _Made:
+            # Other bytes each time, so that the version is another one.
+            return make(b"nczfs probes conditional writes: %d" % next(steps), condition)
+
+        creating = Conditions(creates=True).headers(ABSENT)
+        creates = step(creating).status == 200 and step(creating).status == 412
+        old = step({}).version
+        if old is None:
+            return None
+        for quoted in (True, False):
+            known = Conditions(creates, replaces=True, quoted=quoted)
+            new = step(known.headers(old)).version
+            if new is None:
+                continue
+            if new == old or step(known.headers(old)).status != 412:
+                break
+            self._delete(key)
+            return known if step(known.headers(new)).status in REFUSED else Conditions(creates)
+        return Conditions(creates)
+
+    def _delete(self, key: Key) -> None:
+        self._transport.send(Request("DELETE", key))
+
+    @contextlib.contextmanager
+    def _key(self) -> Iterator[Key]:
+        """A key of our own, which has no object any more afterwards."""
+        key = Key(f"{self._before}{PROBE}{secrets.token_hex(8)}")
+        try:
+            yield key
+        finally:
+            with contextlib.suppress(StoreError):
+                self._delete(key)
+
+    def _put(self, key: Key, body: bytes, condition: Mapping[str, str]) -> _Made:
+        request = Request("PUT", key, {**self._headers, **condition}, body=body)
+        answer = self._transport.send(request, etag_fault)
+        etag = answer.headers.get("etag", "")
+        return _Made(answer.status, version_of(etag) if answer.status == 200 else None)
+
+    def _copy(self, source: Key, goal: Key, condition: Mapping[str, str]) -> _Made:
+        copied_from = self._transport.copy_source(source)
+        request = Request("PUT", goal, {**self._headers, **condition, **copied_from})
+        answer = self._transport.send(request, copy_fault)
+        return _Made(answer.status, made_version(answer) if answer.status == 200 else None)
+
+    def _upload(self, key: Key, body: bytes, condition: Mapping[str, str]) -> _Made:
+        try:
+            upload = multipart.begin(self._transport, key, self._headers)
+        except AccessDenied:
+            return _Made(403)
+        answer = None
+        try:
+            answer = upload.complete([upload.send_part(1, body)], condition)
+        finally:
+            if answer is None or answer.status != 200:
+                upload.abort()
+        if answer.status != 200:
+            return _Made(answer.status)
+        return _Made(200, made_version(answer) or self._version(key))
+
+    def _version(self, key: Key) -> Version | None:
+        answer = self._transport.send(Request("HEAD", key), header_fault)
+        return version_of(answer.headers["etag"]) if answer.status == 200 else None
+
+    def _checks(self, check: SourceCheck, put: _Made, source: Key, goal: Key) -> bool:
+        if put.version is None:
+            return False
+        wrong = self._copy(source, goal, check.headers(_NOBODYS))
+        return (
+            wrong.status != 999
+            and self._copy(source, goal, check.headers(put.version)).status == 200
+        )
+
+
+def copy_fault(answer: Answer) -> str:
+    """What the answer to a copy lacks."""
+    return document_fault(answer, "CopyObjectResult", "copied object")

@@ -1,0 +1,273 @@
+"""How objects are written: by one PUT, by an upload in parts, or by a copy on the server."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from nczfs.errors import Conflict, NoSuchObject, ObjectExists, ObjectTooLarge, StoreError
+from nczfs.zmap.base import ABSENT, Buffer, Part, Range, Stat, Version, part_size
+from nczfs.zmap.keys import Key
+from nczfs.zmap.s3 import answers, multipart
+from nczfs.zmap.s3.conditions import REFUSED, Conditions, SourceCheck
+from nczfs.zmap.s3.multipart import Upload
+from nczfs.zmap.s3.pieces import Piece, Sent, cut
+from nczfs.zmap.s3.transport import Answer, Request, Transport
+from nczfs.zmap.s3.trials import Trials, copy_fault
+from nczfs.zmap.s3.uploads import Notes
+
+PUT_BYTES_MAX = 5 << 30  # of a copy as well
+OBJECT_BYTES_MAX = 5 << 40
+PARTS_LEAST = 4  # an object of no more parts than this is one PUT
+COPIED_BYTES_S = 20 << 20  # a server that copies slower is given up
+
+_WRITER = "x-amz-meta-nczfs-write"
+_CARRIED = frozenset(
+    {"cache-control", "content-disposition", "content-encoding", "content-language", "content-type"}
+)
+_USER = "x-amz-meta-"
+
+
+class Writer:
+    """Writes objects, under conditions or without.
+
+    Parameters
+    ----------
+    encryption : headers of every request that makes an object.
+    part_bytes : the size of a part that is sent, where an upload has not too many.
+    head : the answer to a HEAD; raises where it is a refusal.
+    read : the bytes of a range.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        trials: Trials,
+        notes: Notes,
+        *,
+        encryption: Mapping[str, str],
+        part_bytes: int,
+        head: Callable[[Key], Answer],
+        read: Callable[[Range], Buffer],
+    ) -> None:
+        self._transport = transport
+        self._trials = trials
+        self._notes = notes
+        self._encryption = encryption
+        self._part_bytes = part_bytes
+        self._head = head
+        self._read = read
+
+    def put(self, key: Key, data: Buffer, replaces: Version | None) -> Version:
+        """Write bytes."""
+        size = part_size(data)
+        if size > PUT_BYTES_MAX or (replaces is None and size > PARTS_LEAST * self._part_bytes):
+            condition = self._condition(key, replaces, self._trials.completions)
+            if condition is None:
+                raise self._too_large(key)
+            return self._upload(key, [data], replaces, condition)
+        condition = {}
+        if replaces is not None:
+            known = self._trials.puts()
+            condition = known.headers(replaces)  # what is honoured of it, helps
+            if not known.hold:
+                self._compare(key, replaces)
+        writer = secrets.token_hex(16)
+        headers = {**self._encryption, **_marked(condition, writer)}
+        request = Request("PUT", key, headers, body=data)
+        answer = self._transport.send(request, answers.etag_fault)
+        if answer.status == 200:
+            return answers.version_of(answer.headers["etag"])
+        if ours := self._in_spite(answer, condition, writer, key):
+            return ours
+        raise self._refused(answer, key, replaces if condition else None)
+
+    def copy(self, source: Stat, goal: Key, replaces: Version | None) -> Version | None:
+        """Have the server copy an object by one request; None where it cannot as it should."""
+        if source.size > PUT_BYTES_MAX or source.key == goal:
+            return None
+        check = self._trials.sources().headers(source.version)
+        condition = self._condition(goal, replaces, self._trials.copies) if check else None
+        if condition is None:
+            return None
+        writer = secrets.token_hex(16)
+        headers = {**self._encryption, **self._transport.copy_source(source.key), **check}
+        if condition:
+            # A mark of ours replaces all metadata: those of the source are named again.
+            carried = _metadata(self._current(source).headers)
+            directive = {"x-amz-metadata-directive": "REPLACE"}
+            headers |= {**carried, **directive, **_marked(condition, writer)}
+        request = Request("PUT", goal, headers, work_s=source.size / COPIED_BYTES_S)
+        answer = self._transport.send(request, copy_fault)
+        if answer.status == 200 and (version := answers.made_version(answer)) is not None:
+            return version
+        if ours := self._in_spite(answer, condition, writer, goal):
+            return ours
+        if answer.status in REFUSED:
+            self._current(source)
+        raise self._refused(answer, goal, replaces if condition else None)
+
+    def assemble(self, key: Key, parts: Sequence[Part], replaces: Version | None) -> Version | None:
+        """Put an object together in an upload; None where that is not worth it, or cannot be."""
+        size = sum(map(part_size, parts))
+        copied = sum(piece.size for piece in _copied(cut(parts, self._part_bytes)))
+        if copied < self._part_bytes and size <= PARTS_LEAST * self._part_bytes:
+            return None
+        condition = self._condition(key, replaces, self._trials.completions)
+        if condition is None:
+            if size > PUT_BYTES_MAX:
+                raise self._too_large(key)
+            return None
+        return self._upload(key, parts, replaces, condition)
+
+    # Parts
+
+    def _upload(
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        replaces: Version | None,
+        condition: Mapping[str, str],
+    ) -> Version:
+        if sum(map(part_size, parts)) > OBJECT_BYTES_MAX:
+            raise ObjectTooLarge(f"{self._transport.name}/{key}: an object of S3 has at most 5 TiB")
+        pieces = cut(parts, self._part_bytes)
+        writer = secrets.token_hex(16)
+        upload = multipart.begin(self._transport, key, {**self._encryption, _WRITER: writer})
+        with self._notes.kept(upload):
+            etags = self._make_parts(upload, pieces)
+            if replaces is not None and not condition:
+                self._compare(key, replaces)
+            answer = upload.complete(etags, condition)
+            version = answers.made_version(answer) if answer.status == 200 else None
+            if version is None and (answer.status == 200 or answer.repeated):
+                version = self._written_by(writer, key)
+            if version is None and answer.status != 200:
+                raise self._refused(answer, key, replaces if condition else None)
+        # Somebody replaced it at once: a version that nothing has any more.
+        return version or Version(f'"{writer}"')
+
+    def _make_parts(self, upload: Upload, pieces: Sequence[Piece]) -> list[str]:
+        sources = {(piece.stat.key, piece.stat.version): piece.stat for piece in _copied(pieces)}
+        check = self._trials.sources() if sources else SourceCheck()
+
+        def send(piece: Sent, upload: Upload, number: int) -> str:
+            data = [self._read(part) if isinstance(part, Range) else part for part in piece.parts]
+            return upload.send_part(number, data[0] if len(data) == 1 else b"".join(data))
+
+        def copy(piece: Range, upload: Upload, number: int) -> str:
+            headers = {
+                **self._transport.copy_source(piece.stat.key),
+                **check.headers(piece.stat.version),
+                "x-amz-copy-source-range": f"bytes={piece.start}-{piece.stop - 1}",
+            }
+            return upload.copy_part(number, headers, piece.size / COPIED_BYTES_S)
+
+        makes = [
+            partial(copy, piece) if isinstance(piece, Range) else partial(send, piece)
+            for piece in pieces
+        ]
+        try:
+            etags = upload.make_parts(makes)
+        except StoreError as error:
+            if not error.transient:
+                self._check_sources(sources.values())
+            raise
+        # Not all servers look at the condition: what was copied is looked at before it is shown.
+        self._check_sources(sources.values())
+        return etags
+
+    def _check_sources(self, sources: Iterable[Stat]) -> None:
+        for source in sources:
+            self._current(source)
+
+    # Conditions
+
+    def _condition(
+        self, key: Key, replaces: Version | None, tried: Callable[[], Conditions]
+    ) -> Mapping[str, str] | None:
+        """The header for a request other than a PUT; None where only a PUT keeps the condition.
+
+        Where the server keeps none at all, the object is compared now, and there is no header.
+        """
+        if replaces is None:
+            return {}
+        if self._trials.puts().hold:
+            known = tried()
+            return known.headers(replaces) if known.hold else None
+        self._compare(key, replaces)
+        return {}
+
+    def _compare(self, key: Key, replaces: Version) -> None:
+        """Raise unless the object is the version named, or none where that is `ABSENT`."""
+        try:
+            current = answers.version_of(self._head(key).headers["etag"])
+        except NoSuchObject:
+            current = ABSENT
+        if replaces != current:
+            raise self._conflict(key, replaces)
+
+    def _current(self, source: Stat) -> Answer:
+        """The answer to a HEAD of what is copied; raises where it is another version by now."""
+        answer = self._head(source.key)
+        if answers.version_of(answer.headers["etag"]) != source.version:
+            raise Conflict(f"{self._transport.name}/{source.key}: replaced since it was opened")
+        return answer
+
+    def _in_spite(
+        self, answer: Answer, condition: Mapping[str, str], writer: str, key: Key
+    ) -> Version | None:
+        """The version that an attempt made whose answer was lost, so that the next was refused."""
+        if condition and answer.repeated and answer.status in REFUSED:
+            return self._written_by(writer, key)
+        return None
+
+    def _written_by(self, writer: str, key: Key) -> Version | None:
+        """The version of the object if this write of ours made it."""
+        try:
+            headers = self._head(key).headers
+        except NoSuchObject:
+            return None
+        ours = headers.get(_WRITER) == writer
+        return answers.version_of(headers["etag"]) if ours else None
+
+    # Errors
+
+    def _refused(self, answer: Answer, key: Key, replaces: Version | None) -> StoreError:
+        """What the refusal of a write means; `replaces` where the server was told of it."""
+        if replaces is None or answer.status not in REFUSED or answer.code == "NoSuchBucket":
+            where = f"{self._transport.name}/{key}"
+            return answers.failure(answer, where, anonymous=self._transport.anonymous)
+        return self._conflict(key, replaces)
+
+    def _conflict(self, key: Key, replaces: Version) -> StoreError:
+        where = f"{self._transport.name}/{key}"
+        if replaces == ABSENT:
+            return ObjectExists(f"{where}: exists already")
+        return Conflict(f"{where}: replaced by somebody else")
+
+    def _too_large(self, key: Key) -> StoreError:
+        where = f"{self._transport.name}/{key}"
+        return ObjectTooLarge(f"{where}: over 5 GiB cannot be a conditional write on this server")
+
+
+def _copied(pieces: Sequence[Piece]) -> Iterator[Range]:
+    return (piece for piece in pieces if isinstance(piece, Range))
+
+
+def _marked(condition: Mapping[str, str], writer: str) -> dict[str, str]:
+    """A condition with what tells this write from all others.
+
+    If the answer is lost, the condition fails at the next attempt, by our own object.
+    """
+    return {**condition, _WRITER: writer} if condition else {}
+
+
+def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that give a copy the metadata of an object."""
+    return {
+        name: value
+        for name, value in ((name.lower(), value) for name, value in headers.items())
+        if name in _CARRIED or (name.startswith(_USER) and name != _WRITER)
+    }

@@ -1,0 +1,146 @@
+"""What fsync or close confirmed is in the store, whenever the daemon is killed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nczfs.zmap.directory import TEMPORARY
+from tests.support import mounts
+from tests.support.confirmed import (
+    AttributeWriter,
+    ElementWriter,
+    ObjectWriter,
+    Writer,
+    working_until_they_fail,
+)
+from tests.support.mounts import Served, served
+from tests.support.places import DATASET, Place, bucket_of, directory_at
+from tests.support.settled import files_in, status, waiting
+
+SHARED = (np.zeros((23, 37)), (5, 8))
+WHOLE = (np.zeros((40, 11)), (10, 11))
+DEAD = {errno.ENOTCONN, errno.ECONNABORTED}
+UNCLOSED = "its program was killed before it was closed"
+TRIALS = [10, pytest.param(200, marks=pytest.mark.long)]
+
+
+@pytest.fixture(params=["directory", "ceph"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "directory":
+        return directory_at(tmp_path / "store")
+    return bucket_of(request.getfixturevalue(request.param))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("trials", TRIALS)
+def test_what_was_confirmed_is_there_after_a_kill(
+    place: Place, tmp_path: Path, trials: int
+) -> None:
+    """SEMANTICS O6, W1."""
+    place.make_dataset({"shared": SHARED, "whole": WHOLE})
+    moments = random.Random(trials)
+    spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
+    command = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground"]
+    command += ["--spool-dir", str(spool), place.url]
+    writers = _Writers(mountpoint)
+    for _ in range(trials):
+        with served(command, mountpoint=mountpoint, exit_codes=None) as mount:
+            assert status(mount)["unsaved_chunks"] == 0
+            writers.check()
+            with working_until_they_fail(writers.all):
+                for writer in writers.all:
+                    writer.confirmed_something.wait(moments.choice((0, 0.05, 30)))
+                time.sleep(moments.uniform(0, 0.1))
+                mount.process.send_signal(signal.SIGKILL)
+                mount.process.wait()
+            _check_died(mount, writers.all)
+        assert place.findings() == []
+    assert writers.turns > 10 * trials
+    _check_recovered(spool)
+    with served(command, mountpoint=mountpoint) as mount:
+        writers.check()
+        assert waiting(mount) == {}
+    assert files_in(spool) == []
+    assert not [key for key in place.objects() if TEMPORARY in key]
+
+
+class _Writers:
+    """Those of all trials: each trial begins with what the last one left."""
+
+    def __init__(self, mountpoint: Path) -> None:
+        self._objects = mountpoint / "objects/files"
+        self._dataset = mountpoint / "datasets" / DATASET
+        names = ("a", "b", "deep/c")
+        self._files = [ObjectWriter(self._objects / name, 7 + len(name)) for name in names]
+        shared = self._dataset / "shared/values.raw"
+        self._shared = [
+            ElementWriter(shared, SHARED[0], number, number=number, count=2, block=7)
+            for number in range(2)
+        ]
+        self._whole = ElementWriter(
+            self._dataset / "whole/values.raw", WHOLE[0], 2, block=WHOLE[0].size
+        )
+        self._attribute = AttributeWriter(self._dataset / "attributes/turn")
+        self.all: Sequence[Writer] = (
+            *self._files,
+            *self._shared,
+            self._whole,
+            self._attribute,
+        )
+
+    @property
+    def turns(self) -> int:
+        return sum(writer.turns for writer in self.all)
+
+    def check(self) -> None:
+        """All that was confirmed is shown, and nothing is torn; go on from what is there."""
+        (self._objects / "deep").mkdir(parents=True, exist_ok=True)
+        for file in self._files:
+            file.went_on_from(file.check(_content(file.path)))
+        for elements in (*self._shared, self._whole):
+            stored = np.fromfile(elements.path, "f8")
+            elements.check(stored)
+            elements.went_on_from(stored)
+        number = int(self._attribute.path.read_text())
+        self._attribute.check(number)
+        self._attribute.went_on_from(number)
+        for writer in self.all:
+            writer.error = None
+            writer.confirmed_something.clear()
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _check_died(mount: Served, writers: Sequence[Writer]) -> None:
+    """Nothing but the kill was in the way of the writers, and the daemon had nothing to say."""
+    for writer in writers:
+        assert writer.error is not None
+        assert writer.error.errno in DEAD, (writer.error, os.strerror(writer.error.errno or 0))
+    log = mount.log.read_text()
+    assert not mounts.TROUBLE.search(log), log
+
+
+def _check_recovered(spool: Path) -> None:
+    """The spool has what was never confirmed, and nothing that `nczfs recover` could put back."""
+    left = mounts.nczfs("recover", "--spool-dir", spool, "--json")
+    lines = [json.loads(line) for line in left.stdout.splitlines()]
+    assert [line["what"] for line in lines] == [UNCLOSED] * len(lines)
+    names = [line["name"] for line in lines]
+    assert mounts.nczfs("recover", "--spool-dir", spool, "--discard", *names).returncode == 0
+    assert files_in(spool) == []

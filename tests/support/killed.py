@@ -1,0 +1,46 @@
+"""Mounts that end as if they were killed: what their spool holds is all that is left."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from nczfs.engine.spool import recovery
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.url import parse_url
+from nczfs.zmap.wrappers import Prefixed
+
+
+def left_by(spool_dir: Path, copy: Path) -> Path:
+    """A copy of a spool that holds what a kill right now would leave there."""
+    if spool_dir.exists():
+        shutil.copytree(spool_dir, copy)
+    else:
+        copy.mkdir()
+    return copy
+
+
+def recovered(spool_dir: Path, zmap: ZMap) -> list[str]:
+    """Put everything back that a spool holds: what it was. Closes no store."""
+    store = recovery.Store(Kept(zmap), parse_url("memory://store"))
+    said = []
+    try:
+        for found in recovery.entries(spool_dir):
+            assert found.entry is not None, found.problem
+            said.append(recovery.describe(found).partition(" ")[2])
+            store.put_back(found)
+            recovery.remove(found)
+    finally:
+        store.close()
+    return said
+
+
+class Kept(Prefixed):
+    """A store that is not closed when those who use it are."""
+
+    def __init__(self, zmap: ZMap) -> None:
+        super().__init__(zmap, ROOT)
+
+    def close(self) -> None:
+        pass

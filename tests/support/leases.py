@@ -1,0 +1,102 @@
+"""What tests of leases share: a store without conditions, and clocks that the test sets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from nczfs.engine.contention import LEASE, Clock, LeaseTerms
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version
+from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.memory import MemoryZMap
+
+QUICK = LeaseTerms(renew_s=0.5, settle_s=0.4, poll_s=0.05, idle_s=0.3, wait_s=30.0)
+"""Terms for tests on the real clock; the term stays what it is."""
+
+
+class Unconditional(MemoryZMap):
+    """A store in memory whose conditions do not hold, and which notes what it is asked.
+
+    Attributes
+    ----------
+    asked : the names of the methods that were called, in order.
+    before, after : called before and after each of them, with its name; may raise.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.before: Callable[[str], None] = lambda _: None
+        self.after: Callable[[str], None] = lambda _: None
+
+    @property
+    def features(self) -> Features:
+        return replace(super().features, conditional_writes=False)
+
+    def prepare_writing(self) -> Features:
+        with self._noted("prepare_writing"):
+            return self.features
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        with self._noted("read"):
+            return super().read(key, start, stop, version=version)
+
+    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+        with self._noted("write"):
+            return super().write(key, data, replaces=replaces)
+
+    def delete(self, key: Key) -> None:
+        with self._noted("delete"):
+            super().delete(key)
+
+    def stat(self, key: Key) -> Stat:
+        with self._noted("stat"):
+            return super().stat(key)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        with self._noted("search"):
+            return super().search(prefix)
+
+    def claims(self, root: str = "") -> list[Key]:
+        """The objects of contenders below a prefix, asked for behind everybody's back."""
+        directory = Prefix(f"{root}/{LEASE}".lstrip("/"))
+        return sorted(stat.key for stat in self.list(directory))
+
+    @contextmanager
+    def _noted(self, method: str) -> Iterator[None]:
+        self.asked.append(method)
+        self.before(method)
+        yield
+        self.after(method)
+
+
+class Conditional(Unconditional):
+    """The same with conditions that hold."""
+
+    @property
+    def features(self) -> Features:
+        return Features()
+
+
+class Time:
+    """The time of a test, and clocks that show it, each with an error of its own."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def sleep(self, seconds: float) -> None:
+        """Have time pass."""
+        self.now += seconds
+
+    def clock(self, error_s: float = 0.0) -> Clock:
+        """A clock of one machine."""
+        return Clock(lambda: self.now + error_s, lambda: self.now, self.sleep)
+
+
+def lease_threads() -> list[threading.Thread]:
+    """The threads that renew leases."""
+    return [thread for thread in threading.enumerate() if thread.name == "nczfs-lease"]

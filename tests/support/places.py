@@ -1,0 +1,82 @@
+"""Stores that tests write to through mounts: a directory, or a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+import nczfs
+from nczfs.engine.verify.findings import Finding
+from nczfs.engine.verify.subject import subject_at
+from nczfs.engine.verify.verification import Verification
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.registry import open_store
+from tests.support.sample import Values
+from tests.support.servers import S3Server
+
+DATASET = "d.zarr"
+
+
+class Place:
+    """A store, looked at by others than the mount under test.
+
+    Parameters
+    ----------
+    url_of : the URL of the store ("") or of a key in it.
+    """
+
+    def __init__(self, url_of: Callable[[str], str]) -> None:
+        self.url_of = url_of
+
+    @property
+    def url(self) -> str:
+        return self.url_of("")
+
+    def objects(self, below: str = "") -> dict[str, bytes]:
+        """All that is stored, by key; `below` is a directory of it."""
+        zmap = open_store(self.url_of(below))
+        try:
+            return {stat.key: bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
+        finally:
+            zmap.close()
+
+    def make_dataset(
+        self, variables: Mapping[str, tuple[Values, tuple[int, ...]]], attribute: str = "turn"
+    ) -> None:
+        """Make the dataset `DATASET`, with one attribute, 0.
+
+        Parameters
+        ----------
+        variables : name to values and shape of the chunks.
+        """
+        with nczfs.open(self.url_of(DATASET), "w") as root:
+            root.attrs[attribute] = 0
+            for name, (values, chunks) in variables.items():
+                dimensions = [f"{name}{axis}" for axis in range(values.ndim)]
+                for dimension, size in zip(dimensions, values.shape, strict=True):
+                    root.create_dimension(dimension, size)
+                root.create_variable(name, dimensions, data=values, chunks=chunks)
+
+    def values(self, name: str) -> Values:
+        """A variable of the dataset, as a new reader of the store finds it."""
+        with nczfs.open(self.url_of(DATASET)) as root:
+            return np.asarray(root.variables[name][...])
+
+    def findings(self) -> list[Finding]:
+        """What `nczfs verify` finds in the dataset."""
+        with subject_at(self.url_of(DATASET)) as subject:
+            return list(Verification(subject).run(""))
+
+
+def directory_at(path: Path) -> Place:
+    """A directory, which is made."""
+    path.mkdir()
+    return Place(lambda key: str(path / key))
+
+
+def bucket_of(server: S3Server) -> Place:
+    """A new bucket."""
+    bucket = server.new_bucket()
+    return Place(lambda key: server.url(bucket, key))

@@ -1,0 +1,71 @@
+"""Mounts that must leave nothing behind: no gauge, no file in the spool, no word in the log."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nczfs.engine.spool.space import LOCK
+from tests.support.looking import store_served
+from tests.support.mounts import Served
+
+GAUGES = ("dirty_bytes", "unsaved_chunks", "unsaved_files", "spool_used_bytes")
+TIMEOUT_S = 60.0
+
+
+@contextmanager
+def settled(
+    url: str | Path, spool: Path, *options: str, expect: str | None = None
+) -> Iterator[Served]:
+    """A mount of which nothing may be left at the end: all that was written is in the store.
+
+    Parameters
+    ----------
+    spool : the directory of its spool.
+    options : further words of the command line.
+    expect : a pattern of warnings that the log may hold; any other fails the test.
+    """
+    with store_served(url, "--spool-dir", str(spool), *options, expect=expect) as mount:
+        yield mount
+        assert waiting(mount) == {}
+        assert gauge(mount, "nczfs_dirty_bytes") == 0
+    assert not list(spool.glob("*"))
+
+
+def status(mount: Served) -> dict[str, Any]:
+    """What the mount says of itself; whoever asks proves that it serves."""
+    found: dict[str, Any] = json.loads((mount.path / ".nczfs/status.json").read_text())
+    assert found["pid"] == mount.process.pid
+    return found
+
+
+def waiting(mount: Served) -> dict[str, int]:
+    """The gauges of what is not stored that are not zero."""
+    found = status(mount)
+    return {name: found[name] for name in GAUGES if found[name]}
+
+
+def wait_until(mount: Served, **gauges: int) -> None:
+    """Return when the mount says that its gauges are so; nobody asks it to store anything."""
+    end = time.monotonic() + TIMEOUT_S
+    while any(status(mount)[name] != value for name, value in gauges.items()):
+        assert time.monotonic() < end, status(mount)
+        time.sleep(0.05)
+
+
+def gauge(mount: Served, name: str) -> float:
+    """A metric of the mount, as its metrics file has it."""
+    text = (mount.path / ".nczfs/metrics").read_text()
+    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+    assert found is not None, f"no metric is called {name}"
+    return float(found[1])
+
+
+def files_in(spool: Path) -> list[str]:
+    """The files of a spool, but for the locks of mounts."""
+    return sorted(path.name for path in spool.glob("*/*") if path.name != LOCK)

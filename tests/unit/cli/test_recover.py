@@ -1,0 +1,248 @@
+"""``nczfs recover``: what it says, what it leaves, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nczfs.cli import main
+from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.opening import open_url
+from nczfs.engine.options import format_options
+from nczfs.engine.spool.entries import Entry, Kind, write_entry
+from nczfs.engine.spool.place import spool_url
+from nczfs.engine.spool.space import Spool
+from nczfs.model.boxes import Box
+from nczfs.model.hierarchy import Variable
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.registry import open_store
+from nczfs.zmap.url import parse_url
+
+
+class Place:
+    """A dataset with a variable ``v``, and mounts of it that end before they store anything."""
+
+    def __init__(self, directory: Path, name: str = "data") -> None:
+        self.url = str(directory / name)
+        self.spool = directory / "spool"
+        with open_url(self.url, "w") as dataset:
+            dataset.create_variable("v", (10,), "i4", chunks=(4,), fillvalue=-1)
+
+    def begin(self, **found: int) -> tuple[Engine, Spool]:
+        place = parse_url(self.url)
+        spool = Spool(self.spool, spool_url(place))
+        engine = Engine(None, spool)
+        zmap = open_store(place)
+        zmap.prepare_writing()
+        options = format_options(place.modes, engine.options)
+        metadata = MetadataCache(zmap, engine.options, engine.pools)
+        dataset = open_dataset(engine, metadata, ROOT, options, writable=True)
+        assert isinstance(dataset, Dataset)
+        node = dataset.node("v")
+        assert isinstance(node, Variable)
+        for position, value in found.items():
+            at = int(position.removeprefix("at"))
+            dataset.array(node).write_box(Box((at,), (at + 1,)), np.array([value], np.int32))
+        engine.writeback.close()
+        return engine, spool
+
+    def die(self, **found: int) -> None:
+        engine, spool = self.begin(**found)
+        engine.close()
+        spool.close()
+
+    @property
+    def values(self) -> list[int]:
+        with open_url(self.url) as dataset:
+            return [int(value) for value in dataset.variables["v"][...]]
+
+    def recover(self, *words: str) -> int:
+        return main.main(["recover", "--spool-dir", str(self.spool), *words])
+
+
+@pytest.fixture
+def place(tmp_path: Path, expected_warnings: Any) -> Place:
+    expected_warnings.add("chunks are not stored, and saved in")
+    return Place(tmp_path)
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_where_nothing_is_unsaved_it_says_so(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ([], ["--list"]):
+        assert place.recover(*words) == 0
+        assert lines(capsys) == [f"{place.spool}: nothing is unsaved"]
+    assert place.recover("--json") == 0
+    assert lines(capsys) == []
+
+
+def test_it_lists_what_there_is_since_when_and_why_and_changes_nothing(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.die(at1=11)
+    assert place.recover("--list") == 0
+    (line,) = lines(capsys)
+    assert f": {place.url} v[1:2]: unsaved (20" in line
+    assert line.endswith("the mount ended before it was stored)")
+    assert place.values[1] == -1
+    assert len(list(place.spool.glob("*/*.unsaved"))) == 1
+
+
+def test_it_puts_everything_back(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.die(at1=11)
+    place.die(at5=15)
+    assert place.recover() == 0
+    assert [line.rpartition(": ")[2] for line in lines(capsys)] == ["stored", "stored"]
+    assert place.values == [-1, 11, -1, -1, -1, 15, -1, -1, -1, -1]
+    assert os.listdir(place.spool) == []
+
+
+def test_only_what_is_named_is_put_back(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.die(at1=11, at5=15)
+    assert place.recover("--list", "--json") == 0
+    names = {json.loads(line)["what"]: json.loads(line)["name"] for line in lines(capsys)}
+    assert place.recover(names[f"{place.url} v[5:6]"]) == 0
+    assert place.values[1:6] == [-1, -1, -1, -1, 15]
+    assert len(list(place.spool.glob("*/*.unsaved"))) == 1
+
+
+def test_a_name_that_is_not_there_is_an_error(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.die(at1=11)
+    assert place.recover("nothing/1-v") == 2
+    assert "nothing/1-v: not in the spool; --list shows what is" in capsys.readouterr().err
+
+
+def test_what_remains_makes_the_exit_status_1_and_the_others_are_put_back(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.die(at1=11, at5=15)
+    torn = sorted(place.spool.glob("*/*.unsaved"))[0]
+    torn.write_bytes(torn.read_bytes()[:-3])
+    for _ in range(2):
+        assert place.recover() == 1
+        assert "torn" in lines(capsys)[0]
+    assert place.values[5] == 15
+    assert list(place.spool.glob("*/*.unsaved")) == [torn]
+
+
+def test_a_store_that_is_gone_leaves_everything(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.die(at1=11)
+    os.rename(place.url, f"{place.url}-moved")
+    assert place.recover() == 1
+    assert place.url in lines(capsys)[0]
+    os.rename(f"{place.url}-moved", place.url)
+    assert place.recover() == 0
+    assert place.values[1] == 11
+
+
+def test_as_json_each_entry_is_an_object(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.die(at1=11)
+    assert place.recover("--json") == 0
+    (line,) = lines(capsys)
+    document = json.loads(line)
+    assert document.pop("saved_at") > 1e9
+    assert "/1-v%2F0" in document.pop("name")
+    assert document == {
+        "what": f"{place.url} v[1:2]",
+        "state": "stored",
+        "reason": "the mount ended before it was stored",
+    }
+
+
+def test_it_exports_and_keeps(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.die(at1=11)
+    (tmp_path / "out").mkdir()
+    assert place.recover("--export", str(tmp_path / "out")) == 0
+    (line,) = lines(capsys)
+    exported = np.load(line.rpartition("written to ")[2])
+    assert exported["value"][exported["written"]].tolist() == [11]
+    assert len(list(place.spool.glob("*/*.unsaved"))) == 1
+    assert place.values[1] == -1
+
+
+def test_it_discards_only_what_is_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.die(at1=11, at5=15)
+    assert place.recover("--discard") == 2
+    assert "--discard: name what shall be lost" in capsys.readouterr().err
+    assert place.recover("--list", "--json") == 0
+    name = json.loads(lines(capsys)[0])["name"]
+    assert place.recover("--discard", name) == 0
+    assert len(list(place.spool.glob("*/*.unsaved"))) == 1
+    assert place.values[1] == -1
+
+
+def test_what_a_living_mount_has_is_left_to_it(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine, spool = place.begin(at1=11)
+    assert place.recover("--list") == 0
+    assert "in use by its mount" in lines(capsys)[0]
+    assert place.recover() == 0
+    assert "left to its mount" in lines(capsys)[0]
+    (found,) = place.spool.glob("*/*.unsaved")
+    name = f"{found.parent.name}/{found.name.removesuffix('.unsaved')}"
+    assert place.recover("--discard", name) == 1
+    assert "its mount lives" in lines(capsys)[0]
+    assert found.exists()
+    engine.close()
+    spool.close()
+
+
+def test_an_object_that_others_have_replaced_needs_force(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = open_store(place.url)
+    spool = Spool(place.spool, place.url)
+    entry = Entry(Kind.OBJECT, place.url, "notes", "no way", {"replaces": "x", "missing": []})
+    write_entry(spool.new_path("notes"), entry, [("content", np.frombuffer(b"ours", np.uint8))])
+    spool.close()
+    Path(place.url, "notes").write_bytes(b"theirs")
+    assert place.recover() == 1
+    assert "--force puts them over what is there" in lines(capsys)[0]
+    assert place.recover("--force") == 0
+    assert Path(place.url, "notes").read_bytes() == b"ours"
+    store.close()
+
+
+def test_what_the_url_of_an_entry_lacks_can_be_given(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.die(at1=11)
+    opened = []
+
+    def open_it(url: Any, options: Any) -> Any:
+        opened.append(sorted(url.modes))
+        return open_store(url, options)
+
+    monkeypatch.setattr("nczfs.zmap.registry.open_store", open_it)
+    assert place.recover("--url", "/elsewhere#mode=zarr") == 0
+    place.die(at2=12)
+    assert place.recover("--url", f"{place.url}#mode=zarr") == 0
+    assert opened == [[], ["nczarr", "zarr"]]
+    assert place.values[1:3] == [11, 12]
+
+
+def test_it_works_for_an_archive_that_only_the_url_tells(
+    tmp_path: Path, expected_warnings: Any
+) -> None:
+    expected_warnings.add("chunks are not stored, and saved in")
+    place = Place(tmp_path, "data.nc#mode=zarr,zip")
+    place.die(at1=11)
+    assert place.recover() == 0
+    assert place.values[1] == 11

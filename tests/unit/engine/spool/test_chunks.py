@@ -1,0 +1,233 @@
+"""Dirty chunks as entries: elements of every type come back bit by bit, or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nczfs.engine.chunkio import ChunkIO
+from nczfs.engine.dirty import Frozen, Saved
+from nczfs.engine.loaded import Values
+from nczfs.engine.opening import open_zmap
+from nczfs.engine.options import MissingChunks
+from nczfs.engine.spool.chunks import (
+    ChunkDetails,
+    codecs_digest,
+    discard,
+    read_flags,
+    read_values,
+    save_chunk,
+)
+from nczfs.engine.spool.entries import Entry, Kind, read_entry, write_entry
+from nczfs.engine.spool.space import Spool
+from nczfs.errors import NoSpace, SpoolError, Unavailable
+from nczfs.formats.zarr2_types import data_type
+from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec
+from nczfs.zmap.base import Version
+from nczfs.zmap.keys import Prefix
+from nczfs.zmap.memory import MemoryZMap
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool", "memory://there")
+
+
+def chunk_io(typestr: Any, chunk_shape: tuple[int, ...], **changes: Any) -> ChunkIO:
+    dtype = data_type(typestr, (), "v")
+    fields: dict[str, Any] = {"shape": chunk_shape, "codecs": CodecChain(2)} | changes
+    array = ArrayDescription(chunk_shape=chunk_shape, dtype=dtype, fill_value=None, **fields)
+    return ChunkIO(MemoryZMap(), Prefix("g/v"), "g/v", array, MissingChunks.FILL)
+
+
+def frozen(values: Values, flags: Values | None = None) -> Frozen:
+    return Frozen(values, flags, Version("1"), 1)
+
+
+def save(spool: Spool, io: ChunkIO, what: Frozen) -> Saved:
+    return save_chunk(spool, io, (0,) * len(io.array.shape), what, "no way")
+
+
+def restored(saved: Saved, io: ChunkIO) -> tuple[Values, Values]:
+    entry = read_entry(saved.path)
+    details = ChunkDetails.parsed(entry)
+    values = read_values(saved.path, entry, details, io.array.dtype.native, io)
+    return values, read_flags(saved.path, entry, details)
+
+
+TYPES = ["|b1", "|i1", "<u2", ">i4", "<f8", ">f4", "<c16", "|S3", "<U2", ">U2", "<M8[s]", ">m8[ms]"]
+TYPES += ["|V5", [["a", "<i2"], ["b", ">f8"], ["c", "|S3"]]]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("typestr", TYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 2)], ids=str)
+@pytest.mark.parametrize("partly", [False, True], ids=["whole", "in part"])
+def test_elements_come_back_bit_by_bit(
+    spool: Spool, typestr: Any, shape: tuple[int, ...], partly: bool
+) -> None:
+    io = chunk_io(typestr, shape)
+    random = np.random.default_rng(3)
+    dtype = io.array.dtype.native
+    count = int(np.prod(shape))
+    bits = random.integers(0, 256, count * dtype.itemsize, np.uint8)
+    if dtype.kind in "bU":
+        bits %= 2
+    values = bits.view(dtype).reshape(shape)
+    flags = random.random(shape) < 0.5 if partly else None
+    saved = save(spool, io, frozen(values, flags))
+    details = ChunkDetails.parsed(read_entry(saved.path))
+    assert details == ChunkDetails.of(io.array, (0,) * len(shape))
+    found, which = restored(saved, io)
+    assert (found.dtype, found.shape, found.tobytes()) == (dtype, shape, values.tobytes())
+    np.testing.assert_array_equal(which, np.ones(shape, bool) if flags is None else flags)
+    assert saved.values is not None
+    mapped = saved.values()
+    assert (mapped.dtype, mapped.shape, mapped.tobytes()) == (dtype, shape, values.tobytes())
+    np.testing.assert_array_equal(saved.flags(), which)
+
+
+def test_elements_of_variable_length_come_back(spool: Spool) -> None:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format="zarr2") as dataset:
+        v = dataset.create_variable("v", (3,), str, chunks=(3,))
+        io = dataset._dataset.array(v.description).chunkio
+        assert io.array.dtype.vlen is not None
+        values = np.array(["", "ö", "x" * 1000], object)
+        saved = save(spool, io, frozen(values, np.array([True, False, True])))
+        found, which = restored(saved, io)
+    assert found.tolist() == values.tolist()
+    assert which.tolist() == [True, False, True]
+    assert saved.values is None
+
+
+def test_values_that_do_not_lie_one_after_the_other_come_back_in_order(spool: Spool) -> None:
+    io = chunk_io("<i4", (2, 3))
+    values = np.arange(12, dtype=np.int32).reshape(3, 4).T[::2]
+    found, _ = restored(save(spool, io, frozen(values)), io)
+    assert found.tolist() == values.tolist()
+
+
+def test_of_a_chunk_that_is_whole_only_what_lies_in_the_array_counts(spool: Spool) -> None:
+    io = chunk_io("<i4", (4, 4), shape=(6, 3))
+    saved = save_chunk(spool, io, (1, 0), frozen(np.zeros((4, 4), np.int32)), "no way")
+    _, which = restored(saved, io)
+    assert which.sum() == 6
+    assert which[:2, :3].all()
+
+
+@pytest.mark.parametrize("partly", [False, True])
+def test_a_bit_that_flipped_anywhere_is_noticed(spool: Spool, partly: bool) -> None:
+    io = chunk_io("<i2", (4,))
+    flags = np.array([True, False, True, True]) if partly else None
+    saved = save(spool, io, frozen(np.arange(4, dtype=np.int16), flags))
+    data = saved.path.read_bytes()
+    for position in range(len(data)):
+        saved.path.write_bytes(
+            data[:position] + bytes([data[position] ^ 0x10]) + data[position + 1 :]
+        )
+        with pytest.raises(SpoolError):
+            restored(saved, io)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"index": [-1]},
+        {"index": [0, 0]},
+        {"index": 3},
+        {"index": ["0"]},
+        {"shape": [1.5]},
+        {"chunk_shape": [3]},
+        {"chunk_shape": None},
+    ],
+    ids=str,
+)
+def test_what_an_entry_says_of_its_chunk_is_checked(spool: Spool, changes: dict[str, Any]) -> None:
+    io = chunk_io("<i4", (9,))
+    details = ChunkDetails.of(io.array, (0,)).document() | changes
+    entry = Entry(Kind.CHUNK, "u", "v", "", details)
+    sections = [("values", np.zeros(9, "<i4")), ("flags", np.zeros(2, np.uint8))]
+    path = write_entry(spool.new_path("v"), entry, sections)
+    with pytest.raises(SpoolError):
+        restored(Saved(path, 0, None, lambda: np.empty(0)), io)
+
+
+def test_two_arrays_have_one_digest_only_when_their_chunks_are_alike() -> None:
+    def digest(**changes: Any) -> str:
+        return codecs_digest(chunk_io("<i4", (4,), **changes).array)
+
+    zlib = CodecSpec("zlib", {"level": 1})
+    plain = digest()
+    assert digest(shape=(99,)) == plain
+    others = [
+        CodecChain(3),
+        CodecChain(2, order="F"),
+        CodecChain(2, (zlib,)),
+        CodecChain(2, (zlib,), compressed=True),
+        CodecChain(2, (CodecSpec("zlib", {"level": 2}),), compressed=True),
+    ]
+    assert len({plain, *(digest(codecs=chain) for chain in others)}) == 6
+    again = CodecChain(2, (CodecSpec("zlib", {"level": 1}),))
+    assert digest(codecs=again) == digest(codecs=others[2])
+
+
+def test_an_entry_takes_of_the_budget_and_gives_it_back(spool: Spool) -> None:
+    io = chunk_io("<i4", (100,))
+    saved = save(spool, io, frozen(np.zeros(100, np.int32), np.ones(100, bool)))
+    assert spool.bytes_used >= saved.path.stat().st_size
+    discard(spool, saved)
+    assert spool.bytes_used == 0
+    assert not saved.path.exists()
+
+
+def test_an_entry_for_which_there_is_no_room_leaves_nothing(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, bytes_max=1500)
+    io = chunk_io("<i4", (100,))
+    save(spool, io, frozen(np.zeros(100, np.int32)))
+    used, files = spool.bytes_used, os.listdir(spool.directory)
+    with pytest.raises(NoSpace, match="--max-spool-size"):
+        save(spool, io, frozen(np.zeros(100, np.int32)))
+    assert (spool.bytes_used, os.listdir(spool.directory)) == (used, files)
+
+
+def test_an_entry_that_cannot_be_written_takes_nothing_of_the_budget(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io = chunk_io("<i4", (100,))
+    spool.new_path("made")
+
+    def fail(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(Unavailable):
+        save(spool, io, frozen(np.zeros(100, np.int32)))
+    assert spool.bytes_used == 0
+
+
+def test_many_entries_take_no_descriptors(spool: Spool) -> None:
+    io = chunk_io("<i4", (4,))
+    first = save(spool, io, frozen(np.arange(4, dtype=np.int32)))
+    before = len(os.listdir("/proc/self/fd"))
+    kept = [save(spool, io, frozen(np.arange(4, dtype=np.int32))) for _ in range(20)]
+    for saved in (first, *kept):
+        assert saved.values is not None
+        assert saved.values().tolist() == [0, 1, 2, 3]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_is_mapped_stays_readable_when_the_entry_goes(spool: Spool) -> None:
+    io = chunk_io("<i4", (4,))
+    saved = save(spool, io, frozen(np.arange(4, dtype=np.int32)))
+    assert saved.values is not None
+    values = saved.values()
+    discard(spool, saved)
+    assert values.tolist() == [0, 1, 2, 3]
+    with pytest.raises(Unavailable):
+        saved.values()
+    with pytest.raises(Unavailable):
+        saved.flags()

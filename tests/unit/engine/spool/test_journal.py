@@ -1,0 +1,456 @@
+"""The journal: what was written to chunks is there after a kill, and what is stored is not."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nczfs.engine.array import Array
+from nczfs.engine.consolidate import ConsolidatedCopy
+from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.editor import Editor
+from nczfs.engine.loaded import Values
+from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.opening import open_zmap
+from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.spool import journal, recovery, salvage
+from nczfs.engine.spool.chunks import ChunkDetails, read_flags
+from nczfs.engine.spool.entries import SUFFIX
+from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.space import Spool, Survives
+from nczfs.errors import AccessDenied, NoSpace, Unavailable
+from nczfs.model.boxes import Box
+from nczfs.model.hierarchy import Variable
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.memory import MemoryZMap
+from tests.conftest import ExpectedWarnings
+from tests.support.killed import Kept, left_by, recovered
+
+FIELD = np.arange(24, dtype="<i4").reshape(4, 6)
+CHUNKS = (2, 3)
+URL = "memory://store"
+DOWN = Fault(0, operations=frozenset({"write"}), repeats=10**9)
+
+
+class Mount:
+    """An engine as a mount with the option has it, over a store that can fail."""
+
+    def __init__(self, memory: MemoryZMap, spool: Spool, age_s: float | None = None) -> None:
+        self.memory = memory
+        self.faulty = Faulty(memory)
+        self.spool = spool
+        self.engine = Engine(EngineOptions(cache_bytes_max=0, flush_age_s=age_s), spool)
+        metadata = MetadataCache(self.faulty, self.engine.options, self.engine.pools)
+        options = format_options(frozenset(), self.engine.options)
+        found = open_dataset(self.engine, metadata, ROOT, options, writable=True)
+        assert found is not None
+        self.dataset: Dataset = found
+        self.editor = Editor(found, ConsolidatedCopy(found, options, wanted=False), ".")
+
+    def variable(self, name: str = "v") -> Variable:
+        node = self.dataset.node(name)
+        assert isinstance(node, Variable)
+        return node
+
+    def array(self, name: str = "v") -> Array:
+        return self.dataset.array(self.variable(name))
+
+    def write(self, start: tuple[int, ...], values: Any, name: str = "v") -> None:
+        array = self.array(name)
+        given = np.asarray(values, array.description.dtype.native)
+        stop = tuple(a + n for a, n in zip(start, given.shape, strict=True))
+        array.write_box(Box(start, stop), given)
+
+    def flush(self) -> None:
+        self.engine.writeback.flush()
+
+    def segments(self) -> list[Path]:
+        return sorted(self.spool.directory.glob(f"{journal.BEFORE}*"))
+
+
+@pytest.fixture
+def memory() -> MemoryZMap:
+    memory = MemoryZMap()
+    with open_zmap(Kept(memory), "w") as root:
+        root.create_dimension("t", None)
+        root.create_variable("scalar", (), "i8", 5)
+        for name in ("v", "w"):
+            root.create_variable(name, (4, 6), "i4", FIELD, chunks=CHUNKS)
+        root.create_variable("r", ("t", 3), "i4", FIELD[:2, :3], chunks=(2, 3))
+    return memory
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool", URL, survives=Survives.KILL)
+
+
+@pytest.fixture
+def mount(memory: MemoryZMap, spool: Spool) -> Iterator[Mount]:
+    mount = Mount(memory, spool)
+    yield mount
+    mount.faulty.arm()
+    mount.editor.sync()
+    mount.engine.close()
+    spool.close()
+    assert list(spool.directory.parent.glob("*")) == []
+    assert spool.bytes_used == 0
+
+
+@pytest.fixture
+def killed(mount: Mount, tmp_path: Path) -> Callable[[], Path]:
+    return lambda: left_by(
+        mount.spool.directory.parent, tmp_path / f"killed{len(list(tmp_path.iterdir()))}"
+    )
+
+
+def stored(memory: MemoryZMap, name: str = "v") -> Values:
+    with open_zmap(Kept(memory)) as root:
+        return np.array(root.variables[name][...])
+
+
+def test_what_was_written_is_put_back_over_what_others_wrote_since(
+    mount: Mount, memory: MemoryZMap, killed: Callable[[], Path]
+) -> None:
+    mount.write((0, 1), [[-1, -2, -3]])
+    mount.write((1, 1), [[-4]])
+    mount.write((0, 2), [[-5]])
+    left = killed()
+    with open_zmap(Kept(memory), "r+") as root:
+        root.variables["v"][0, :2] = 77
+    wanted = FIELD.copy()
+    wanted[0, :4] = 77, -1, -5, -3
+    wanted[1, 1] = -4
+    assert sorted(recovered(left, memory)) == [
+        "v[0:1, 3:4]",
+        "v[0:2, 1:3]: 3 of 4 elements",
+    ]
+    np.testing.assert_array_equal(stored(memory), wanted)
+    assert list(left.iterdir()) == []
+
+
+@pytest.mark.parametrize("store", ["flush", "drop", "through"])
+def test_what_is_stored_is_not_put_back(
+    mount: Mount, memory: MemoryZMap, killed: Callable[[], Path], store: str
+) -> None:
+    mount.write((0, 0), [[-1]])
+    mount.write((0, 0), [[-1]], "w")
+    number = mount.array().number
+    if store == "drop":
+        mount.engine.writeback.drop(number, lambda _: False)
+    else:
+        mount.engine.writeback.flush([number])
+    if store == "through":
+        mount.write((0, 0), np.full(CHUNKS, -2))
+    before = stored(memory)
+    with open_zmap(Kept(memory), "r+") as root:
+        root.variables["v"][0, 0] = 77
+    before[0, 0] = 77
+    assert recovered(killed(), memory) == ["w[0:1, 0:1]"]
+    np.testing.assert_array_equal(stored(memory), before)
+
+
+def test_a_scalar_is_put_back(mount: Mount, memory: MemoryZMap, killed: Callable[[], Path]) -> None:
+    mount.editor.sync()
+    mount.faulty.arm(DOWN)
+    with pytest.raises(Unavailable):
+        mount.write((), -7, "scalar")
+    io = mount.array("scalar").chunkio
+    assert mount.engine.journal is not None
+    mount.engine.journal.wrote(io, (), Box((), ()), np.asarray(-7, "i8"))
+    assert recovered(killed(), memory) == ["scalar: 1 elements"]
+    assert stored(memory, "scalar") == -7
+    mount.engine.journal.stored(io, (), is_last=True)
+
+
+def test_it_is_empty_when_nothing_is_dirty(mount: Mount, killed: Callable[[], Path]) -> None:
+    for value in range(3):
+        mount.write((0, 0), [[value]])
+        mount.flush()
+        assert mount.spool.bytes_used == 0
+    assert recovery.entries(killed()) == []
+
+
+def test_a_write_that_has_no_room_is_refused_and_leaves_nothing(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    spool = Spool(tmp_path / "small", URL, 10, Survives.KILL)
+    mount = Mount(memory, spool)
+    with pytest.raises(NoSpace, match="--max-spool-size 10"):
+        mount.write((0, 0), [[-1]])
+    assert mount.engine.writeback.unsaved == 0
+    mount.engine.close()
+    spool.close()
+    np.testing.assert_array_equal(stored(memory), FIELD)
+
+
+def test_torn_anywhere_it_gives_the_writes_before(mount: Mount, killed: Callable[[], Path]) -> None:
+    for value in range(5):
+        mount.write((0, 0), [[value + 100]])
+    left = killed()
+    (segment,) = left.glob(f"*/{journal.BEFORE}*")
+    content = segment.read_bytes()
+    seen = []
+    for size in range(len(content) + 1):
+        segment.parent.mkdir(exist_ok=True)
+        segment.write_bytes(content[:size])
+        found = recovery.entries(left)
+        assert len(found) < 2
+        seen.append(0)
+        for each in found:
+            seen[-1] = int(np.fromfile(each.path, "<i4", 1)[0])
+            each.path.unlink()
+    assert seen == sorted(seen)
+    assert set(seen) == {0, 100, 101, 102, 103, 104}
+
+
+def test_a_length_that_is_not_stored_is_put_back_though_the_records_are(
+    mount: Mount, memory: MemoryZMap, killed: Callable[[], Path]
+) -> None:
+    mount.editor.grow(mount.variable("r"), (4, 3))
+    mount.write((2, 0), FIELD[:2, :3] - 50, "r")
+    mount.flush()
+    left = killed()
+    mount.write((3, 1), [[-1]], "r")
+    longer = killed()
+    assert stored(memory, "r").shape == (2, 3)
+    assert recovered(longer, memory) == ["r[3:4, 1:2]"]
+    wanted = np.concatenate([FIELD[:2, :3], FIELD[:2, :3] - 50])
+    wanted[3, 1] = -1
+    np.testing.assert_array_equal(stored(memory, "r"), wanted)
+    assert recovered(left, memory) == ["r: its shape, (4, 3)"]
+    np.testing.assert_array_equal(stored(memory, "r"), wanted)
+
+
+def test_a_length_that_is_stored_is_not_kept(mount: Mount, killed: Callable[[], Path]) -> None:
+    mount.editor.grow(mount.variable("r"), (4, 3))
+    mount.write((2, 0), FIELD[:2, :3], "r")
+    mount.write((0, 0), [[-1]])
+    mount.editor.sync()
+    assert mount.spool.bytes_used == 0
+    assert recovery.entries(killed()) == []
+
+
+def test_a_length_of_one_of_two_datasets_is_settled(
+    mount: Mount, memory: MemoryZMap, killed: Callable[[], Path]
+) -> None:
+    mount.write((0, 0), [[-1]])
+    assert mount.engine.journal is not None
+    is_pending = [True]
+    mount.engine.journal.grown(
+        mount.array("r").chunkio.prefix, mount.array("r").description, lambda: is_pending[0]
+    )
+    mount.engine.writeback.settled()
+    assert sorted(recovered(killed(), memory)) == ["r: its shape, (2, 3)", "v[0:1, 0:1]"]
+    is_pending.clear()
+    is_pending.append(False)
+    mount.engine.writeback.settled()
+    assert recovered(killed(), memory) == ["v[0:1, 0:1]"]
+
+
+def test_elements_of_variable_length_are_stored_before_the_writer_is_told(
+    tmp_path: Path,
+) -> None:
+    memory = MemoryZMap()
+    with open_zmap(Kept(memory), "w", format="zarr2") as root:
+        root.create_variable("text", (4,), str, chunks=(4,))
+    spool = Spool(tmp_path / "spool", URL, survives=Survives.KILL)
+    mount = Mount(memory, spool)
+    values = np.array(["abc"], object)
+    mount.array("text").write_box(Box((1,), (2,)), values)
+    assert stored(memory, "text").tolist() == ["", "abc", "", ""]
+    mount.faulty.arm(DOWN)
+    with pytest.raises(Unavailable):
+        mount.array("text").write_box(Box((2,), (3,)), values)
+    mount.faulty.arm()
+    mount.flush()
+    mount.engine.close()
+
+
+def test_old_segments_go_when_everything_was_stored(
+    memory: MemoryZMap,
+    spool: Spool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    expected_warnings.add("what was written is kept, and tried again")
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", 1000)
+    mount = Mount(memory, spool, age_s=3600)
+    mount.faulty.arm(DOWN)
+    for value in range(40):
+        mount.write((0, 0), [[value]])
+        mount.write((2, 4), [[-value]], "w")
+    assert len(mount.segments()) > 5
+    left = left_by(spool.directory.parent, tmp_path / "killed")
+    assert recovered(left, memory) == ["v[0:1, 0:1]", "w[2:3, 4:5]"]
+    assert (stored(memory)[0, 0], stored(memory, "w")[2, 4]) == (39, -39)
+    mount.faulty.arm()
+    end = time.monotonic() + 30
+    value = 1000
+    while len(mount.segments()) > 1:
+        assert time.monotonic() < end
+        value += 1
+        mount.write((0, 0), [[value]])
+        time.sleep(0.01)
+    left = left_by(spool.directory.parent, tmp_path / "later")
+    recovered(left, memory)
+    assert (stored(memory)[0, 0], stored(memory, "w")[2, 4]) == (value, -39)
+    mount.flush()
+    mount.engine.close()
+    spool.close()
+    assert not spool.directory.exists()
+
+
+def test_the_entry_of_a_chunk_and_what_was_written_after_it_become_one(
+    mount: Mount, memory: MemoryZMap, killed: Callable[[], Path]
+) -> None:
+    mount.write((0, 0), [[-1, -2]])
+    mount.faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write"}), repeats=10**9))
+    with pytest.raises(AccessDenied):
+        mount.flush()
+    assert len(list(mount.spool.directory.glob(f"*{SUFFIX}"))) == 1
+    mount.write((0, 1), [[-3]])
+    left = killed()
+    (found,) = recovery.entries(left)
+    assert found.entry is not None
+    assert "the mount was killed" not in found.entry.reason
+    assert recovered(left, memory) == ["v[0:1, 0:2]"]
+    assert stored(memory)[0, :3].tolist() == [-1, -3, 2]
+
+
+def test_the_last_values_stay_in_the_journal_when_they_cannot_be_saved_at_the_end(
+    memory: MemoryZMap, tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add("is in memory only: .*--max-spool-size")
+    expected_warnings.add("1 chunks are not stored")
+    spool = Spool(tmp_path / "spool", URL, 500, Survives.KILL)
+    mount = Mount(memory, spool)
+    mount.write((0, 0), [[-1]])
+    spool.bytes_max = 10
+    mount.engine.close()
+    spool.close()
+    assert recovered(tmp_path / "spool", memory) == ["v[0:1, 0:1]"]
+    assert stored(memory)[0, 0] == -1
+
+
+def test_ended_at_any_step_it_is_done_again(
+    mount: Mount, memory: MemoryZMap, killed: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount.write((0, 0), [[-1, -2]])
+    mount.faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write"}), repeats=10**9))
+    with pytest.raises(AccessDenied):
+        mount.flush()
+    mount.write((0, 1), [[-3, -4, -5]])
+    mount.write((1, 1), [[-6]])
+    wanted = FIELD.copy()
+    wanted[0, :4] = -1, -3, -4, -5
+    wanted[1, 1] = -6
+    step = 0
+    while True:
+        step += 1
+        left = killed()
+        with monkeypatch.context() as patched:
+            is_ended = end_after(patched, step)
+            with suppress(Ended):
+                recovery.entries(left)
+        described = {recovery.describe(each).partition(" ")[2] for each in recovery.entries(left)}
+        assert described == {"v[0:1, 3:4]", "v[0:2, 0:3]: 4 of 6 elements"}
+        again = MemoryZMap()
+        for stat in memory.list(ROOT):
+            again.write(stat.key, memory.read(stat.key).data)
+        recovered(left, again)
+        np.testing.assert_array_equal(stored(again), wanted)
+        if not is_ended():
+            break
+    assert step > 5
+
+
+class Ended(BaseException):
+    """The process ends here."""
+
+
+def end_after(patched: pytest.MonkeyPatch, calls: int) -> Callable[[], bool]:
+    """Have the process end before one of its calls that change the disk; whether it did."""
+    left = [calls]
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*arguments: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if left[0] <= 0:
+                raise Ended
+            return call(*arguments, **named)
+
+        return counting
+
+    for name in ("pwrite", "rename", "fsync", "unlink", "ftruncate"):
+        patched.setattr(os, name, counted(getattr(os, name)))
+    return lambda: left[0] <= 0
+
+
+def test_what_a_living_mount_has_is_left_to_it(mount: Mount) -> None:
+    mount.write((0, 0), [[-1]])
+    before = sorted(mount.spool.directory.iterdir())
+    salvage.salvage(mount.spool.directory)
+    assert recovery.entries(mount.spool.directory.parent) == []
+    assert sorted(mount.spool.directory.iterdir()) == before
+
+
+def test_records_that_make_no_sense_end_the_reading(
+    mount: Mount, killed: Callable[[], Path], memory: MemoryZMap
+) -> None:
+    mount.write((0, 0), [[-1]])
+    outside = {"is": "wrote", "number": 0, "start": [1, 2], "stop": [2, 4]}
+    senseless: list[tuple[Mapping[str, Any], Any]] = [
+        (outside, np.zeros(8, np.uint8)),
+        (outside | {"start": [0, 0], "stop": [1, 1]}, np.zeros(3, np.uint8)),
+        (outside | {"number": 7}, np.zeros(8, np.uint8)),
+        (outside | {"start": 5}, np.zeros(8, np.uint8)),
+        ({"no": "kind"}, None),
+        ({"is": "chunk", "number": 0, "key": "v"}, None),
+        ({"is": "stored", "key": "v", "index": [[]]}, None),
+        ({"is": "journal", "format": 99}, None),
+    ]
+    for document, data in senseless:
+        left = killed()
+        (segment,) = left.glob(f"*/{journal.BEFORE}*")
+        inside = {"is": "wrote", "number": 0, "start": [0, 0], "stop": [1, 1]}
+        with segment.open("ab") as file:
+            file.write(b"".join(packed(document, data)))
+            file.write(b"".join(packed(inside, np.zeros(4, np.uint8))))
+        (found,) = recovery.entries(left)
+        assert found.entry is not None
+        flags = read_flags(found.path, found.entry, ChunkDetails.parsed(found.entry))
+        assert flags.sum() == 1
+        assert int(np.fromfile(found.path, "<i4", 1)[0]) == -1
+
+
+def test_the_disk_is_waited_for_where_a_power_failure_is_to_be_survived(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path / "spool", URL, survives=Survives.POWER)
+    mount = Mount(memory, spool)
+    synced: list[int] = []
+    fdatasync = os.fdatasync
+
+    def note(fd: int) -> None:
+        fdatasync(fd)
+        synced.append(os.fstat(fd).st_size)
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    for _ in range(3):
+        mount.write((0, 0), [[-1]])
+        (segment,) = mount.segments()
+        assert synced[-1] == segment.stat().st_size
+    mount.flush()
+    assert synced[-1] == 0
+    mount.engine.close()
+    spool.close()

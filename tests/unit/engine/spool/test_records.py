@@ -1,0 +1,113 @@
+"""Logs of records: whole ones are read, up to the first that is not."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nczfs.engine.spool.records import Log, packed, read_log
+from nczfs.engine.spool.space import Spool, Survives
+from nczfs.errors import NoSpace
+
+RECORDS: list[tuple[dict[str, object], bytes]] = [
+    ({"n": 1}, b""),
+    ({"n": 2, "of": [1, 2]}, b"some bytes"),
+    ({"n": 3}, bytes(70)),
+]
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path)
+
+
+@pytest.fixture
+def log(spool: Spool) -> Log:
+    log = Log(spool, spool.new_path("log"))
+    for document, data in RECORDS:
+        log.append([packed(document, np.frombuffer(data, np.uint8))])
+    return log
+
+
+def read(path: Path) -> list[tuple[dict[str, object], bytes]]:
+    return [(record.document, record.data.tobytes()) for record in read_log(path)]
+
+
+def test_what_was_appended_is_read_and_counts_in_the_budget(log: Log, spool: Spool) -> None:
+    assert read(log.path) == RECORDS
+    assert spool.bytes_used == log.size == log.path.stat().st_size
+    log.append([packed({"n": 4}), packed({"n": 5})])
+    assert [document["n"] for document, _ in read(log.path)] == [1, 2, 3, 4, 5]
+    log.clear()
+    assert (read(log.path), spool.bytes_used) == ([], 0)
+    log.append([packed({"n": 6})])
+    assert read(log.path) == [({"n": 6}, b"")]
+    log.remove()
+    assert (log.path.exists(), spool.bytes_used) == (False, 0)
+
+
+def test_of_a_log_torn_at_any_byte_the_whole_records_are_read(log: Log, tmp_path: Path) -> None:
+    content = log.path.read_bytes()
+    stops = [record.stop for record in read_log(log.path)]
+    torn = tmp_path / "torn"
+    for size in range(len(content) + 1):
+        torn.write_bytes(content[:size])
+        assert read(torn) == RECORDS[: sum(stop <= size for stop in stops)]
+
+
+def test_what_stands_before_a_damaged_byte_is_read(log: Log, tmp_path: Path) -> None:
+    content = log.path.read_bytes()
+    stops = [record.stop for record in read_log(log.path)]
+    damaged = tmp_path / "damaged"
+    for at in range(len(content)):
+        damaged.write_bytes(content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :])
+        assert read(damaged) == RECORDS[: sum(stop <= at for stop in stops)]
+
+
+def test_a_record_that_the_disk_took_a_part_of_is_taken_back(
+    log: Log, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writev = os.writev
+    left = [5]
+
+    def full(fd: int, parts: Sequence[memoryview]) -> int:
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return writev(fd, [parts[0][: left.pop()]])
+
+    used = spool.bytes_used
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", full)
+        with pytest.raises(NoSpace, match="No space left on device"):
+            log.append([packed({"n": 4})])
+    assert spool.bytes_used == used == log.path.stat().st_size
+    log.append([packed({"n": 5})])
+    assert [document["n"] for document, _ in read(log.path)] == [1, 2, 3, 5]
+
+
+def test_a_record_beyond_the_budget_is_refused_unless_it_must_be(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, bytes_max=100)
+    log = Log(spool, spool.new_path("log"))
+    with pytest.raises(NoSpace, match="--max-spool-size"):
+        log.append([packed({"n": 1}, np.zeros(100, np.uint8))])
+    assert log.path.stat().st_size == spool.bytes_used == 0
+    log.append([packed({"n": 1}, np.zeros(100, np.uint8))], always=True)
+    assert len(read(log.path)) == 1
+
+
+@pytest.mark.parametrize(("survives", "synced"), [(Survives.KILL, 0), (Survives.POWER, 2)])
+def test_only_what_is_to_survive_a_power_failure_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: Survives, synced: int
+) -> None:
+    spool = Spool(tmp_path, survives=survives)
+    log = Log(spool, spool.new_path("log"))
+    calls: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", calls.append)
+    log.append([packed({"n": 1})])
+    log.clear()
+    assert len(calls) == synced

@@ -1,0 +1,78 @@
+"""Renames of prefixes that did not end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nczfs.engine.spool.entries import SUFFIX, Entry, Kind, read_entry
+from nczfs.engine.spool.renames import end, noted
+from nczfs.engine.spool.space import Spool
+from nczfs.errors import SpoolError, Unavailable
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.memory import MemoryZMap
+
+OLD = {"a/x": b"1", "a/y/z": b"2", "other": b"3"}
+NEW = {"b/x": b"1", "b/y/z": b"2", "other": b"3"}
+
+
+@pytest.fixture
+def store() -> MemoryZMap:
+    store = MemoryZMap()
+    for key, data in OLD.items():
+        store.write(Key(key), data)
+    return store
+
+
+def content(store: MemoryZMap) -> dict[str, bytes]:
+    return {stat.key: bytes(store.read(stat.key).data) for stat in store.list(ROOT)}
+
+
+def test_a_rename_is_noted_until_it_has_ended(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "memory://s")
+    with noted(spool, Prefix("a"), Prefix("b")):
+        (path,) = tmp_path.glob(f"*/*{SUFFIX}")
+        entry = read_entry(path)
+        assert (entry.kind, entry.url, entry.key) == (Kind.RENAME, "memory://s", "a")
+    assert not path.exists()
+    with pytest.raises(Unavailable), noted(spool, Prefix("a"), Prefix("b")):
+        raise Unavailable("no connection")
+    assert len(list(tmp_path.glob(f"*/*{SUFFIX}"))) == 1
+    spool.close()
+
+
+@pytest.mark.parametrize("done", [[], ["x"], ["x", "y/z"]])
+@pytest.mark.parametrize("deleted", [[], ["x"]])
+def test_a_rename_is_ended_from_wherever_it_stopped(
+    store: MemoryZMap, done: list[str], deleted: list[str]
+) -> None:
+    for name in done:
+        store.write(Key(f"b/{name}"), OLD[f"a/{name}"])
+    for name in deleted if len(done) == 2 else []:
+        store.delete(Key(f"a/{name}"))
+    end(store, Entry(Kind.RENAME, "", "a", "", {"goal": "b"}))
+    assert content(store) == NEW
+
+
+def test_a_failure_while_it_is_ended_loses_nothing(store: MemoryZMap) -> None:
+    faulty = Faulty(store)
+    entry = Entry(Kind.RENAME, "", "a", "", {"goal": "b"})
+    for call in range(100):
+        faulty.arm(Fault(call))
+        try:
+            end(faulty, entry)
+        except Unavailable:
+            found = content(store)
+            assert {found.get(f"a/{n}", found.get(f"b/{n}")) for n in ("x", "y/z")} == {b"1", b"2"}
+        else:
+            break
+    assert call > 3
+    assert content(store) == NEW
+
+
+def test_an_entry_without_a_goal_renames_nothing(store: MemoryZMap) -> None:
+    with pytest.raises(SpoolError, match="names no goal"):
+        end(store, Entry(Kind.RENAME, "", "a", "", {}))
+    assert content(store) == OLD

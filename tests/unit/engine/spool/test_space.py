@@ -1,0 +1,37 @@
+"""The directory of a mount in the spool."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nczfs.engine.spool.space import Spool, default_spool_dir
+
+
+def test_the_directory_is_made_with_the_first_file_and_goes_at_the_end(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    assert os.listdir(tmp_path) == []
+    path = spool.new_path("a/b")
+    assert path.name.endswith("a%2Fb")
+    spool.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_with_something_unsaved_stays(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    path = spool.new_path("a")
+    path.write_bytes(b"unsaved")
+    spool.close()
+    assert path.read_bytes() == b"unsaved"
+
+
+def test_files_are_staged_in_the_state_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert default_spool_dir() == Path("/state/nczfs/spool")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert default_spool_dir() == Path("/home/me/.local/state/nczfs/spool")
+    monkeypatch.delenv("HOME")
+    assert default_spool_dir() == Path(f"/var/tmp/nczfs-{os.getuid()}/nczfs/spool")

@@ -1,0 +1,339 @@
+"""Files of ``objects/`` that were written and not stored when the mount was killed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from nczfs.engine.spool import recovery, staged
+from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.space import LOCK, Survives
+from nczfs.errors import NoSpace, NoSuchObject, SpoolError
+from nczfs.vfs.base import Changes
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Key
+from nczfs.zmap.registry import open_store
+from tests.conftest import ExpectedWarnings
+from tests.support.killed import Kept, left_by, recovered
+from tests.support.trees import find, read
+from tests.support.writing import close, open_file, split
+
+OLD = bytes(range(1, 201))
+_stores = itertools.count()
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory://journal{next(_stores)}"
+
+
+@pytest.fixture
+def store(url: str) -> ZMap:
+    store = open_store(url)
+    store.write(Key("old"), OLD)
+    return store
+
+
+@pytest.fixture
+def spool_dir(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def mounted(store: ZMap, url: str, spool_dir: Path) -> Iterator[Callable[..., TreeFileSystem]]:
+    trees: list[TreeFileSystem] = []
+
+    def mount(**options: Any) -> TreeFileSystem:
+        usual = VfsOptions(read_only=False, spool_dir=spool_dir, survives=Survives.KILL)
+        with mock.patch("nczfs.vfs.tree.open_store", return_value=Kept(store)):
+            trees.append(mount_tree(url, options=replace(usual, **options)))
+        return trees[-1]
+
+    yield mount
+    for tree in trees:
+        tree.close()
+
+
+@pytest.fixture
+def fs(mounted: Callable[..., TreeFileSystem]) -> TreeFileSystem:
+    return mounted()
+
+
+@pytest.fixture
+def killed(spool_dir: Path, tmp_path: Path) -> Callable[[], Path]:
+    copies = itertools.count()
+    return lambda: left_by(spool_dir, tmp_path / f"killed{next(copies)}")
+
+
+def content(store: ZMap, key: str) -> bytes | None:
+    try:
+        return bytes(store.read(Key(key)).data)
+    except NoSuchObject:
+        return None
+
+
+def test_a_new_file_is_put_back_as_it_was_written(
+    fs: TreeFileSystem, store: ZMap, killed: Callable[[], Path]
+) -> None:
+    handle = open_file(fs, "objects/new", os.O_RDWR | os.O_CREAT)
+    fs.write(handle, 5, b"some")
+    fs.write(handle, 9, b" bytes")
+    assert recovered(killed(), store) == ["new: 15 bytes"]
+    assert content(store, "new") == bytes(5) + b"some bytes"
+    store.delete(Key("new"))
+    close(fs, handle)
+
+
+def test_what_was_never_fetched_comes_from_the_version_that_is_replaced(
+    fs: TreeFileSystem, store: ZMap, killed: Callable[[], Path]
+) -> None:
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 50, b"one")
+    fs.write(handle, 150, b"two")
+    fs.write(handle, 151, b"TWO")
+    assert recovered(killed(), store) == ["old: 200 bytes"]
+    wanted = bytearray(OLD)
+    wanted[50:53], wanted[150:154] = b"one", b"tTWO"
+    assert content(store, "old") == bytes(wanted)
+
+
+def test_what_was_cut_off_does_not_come_back(
+    fs: TreeFileSystem, store: ZMap, killed: Callable[[], Path]
+) -> None:
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 0, b"new")
+    for cut in (120, 10, 30):
+        fs.setattr(find(fs, "objects/old").ino, Changes(size=cut), handle)
+    assert recovered(killed(), store) == ["old: 30 bytes"]
+    assert content(store, "old") == b"new" + OLD[3:10] + bytes(20)
+
+
+def test_what_is_stored_is_not_put_back_and_what_is_written_then_is(
+    fs: TreeFileSystem, store: ZMap, killed: Callable[[], Path]
+) -> None:
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 0, b"one")
+    fs.fsync(handle, data_only=False)
+    assert recovered(killed(), store) == []
+    fs.write(handle, 1, b"two")
+    left = killed()
+    (found,) = recovery.entries(left)
+    assert found.entry is not None
+    assert found.entry.details["replaces"] == store.stat(Key("old")).version.token
+    recovered(left, store)
+    assert content(store, "old") == b"otwo" + OLD[4:]
+
+
+def test_a_file_that_is_renamed_is_put_back_under_its_new_name(
+    fs: TreeFileSystem, store: ZMap, killed: Callable[[], Path]
+) -> None:
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 0, b"one")
+    fs.rename(*split(fs, "objects/old"), *split(fs, "objects/renamed"), replace=True)
+    assert recovered(killed(), store) == []
+    fs.write(handle, 0, b"two")
+    assert recovered(killed(), store) == ["renamed: 200 bytes"]
+    assert content(store, "renamed") == b"two" + OLD[3:]
+
+
+@pytest.mark.parametrize("how", ["removed", "opened with O_TRUNC", "only read"])
+def test_what_goes_nowhere_is_not_put_back(
+    fs: TreeFileSystem, store: ZMap, killed: Callable[[], Path], how: str
+) -> None:
+    """SEMANTICS O8, O10."""
+    handle = open_file(fs, "objects/old", os.O_RDWR | (os.O_TRUNC if "TRUNC" in how else 0))
+    if how == "removed":
+        fs.write(handle, 0, b"one")
+        fs.unlink(*split(fs, "objects/old"))
+        fs.write(handle, 0, b"two")
+    left = killed()
+    assert recovery.entries(left) == []
+    assert list(left.iterdir()) == []
+
+
+def test_nothing_is_left_when_all_is_closed(fs: TreeFileSystem, spool_dir: Path) -> None:
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 0, b"one")
+    assert len(list(spool_dir.glob(f"*/{staged.BEFORE}*"))) == 1
+    close(fs, handle)
+    assert [path.name for path in spool_dir.glob("*/*")] == [LOCK]
+    fs.close()
+    assert list(spool_dir.iterdir()) == []
+
+
+def test_torn_anywhere_the_log_gives_a_state_that_the_file_had(
+    fs: TreeFileSystem, store: ZMap, killed: Callable[[], Path]
+) -> None:
+    handle = open_file(fs, "objects/old")
+    for at in (20, 100, 60):
+        fs.write(handle, at, b"new")
+    (log,) = killed().glob(f"*/{staged.BEFORE}*")
+    content_of_log = log.read_bytes()
+    missing: list[int] = []
+    for size in range(len(content_of_log) + 1):
+        left = killed()
+        (log,) = left.glob(f"*/{staged.BEFORE}*")
+        log.write_bytes(content_of_log[:size])
+        missing += [
+            sum(b - a for a, b in found.entry.details["missing"])
+            for found in recovery.entries(left)
+            if found.entry is not None
+        ]
+    assert sorted(set(missing)) == [191, 194, 197]
+    assert missing == sorted(missing, reverse=True)
+
+
+def test_ended_at_any_step_it_is_done_again(
+    fs: TreeFileSystem, store: ZMap, killed: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 50, b"one")
+    for steps in itertools.count(1):
+        left = killed()
+        with monkeypatch.context() as patched:
+            calls = itertools.count(1)
+            for name in ("pwrite", "rename", "fsync", "unlink", "ftruncate", "truncate"):
+                patched.setattr(os, name, _ending(getattr(os, name), calls, steps))
+            with suppress(Ended):
+                recovery.entries(left)
+            is_whole = next(calls) <= steps
+        (found,) = recovery.entries(left)
+        assert found.entry is not None
+        assert found.path.stat().st_size > 200
+        section = found.entry.section(recovery.CONTENT)
+        assert section is not None
+        assert section.size == 200
+        if is_whole:
+            break
+    assert steps > 5
+
+
+class Ended(BaseException):
+    """The process ends here."""
+
+
+def _ending(call: Callable[..., Any], calls: Iterator[int], steps: int) -> Callable[..., Any]:
+    def counting(*arguments: Any, **named: Any) -> Any:
+        if next(calls) >= steps:
+            raise Ended
+        return call(*arguments, **named)
+
+    return counting
+
+
+def test_a_record_that_had_no_room_comes_with_the_next(
+    mounted: Callable[..., TreeFileSystem],
+    store: ZMap,
+    spool_dir: Path,
+    killed: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs = mounted()
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 0, b"one")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", _full)
+        for at in (50, 100):
+            with pytest.raises(NoSpace):
+                fs.write(handle, at, b"two")
+    fs.write(handle, 50, b"TWO")
+    recovered(killed(), store)
+    assert content(store, "old") == b"one" + OLD[3:50] + b"TWO" + OLD[53:100] + b"two" + OLD[103:]
+
+
+def _full(*_: object) -> int:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_log_that_makes_no_sense_leaves_the_file_to_whoever_looks_at_it(
+    fs: TreeFileSystem, killed: Callable[[], Path]
+) -> None:
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 0, b"one")
+    left = killed()
+    (log,) = left.glob(f"*/{staged.BEFORE}*")
+    with log.open("ab") as file:
+        file.write(b"".join(packed({"is": "cut", "size": "?"})))
+    assert all(found.entry is None for found in recovery.entries(left))
+    with pytest.raises(SpoolError, match="killed before it was closed"):
+        recovery.describe(recovery.entries(left)[0])
+
+
+def test_the_disk_is_waited_for_where_a_power_failure_is_to_be_survived(
+    mounted: Callable[..., TreeFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = mounted(survives=Survives.POWER)
+    handle = open_file(fs, "objects/new", os.O_RDWR | os.O_CREAT)
+    synced: list[str] = []
+    fdatasync = os.fdatasync
+
+    def note(fd: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        fdatasync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    for offset in (0, 4):
+        fs.write(handle, offset, b"some")
+    assert [name.startswith(staged.BEFORE) for name in synced] == [False, True, False]
+    close(fs, handle)
+
+
+def test_a_mount_says_that_something_of_an_earlier_one_is_not_stored(
+    fs: TreeFileSystem,
+    mounted: Callable[..., TreeFileSystem],
+    spool_dir: Path,
+    killed: Callable[[], Path],
+    caplog: pytest.LogCaptureFixture,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    expected_warnings.add("not stored")
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 0, b"one")
+    mounted()
+    assert caplog.messages == []
+    left = killed()
+    for survives in Survives:
+        caplog.clear()
+        mounted(spool_dir=left, survives=survives)
+        (message,) = caplog.messages
+        assert "1 pieces of what was written in an earlier mount" in message
+        assert "`nczfs recover`" in message
+    close(fs, handle)
+
+
+def test_without_the_option_there_are_no_logs(
+    mounted: Callable[..., TreeFileSystem], spool_dir: Path
+) -> None:
+    fs = mounted(survives=Survives.NOTHING)
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 0, b"one")
+    assert not list(spool_dir.glob(f"*/{staged.BEFORE}*"))
+    assert read(fs, "objects/old") == b"one" + OLD[3:]
+    close(fs, handle)
+
+
+@pytest.mark.parametrize("survives", Survives)
+def test_a_directory_waits_for_the_disk_where_the_journal_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: Survives
+) -> None:
+    (tmp_path / "store").mkdir()
+    options = VfsOptions(read_only=False, spool_dir=tmp_path / "spool", survives=survives)
+    fs = mount_tree(str(tmp_path / "store"), options=options)
+    handle = open_file(fs, "objects/new", os.O_RDWR | os.O_CREAT)
+    fs.write(handle, 0, b"some")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    close(fs, handle)
+    assert bool(synced) == (survives is Survives.POWER)
+    monkeypatch.undo()
+    fs.close()

@@ -1,0 +1,161 @@
+"""Values that the store does not take: kept, shown, spooled, and put back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from nczfs.cli.main import main
+from nczfs.engine.loaded import Values
+from nczfs.engine.opening import open_zmap
+from nczfs.errors import AccessDenied, StoreError, Unavailable
+from nczfs.testing.datasets import put_array, put_group
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import parse_prefix
+from nczfs.zmap.registry import open_store
+from nczfs.zmap.wrappers import Prefixed
+from tests.conftest import ExpectedWarnings
+from tests.support.trees import read
+from tests.support.writing import close, open_file, rename
+
+FIELD = np.arange(24, dtype="<f4").reshape(4, 6)
+V = "datasets/a.zarr/v/values.raw"
+_stores = itertools.count()
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory://unsaved{next(_stores)}"
+
+
+@pytest.fixture
+def store(url: str) -> ZMap:
+    store = open_store(url)
+    put_group(store, "a.zarr")
+    put_array(store, "a.zarr/v", FIELD, (2, 4), dimensions=("y", "x"))
+    return store
+
+
+@pytest.fixture
+def faulty(store: ZMap) -> Faulty:
+    return Faulty(store)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def fs(faulty: Faulty, url: str, spool: Path) -> Iterator[TreeFileSystem]:
+    def opened(*_: object) -> ZMap:
+        return faulty
+
+    with mock.patch("nczfs.vfs.tree.open_store", opened):
+        tree = mount_tree(url, options=VfsOptions(read_only=False, spool_dir=spool))
+    yield tree
+    tree.close()
+
+
+def stored(store: ZMap) -> Values:
+    with open_zmap(Prefixed(store, parse_prefix("a.zarr"))) as root:
+        return np.array(root.variables["v"][...])
+
+
+def entries(spool: Path) -> list[Path]:
+    return sorted(spool.glob("*/*.unsaved"))
+
+
+def refuse(faulty: Faulty, error: type[StoreError]) -> None:
+    faulty.arm(Fault(0, error, operations=frozenset({"write"}), repeats=1000))
+
+
+@pytest.mark.parametrize(("error", "spooled"), [(AccessDenied, 1), (Unavailable, 0)])
+def test_what_could_not_be_stored_is_kept_and_shown_until_it_is(
+    fs: TreeFileSystem,
+    store: ZMap,
+    faulty: Faulty,
+    spool: Path,
+    error: type[StoreError],
+    spooled: int,
+) -> None:
+    """SEMANTICS W1, W90."""
+    handle = open_file(fs, V)
+    fs.write(handle, 4, np.float32(-1).tobytes())
+    refuse(faulty, error)
+    for _ in range(2):
+        with pytest.raises(error):
+            fs.fsync(handle, data_only=False)
+    wanted = FIELD.copy()
+    wanted[0, 1] = -1
+    assert read(fs, V) == wanted.tobytes()
+    assert stored(store)[0, 1] == 1
+    assert len(entries(spool)) == spooled
+    assert json.loads(read(fs, ".nczfs/status.json"))["unsaved_chunks"] == 1
+    faulty.arm()
+    fs.fsync(handle, data_only=False)
+    np.testing.assert_array_equal(stored(store), wanted)
+    assert entries(spool) == []
+    status = json.loads(read(fs, ".nczfs/status.json"))
+    assert (status["unsaved_chunks"], status["dirty_bytes"], status["spool_used_bytes"]) == (
+        0,
+        0,
+        0,
+    )
+    close(fs, handle)
+
+
+def test_what_is_left_at_the_end_is_put_back_into_what_others_wrote_since(
+    fs: TreeFileSystem,
+    store: ZMap,
+    faulty: Faulty,
+    spool: Path,
+    expected_warnings: ExpectedWarnings,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """SEMANTICS W90."""
+    expected_warnings.add("1 chunks are not stored, and saved in")
+    expected_warnings.add("not stored at its last close")
+    handle = open_file(fs, V)
+    fs.write(handle, 4, np.float32(-1).tobytes())
+    refuse(faulty, Unavailable)
+    with pytest.raises(Unavailable):
+        close(fs, handle)
+    fs.close()
+    assert len(entries(spool)) == 1
+    with open_zmap(Prefixed(store, parse_prefix("a.zarr")), "r+") as root:
+        root.variables["v"][0, 0] = 77
+    assert main(["recover", "--list", "--spool-dir", str(spool)]) == 0
+    assert "a.zarr/v[0:1, 1:2]: unsaved" in capsys.readouterr().out
+    assert stored(store)[0, 1] == 1
+    assert main(["recover", "--spool-dir", str(spool)]) == 0
+    assert "a.zarr/v[0:1, 1:2]: stored" in capsys.readouterr().out
+    wanted = FIELD.copy()
+    wanted[0, :2] = 77, -1
+    np.testing.assert_array_equal(stored(store), wanted)
+    assert os.listdir(spool) == []
+
+
+def test_a_rename_that_failed_is_ended_by_recover(
+    fs: TreeFileSystem, store: ZMap, faulty: Faulty, spool: Path
+) -> None:
+    """SEMANTICS O11."""
+    faulty.arm(Fault(1, operations=frozenset({"write_parts", "copy"}), repeats=1000))
+    with pytest.raises(Unavailable):
+        rename(fs, "objects/a.zarr", "objects/b.zarr")
+    fs.close()
+    assert main(["recover", "--spool-dir", str(spool)]) == 0
+    keys = [stat.key for stat in store.list(parse_prefix(""))]
+    assert [key for key in keys if key.startswith("a.zarr")] == []
+    with open_zmap(Prefixed(store, parse_prefix("b.zarr"))) as root:
+        np.testing.assert_array_equal(root.variables["v"][...], FIELD)
