@@ -80,10 +80,12 @@ class Editing:
         editor.sync()
 
     def store_all(self, dataset: Dataset) -> None:
-        """Have everything stored that was written to a dataset."""
+        """Have everything stored that was written to a dataset, and the store make sure of it."""
         self._engine.writeback.flush(dataset.array_numbers())
         if dataset.edits.pending():
             self.editor(dataset).sync()
+        else:
+            dataset.zmap.flush()
 
     def store(self, dataset: Dataset, variable: Variable) -> None:
         """Have everything stored that was written to a variable, and made it longer."""

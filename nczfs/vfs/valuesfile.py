@@ -90,6 +90,7 @@ class ValuesFile(File):
             self.reader,
             self.layout,
             lambda: self._store(editing),
+            self._dataset.zmap.flush,
             self._growing(),
             self._array.writes,
             self._dataset.lease,

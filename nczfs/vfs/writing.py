@@ -38,6 +38,7 @@ class WritingView(OpenFile):
     new_reader : opens the file for reading, as it is then.
     layout : the layout as it is by now.
     store : has everything stored that was written to the variable.
+    commit : has the store make sure of what it gathers first.
     growing : the end of the variable; None: its length is fixed.
     lease : of the dataset, held as long as the file is open.
     rewrite : it was truncated: what is written replaces everything, when it is whole.
@@ -49,6 +50,7 @@ class WritingView(OpenFile):
         new_reader: Callable[[], OpenView],
         layout: Callable[[], Layout],
         store: Callable[[], None],
+        commit: Callable[[], None],
         growing: Growing | None,
         writes: Writes,
         lease: Lease,
@@ -59,6 +61,7 @@ class WritingView(OpenFile):
         self._new_reader = new_reader
         self._current_layout = layout
         self._store = store
+        self._commit = commit
         self._growing = growing
         self._writes = writes
         self._lease = lease
@@ -126,6 +129,10 @@ class WritingView(OpenFile):
             self._is_dirty = False
             if self._growing is not None:
                 self._growing.check_whole()
+
+    def fsync(self) -> None:
+        self.flush()
+        self._commit()
 
     def close(self) -> None:
         try:

@@ -66,7 +66,7 @@ def test_what_was_confirmed_is_there_after_a_kill(
                 mount.process.wait()
             _check_died(mount, writers.all)
         assert place.findings() == []
-    assert writers.turns > 10 * trials
+    assert all(writer.turns >= trials // 10 for writer in writers.all)
     _check_recovered(spool)
     with served(command, mountpoint=mountpoint) as mount:
         writers.check()
@@ -98,10 +98,6 @@ class _Writers:
             self._whole,
             self._attribute,
         )
-
-    @property
-    def turns(self) -> int:
-        return sum(writer.turns for writer in self.all)
 
     def check(self) -> None:
         """All that was confirmed is shown, and nothing is torn; go on from what is there."""

@@ -191,7 +191,7 @@ class Trials:
             return False
         wrong = self._copy(source, goal, check.headers(_NOBODYS))
         return (
-            wrong.status != 999
+            wrong.status == 412
             and self._copy(source, goal, check.headers(put.version)).status == 200
         )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,6 +84,31 @@ def test_bytes_written_to_values_raw_are_stored_at_the_close(
     wanted.reshape(-1)[5:8] = 100, 101, 102
     np.testing.assert_array_equal(stored(store), wanted)
     np.testing.assert_array_equal(raw(fs), wanted)
+
+
+@pytest.mark.parametrize("directory", [False, True])
+def test_in_a_zip_archive_values_are_there_at_fsync(tmp_path: Path, *, directory: bool) -> None:
+    """SEMANTICS W1."""
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w"):
+        pass
+    zmap = open_store(str(archive))
+    put_group(zmap, "")
+    put_array(zmap, "v", FIELD, (4, 6), dimensions=("y", "x"))
+    zmap.close()
+    tree = mount_tree(str(archive), options=VfsOptions(read_only=False))
+    handle = tree.open(find(tree, "datasets/a.zip/v/values.raw").ino, os.O_WRONLY).handle
+    tree.write(handle, 0, np.array([7], "<f4").tobytes())
+    if directory:
+        opened = tree.opendir(find(tree, "datasets/a.zip").ino)
+        tree.fsyncdir(opened)
+        tree.releasedir(opened)
+    else:
+        tree.fsync(handle, data_only=True)
+    with zipfile.ZipFile(archive) as others:
+        assert np.frombuffer(others.read("v/0.0"), "<f4")[0] == 7
+    tree.release(handle)
+    tree.close()
 
 
 def test_what_one_view_wrote_every_other_shows_before_it_is_stored(
