@@ -51,7 +51,7 @@ def dataset(mount: Served) -> Path:
 
 @pytest.mark.parametrize("how", ["journal", "journal=fsync"])
 def test_what_write_acknowledged_survives_the_daemon(store: Path, spool: Path, how: str) -> None:
-    """SEMANTICS W91."""
+    """SEMANTICS W21."""
     with served(command(store, spool, "-o", how), exit_codes=None) as mount:
         new = os.open(mount.path / "objects/new", os.O_WRONLY | os.O_CREAT)
         part = os.open(dataset(mount) / "v/values.raw", os.O_WRONLY)

@@ -44,7 +44,7 @@ def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Refusin
 def test_what_is_refused_is_told_kept_and_stored_when_it_is_allowed(
     refusing: Refusing, tmp_path: Path
 ) -> None:
-    """SEMANTICS O9, W1, W90."""
+    """SEMANTICS O9, W1, W20."""
     place, spool = refusing.place, tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
     options = ["--spool-dir", str(spool), "--flush-age", "200ms"]
@@ -85,7 +85,7 @@ def test_what_is_refused_is_told_kept_and_stored_when_it_is_allowed(
 
 @pytest.mark.parametrize("refusing", ["disk", "403"], indirect=True)
 def test_what_is_refused_until_the_end_is_recovered(refusing: Refusing, tmp_path: Path) -> None:
-    """SEMANTICS O9, W90."""
+    """SEMANTICS O9, W20."""
     place, spool = refusing.place, tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
     with store_served(place.url, "--spool-dir", str(spool), expect=TOLD) as mount:

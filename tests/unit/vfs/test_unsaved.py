@@ -89,7 +89,7 @@ def test_what_could_not_be_stored_is_kept_and_shown_until_it_is(
     error: type[StoreError],
     spooled: int,
 ) -> None:
-    """SEMANTICS W1, W90."""
+    """SEMANTICS W1, W20."""
     handle = open_file(fs, V)
     fs.write(handle, 4, np.float32(-1).tobytes())
     refuse(faulty, error)
@@ -123,7 +123,7 @@ def test_what_is_left_at_the_end_is_put_back_into_what_others_wrote_since(
     expected_warnings: ExpectedWarnings,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """SEMANTICS W90."""
+    """SEMANTICS W20."""
     expected_warnings.add("1 chunks are not stored, and saved in")
     expected_warnings.add("not stored at its last close")
     handle = open_file(fs, V)
