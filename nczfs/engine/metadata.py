@@ -11,13 +11,14 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.errors import BadMetadata, NczfsError, NoSuchObject
 from nczfs.formats.base import MetadataFormat, Node
-from nczfs.zmap.base import ABSENT, Entry, Version, ZMap
+from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
 NEAR_TTL_S = 1.0  # asking a local disk again costs microseconds
 LISTED_ENTRIES_MAX = 300_000  # names kept of all listings together; about 400 bytes each
 DOCUMENT_BYTES_KEPT_MAX = 64 << 20
 USUAL_DOCUMENT_BYTES = 8 << 20  # a larger one is measured before it is read whole
+SHORT_LISTING = 1000  # names that come with one request
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +138,41 @@ class MetadataCache:
             self._forget_listings_of(key)
 
     def changed(self, key: Key) -> None:
-        """Note that an object was stored or deleted, or that a prefix appeared or went."""
+        """Ask anew for an object that may have changed, or for a prefix that may have come or gone.
+
+        Of what is known to have happened, `stored` and `deleted` tell; they ask for nothing.
+        """
         with self._lock:
             self._changes += 1
             self._drop_document(key)
         self._forget_listings_of(key)
+
+    def stored(self, stat: Stat) -> None:
+        """Note that an object was stored, and what it is."""
+        prefix, _, name = stat.key.rpartition("/")
+        with self._lock:
+            self._changes += 1
+            self._drop_document(stat.key)
+            self._list(Prefix(prefix), name, stat)
+            while prefix:
+                prefix, _, name = prefix.rpartition("/")
+                self._list(Prefix(prefix), name, None)
+
+    def deleted(self, key: Key) -> None:
+        """Note that an object was deleted."""
+        prefix, _, name = key.rpartition("/")
+        with self._lock:
+            self._changes += 1
+            self._drop_document(key)
+            listing = self._listings.get(Prefix(prefix))
+            if listing is not None and (entry := listing.entries.pop(name, None)) is not None:
+                if entry.is_prefix:
+                    listing.entries[name] = Entry(name, None, is_prefix=True)
+                else:
+                    self._listed -= 1
+            is_left = listing is not None and listing.entries
+        if not is_left:
+            self._forget_listings_of(Key(prefix))
 
     def ask_again(self, keys: Iterable[Key]) -> None:
         """Forget some documents."""
@@ -157,7 +188,9 @@ class MetadataCache:
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
         """The names below a prefix, from memory or page by page from the store."""
         if (listing := self._fresh_listing(prefix)) is not None:
-            yield from listing.entries.values()
+            with self._lock:
+                known = list(listing.entries.values())
+            yield from known
             return
         started_at, changes = self._clock(), self._changes
         entries: dict[str, Entry] = {}
@@ -174,6 +207,13 @@ class MetadataCache:
         if listing is None:
             return False, None
         return True, listing.entries.get(name)
+
+    def list_again(self, prefix: Prefix) -> None:
+        """List a prefix whose listing is too old, where that is one request."""
+        listing = self._listings.get(prefix)
+        if self.far and listing is not None and len(listing.entries) < SHORT_LISTING:
+            for _ in self.entries(prefix):
+                pass
 
     def has_keys(self, prefix: Prefix) -> bool:
         """Whether there is any key below a prefix; one page of a listing at most."""
@@ -202,6 +242,20 @@ class MetadataCache:
             while above:
                 above = above.rpartition("/")[0]
                 self._drop_listing(Prefix(above))
+
+    def _list(self, prefix: Prefix, name: str, stat: Stat | None) -> None:
+        """Have the listing of a prefix, if it is known, name an object (None: a prefix)."""
+        listing = self._listings.get(prefix)
+        if listing is None:
+            return
+        known = listing.entries.get(name)
+        if known is None:
+            self._listed += 1
+            listing.entries[name] = Entry(name, stat, is_prefix=stat is None)
+        elif stat is not None:
+            listing.entries[name] = Entry(name, stat, is_prefix=known.is_prefix)
+        elif not known.is_prefix:
+            listing.entries[name] = Entry(name, known.stat, is_prefix=True)
 
     def _fresh(self, checked_at: float) -> bool:
         return self._clock() - checked_at < self.ttl_s

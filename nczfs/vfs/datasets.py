@@ -125,6 +125,10 @@ class DatasetsTree:
     def forget(self, prefix: Prefix) -> None:
         """Ask anew for everything at or below a prefix."""
         self.metadata.forget(prefix)
+        self.changed(prefix)
+
+    def changed(self, prefix: Prefix) -> None:
+        """Look anew at what is at or below a prefix; what the store holds there is known."""
         with self._lock:
             self._archives.clear()
         self.known.forget(prefix)

@@ -122,7 +122,7 @@ def mount_tree(
 
     def changed(key: str) -> None:
         node = node_of(key)
-        datasets.forget(Prefix(node))
+        datasets.changed(Prefix(node))
         filesystem.invalidate_below(shown_at(node))
 
     def removed(prefix: Prefix) -> None:

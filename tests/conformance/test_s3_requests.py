@@ -8,10 +8,12 @@ import pytest
 import zarr
 
 import nczfs
+from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.registry import open_store
 from tests.support.servers import Faults
 from tests.support.watching import requests_of
+from tests.support.writing import mkdir, size, write
 
 VARIABLES = 20
 
@@ -62,6 +64,24 @@ def test_another_dataset_is_opened_by_one_listing_and_its_documents(
     of_the_root = [what for what in asked if what.count("/") == 1]
     assert len(of_the_root) <= 7  # a document of each format that it could be
     assert sum(asked.values()) <= 1 + len(of_the_root) + 3 * VARIABLES
+
+
+def test_a_file_in_a_directory_that_was_made_here_costs_one_request(
+    ceph_with_faults: Faults, tmp_path: Path
+) -> None:
+    url = ceph_with_faults.server.url(ceph_with_faults.server.new_bucket())
+    fs = mount_tree(url, None, VfsOptions(read_only=False, spool_dir=tmp_path))
+    mkdir(fs, "objects/d")
+    write(fs, "objects/d/first", b"now the server is known")
+
+    def create() -> None:
+        for number in range(5):
+            write(fs, f"objects/d/{number}", b"some")
+        assert size(fs, "objects/d/3") == 4
+
+    asked = requests_of(ceph_with_faults, create)
+    fs.close()
+    assert asked == {f"PUT d/{number}": 1 for number in range(5)}
 
 
 def uploaded(faults: Faults, local: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from nczfs import metrics
@@ -57,6 +58,9 @@ class ObjectsDirectory(Directory):
         if (node := self._local(name)) is not None:
             return node
         listed, entry = self._store.metadata.known_entry(self._prefix, name)
+        if not listed:
+            self._store.metadata.list_again(self._prefix)
+            listed, entry = self._store.metadata.known_entry(self._prefix, name)
         if entry is not None:
             return self._tree.node(self._prefix, entry)
         if listed or not is_file_name(name):
@@ -82,7 +86,9 @@ class ObjectsDirectory(Directory):
         key = new_key(self._prefix, name)
         if Prefix(key) in self._store.made:
             raise IsADirectory(f"{key}: is a directory")
-        is_new = self._tree.files.unsaved(key) is None and self._store.find(key) is None
+        is_new = self._tree.files.unsaved(key) is None and (
+            self._store.find(key) is None if exclusive else self._store.is_absent(key)
+        )
         if exclusive and not is_new:
             raise PathExists(f"{key}: exists")
         if not is_new:
@@ -116,7 +122,9 @@ class ObjectsDirectory(Directory):
             with live.lock:
                 live.hold()
                 if live.base is not None:
-                    self._store.delete(key)
+                    # What is only here by now, since another client deleted it, goes as well.
+                    with suppress(NoSuchPath) if live.dirty else nullcontext():
+                        self._store.delete(key)
                 else:
                     self._store.deleted(key)
                 self._tree.files.unlink(key)
@@ -191,7 +199,7 @@ class ObjectsDirectory(Directory):
         key = keys.join(self._prefix, name)
         if self._tree.files.unsaved(key) is not None:
             return ObjectFile(self._tree, key, None)
-        if Prefix(key) in self._store.made:
+        if Prefix(key) in self._store.made or self._tree.files.below(Prefix(key)):
             return ObjectsDirectory(self._tree, Prefix(key))
         return None
 

@@ -13,12 +13,19 @@ from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.pools import Pools
 from nczfs.engine.spool.renames import noted
 from nczfs.engine.spool.space import Spool
-from nczfs.errors import Conflict, NoSuchObject, NoSuchPath, ObjectExists, StaleHandle
+from nczfs.errors import (
+    Conflict,
+    NczfsError,
+    NoSuchObject,
+    NoSuchPath,
+    ObjectExists,
+    StaleHandle,
+)
 from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
 from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.staging import Base, StagedFile, stage
-from nczfs.zmap.base import ABSENT, Features, Part, Range, Stat, Version, part_size
+from nczfs.zmap.base import ABSENT, Part, Range, Stat, Version, part_size
 from nczfs.zmap.keys import Key, Prefix
 
 T = TypeVar("T")
@@ -113,13 +120,13 @@ class ObjectStore:
         ------
         StaleHandle : the store has another version than `replaces`, and keeps it.
         """
-        with self._conditional(key, replaces) as known:
+        with self._conditional(key):
             if any(isinstance(part, Range) for part in parts):
-                version = self.zmap.write_parts(key, parts, replaces=known)
+                version = self.zmap.write_parts(key, parts, replaces=replaces)
             else:
                 (data,) = parts
                 assert not isinstance(data, Range)
-                version = self.zmap.write(key, data, replaces=known)
+                version = self.zmap.write(key, data, replaces=replaces)
         return self._stored(Stat(key, sum(map(part_size, parts)), version, mtime_ns))
 
     def flush(self) -> None:
@@ -129,8 +136,8 @@ class ObjectStore:
     def copy(self, stat: Stat, key: Key, *, replace: bool) -> Stat:
         """Store one version of an object under another key as well."""
         mtime_ns = self.mtime_of(stat, time.time_ns())
-        with self._conditional(key, None if replace else ABSENT) as known:
-            version = self.zmap.copy(stat, key, replaces=known)
+        with self._conditional(key):
+            version = self.zmap.copy(stat, key, replaces=None if replace else ABSENT)
         return self._stored(dataclasses.replace(stat, key=key, version=version, mtime_ns=mtime_ns))
 
     def noted(self, prefix: Prefix, goal: Prefix) -> AbstractContextManager[None]:
@@ -142,21 +149,33 @@ class ObjectStore:
         try:
             self.zmap.delete(key)
         except NoSuchObject as error:
-            raise NoSuchPath(f"{key}: no such object") from error
-        finally:
             self.deleted(key)
+            raise NoSuchPath(f"{key}: no such object") from error
+        except NczfsError:
+            self.announce(key)  # it may be gone all the same
+            raise
+        self.deleted(key)
 
     def deleted(self, key: Key) -> None:
         """Note that an object is gone."""
         self.made.add(parent_of(key))
         self.kept.discard(key)
-        self.announce(key)
+        self.metadata.deleted(key)
+        self._changed(key)
 
     def each(self, function: Callable[[T], U], arguments: Iterable[T]) -> list[U]:
         """Call a function with every argument, several at a time where a request takes long."""
         if not self.metadata.far:
             return [function(argument) for argument in arguments]
         return list(self._pools.write.map(function, arguments))
+
+    def is_absent(self, key: Key) -> bool:
+        """Whether there is no object; a listing is believed: `write` compares again."""
+        prefix, _, name = key.rpartition("/")
+        listed, entry = self.metadata.known_entry(Prefix(prefix), name)
+        if listed and (entry is None or entry.stat is None):
+            return True
+        return self.find(key) is None
 
     def has_keys(self, prefix: Prefix) -> bool:
         """Whether the store itself has any key below a prefix, now."""
@@ -185,10 +204,11 @@ class ObjectStore:
         return stat.mtime_ns or otherwise
 
     @contextmanager
-    def _conditional(self, key: Key, replaces: Version | None) -> Iterator[Version | None]:
-        """What `replaces` is for this store; its refusals are about a file that was opened."""
+    def _conditional(self, key: Key) -> Iterator[None]:
+        """A condition that is refused is about a file that was opened."""
+        self._prepare()
         try:
-            yield replaces if self._features().conditional_writes else None
+            yield
         except (Conflict, ObjectExists, NoSuchObject) as error:
             raise StaleHandle(
                 f"{self.zmap.name}/{key}: not stored, another client stored or deleted it since "
@@ -197,14 +217,14 @@ class ObjectStore:
 
     def _stored(self, stat: Stat) -> Stat:
         self.kept.change(stat.key, Changes(mtime_ns=stat.mtime_ns), stat.version)
-        self.announce(stat.key)
+        self.metadata.stored(stat)
+        self._changed(stat.key)
         return stat
 
-    def _features(self) -> Features:
-        """What the store can do; it is asked when something is written for the first time."""
+    def _prepare(self) -> None:
+        """Have the store find out what it can do when something is written for the first time."""
         if not self._prepared:
             with self._preparing:
                 if not self._prepared:
                     self.zmap.prepare_writing()
                     self._prepared = True
-        return self.zmap.features

@@ -34,7 +34,7 @@ _OWN_KEY = "x-amz-server-side-encryption-customer-algorithm"
 
 def version_of(etag: str) -> Version:
     """The version that an ETag names; some servers leave its quotes out in listings."""
-    return Version(etag if etag.startswith(('"', "W/")) else f'"{etag}"')
+    return Version(etag if etag[:1] == '"' or etag[:2] == "W/" else f'"{etag}"')
 
 
 def stat_of(key: Key, headers: Mapping[str, str]) -> Stat:

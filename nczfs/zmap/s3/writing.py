@@ -70,8 +70,8 @@ class Writer:
         condition = {}
         if replaces is not None:
             known = self._trials.puts()
-            condition = known.headers(replaces)  # what is honoured of it, helps
-            if not known.hold:
+            condition = known.headers(replaces)
+            if not condition:
                 self._compare(key, replaces)
         writer = secrets.token_hex(16)
         headers = {**self._encryption, **_marked(condition, writer)}
