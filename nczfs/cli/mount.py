@@ -81,6 +81,7 @@ def mount(
     from nczfs.engine.memory import share_one_heap
     from nczfs.engine.options import MissingChunks
     from nczfs.engine.spool.space import Survives
+    from nczfs.vfs.objects import StoredOptions
     from nczfs.vfs.tree import VfsOptions, mount_tree
 
     share_one_heap()
@@ -111,6 +112,10 @@ def mount(
         file_mode=settings.maybe_number("file-mode"),
         dir_mode=settings.maybe_number("dir-mode"),
         umask=settings.maybe_number("umask") or 0,
+        stored=StoredOptions(
+            keep_times=settings.flag("keep-times"),
+            directory_markers=settings.flag("directory-markers"),
+        ),
         log=log,
         config=config,
     )

@@ -323,6 +323,16 @@ OPTIONS: tuple[Option, ...] = (
     Option("dir-mode", _V, values.octal, None, "permission bits of directories", "BITS"),
     Option("read-only", _M, values.flag, False, "refuse all writing"),
     Option("allow-delete", _M, values.flag, False, "let rm remove what datasets/ shows"),
+    Option(
+        "keep-times", _M, values.flag, False, "keep the times of files in objects/ with the objects"
+    ),
+    Option(
+        "directory-markers",
+        _M,
+        values.flag,
+        False,
+        "keep empty directories in objects/ in the store",
+    ),
     Option("allow-other", _M, values.flag, False, "let other users see the mount"),
     Option("allow-root", _M, values.flag, False, "let root see the mount"),
     Option("auto-unmount", _M, values.flag, False, "unmount even when the daemon crashes"),

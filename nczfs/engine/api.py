@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nczfs.engine.convert import attribute_of
-from nczfs.engine.dataset import Dataset, dimensions_of
+from nczfs.engine.dataset import Dataset
 from nczfs.engine.editor import Editor
+from nczfs.engine.hierarchy import dimensions_of
 from nczfs.engine.mappings import Members, NamedMapping
 from nczfs.engine.variable import OpenNode, Variable
 from nczfs.errors import NoSuchNode, NotWritable, UsageError

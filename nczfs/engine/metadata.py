@@ -216,12 +216,21 @@ class MetadataCache:
                 pass
 
     def has_keys(self, prefix: Prefix) -> bool:
-        """Whether there is any key below a prefix; one page of a listing at most."""
+        """Whether there is any key below a prefix, or its marker; one page of a listing at most."""
         parent, _, name = prefix.rpartition("/")
         known, entry = self.known_entry(Prefix(parent), name) if prefix else (False, None)
         if known and (entry is None or entry.is_prefix):
             return entry is not None
-        return next(iter(self.entries(prefix)), None) is not None
+        if not self.zmap.features.markers:
+            return next(iter(self.entries(prefix)), None) is not None
+        listing = self._fresh_listing(prefix)
+        if listing is not None and listing.entries:
+            return True
+        started_at, changes = self._clock(), self._changes
+        exists = self.zmap.exists(prefix)
+        if not exists and changes == self._changes:
+            self._keep_listing(prefix, _Listing({}, started_at))
+        return exists
 
     def forget(self, prefix: Prefix) -> None:
         """Ask anew for everything at or below a prefix, and for its own entry."""

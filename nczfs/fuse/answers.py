@@ -11,13 +11,16 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from pyfuse3 import FUSEError
 
 from nczfs import metrics
-from nczfs.fuse.errno import ORDINARY, is_expected, to_errno
+from nczfs.fuse.errno import is_expected, is_ordinary, to_errno
 
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
+
+WRITES = frozenset({"write", "setxattr"})
+"""Operations whose bytes are what is to be written, and belong in no log."""
 
 
 def answers(
@@ -52,15 +55,12 @@ def _errno_name(code: int) -> str:
 
 
 def _report(operation: str, args: tuple[object, ...], error: Exception, code: int) -> None:
-    what = ", ".join(repr(arg) for arg in args if isinstance(arg, int | bytes) and _short(arg))
+    shown = int if operation in WRITES else int | bytes
+    what = ", ".join(repr(arg) for arg in args if isinstance(arg, shown))
     name = _errno_name(code)
     if not is_expected(error):
         log.error("%s(%s): %s", operation, what, name, exc_info=error)
         return
-    level = logging.DEBUG if code in ORDINARY else logging.WARNING
+    level = logging.DEBUG if is_ordinary(operation, code) else logging.WARNING
     message = str(error) or type(error).__name__
     log.log(level, "%s(%s): %s: %s", operation, what, name, message)
-
-
-def _short(arg: int | bytes) -> bool:
-    return isinstance(arg, int) or len(arg) <= 255  # names, not what is to be written

@@ -74,6 +74,14 @@ ORDINARY = frozenset(
 """What programs ask for all day without anything being wrong; not worth a line of the log."""
 
 
+def is_ordinary(operation: str, code: int) -> bool:
+    """Whether an error is none that a user would look for in the log.
+
+    The kernel answers ESTALE of an open by looking the path up again.
+    """
+    return code in ORDINARY or (operation == "open" and code == errno.ESTALE)
+
+
 def to_errno(error: Exception) -> int:
     """The errno for an exception: that of its nearest class in the table, EIO for strangers."""
     return next((ERRNO[cls] for cls in type(error).__mro__ if cls in ERRNO), errno.EIO)

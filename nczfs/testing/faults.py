@@ -104,18 +104,48 @@ class Faulty(ZMap):
     ) -> Blob:
         return self._call("read", key, lambda: self._zmap.read(key, start, stop, version=version))
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
-        return self._call("write", key, lambda: self._zmap.write(key, data, replaces=replaces))
-
-    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
-        return self._call("copy", goal, lambda: self._zmap.copy(source, goal, replaces=replaces))
-
-    def write_parts(
-        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version:
         return self._call(
-            "write_parts", key, lambda: self._zmap.write_parts(key, parts, replaces=replaces)
+            "write", key, lambda: self._zmap.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
         )
+
+    def copy(
+        self,
+        source: Stat,
+        goal: Key,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        return self._call(
+            "copy",
+            goal,
+            lambda: self._zmap.copy(source, goal, replaces=replaces, mtime_ns=mtime_ns),
+        )
+
+    def write_parts(
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        return self._call(
+            "write_parts",
+            key,
+            lambda: self._zmap.write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns),
+        )
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
+        return self._call("copy", stat.key, lambda: self._zmap.set_mtime(stat, mtime_ns))
 
     def delete(self, key: Key) -> None:
         self._call("delete", key, lambda: self._zmap.delete(key))
@@ -128,6 +158,18 @@ class Faulty(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._pages("list", prefix, self._zmap.list(prefix))
+
+    def exists(self, prefix: Prefix) -> bool:
+        return self._call("search", prefix, lambda: self._zmap.exists(prefix))
+
+    def mark(self, prefix: Prefix) -> None:
+        self._call("write", prefix, lambda: self._zmap.mark(prefix))
+
+    def unmark(self, prefix: Prefix) -> None:
+        self._call("delete", prefix, lambda: self._zmap.unmark(prefix))
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        return self._pages("list", prefix, self._zmap.markers(prefix))
 
     def flush(self) -> None:
         self._call("flush", "", self._zmap.flush)

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator
 
 from nczfs import metrics
-from nczfs.engine.dataset import Dataset, Loaded
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.hierarchy import Loaded
 from nczfs.errors import (
     CrossesTrees,
     NoSuchPath,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Callable
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.editor import Editor
@@ -16,6 +17,7 @@ from nczfs.errors import (
     NotPermitted,
     NotWritable,
     ObjectTooLarge,
+    StaleHandle,
     UsageError,
 )
 from nczfs.formats.names import parent_of
@@ -47,8 +49,12 @@ class GroupInfoFile(ViewFile):
         self._path = path
         self._editing = context.editing_of(dataset) if path else None
         self.writable = self._editing is not None
+        self._is_variable = False
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        if self._is_variable:
+            # The kernel then looks the path up again, and shows the program the file of that.
+            raise StaleHandle(f"/{self._path}/info.json: the group is a variable now")
         if not (writing or truncate):
             return super().open()
         if self._editing is None:
@@ -59,16 +65,27 @@ class GroupInfoFile(ViewFile):
                 f"/{self._path}/info.json: only a group that is still empty becomes a variable; "
                 "make another one beside it (mkdir)"
             )
-        return OpenDeclaration(self._editing, self._dataset, self._path)
+        return OpenDeclaration(self._editing, self._dataset, self._path, self._became_variable)
+
+    def _became_variable(self) -> None:
+        self._is_variable = True
 
 
 class OpenDeclaration(OpenFile):
-    """An info.json while it is written: the variable is made at the flush. `_lock` guards it."""
+    """An info.json while it is written: the variable is made at the flush. `_lock` guards it.
 
-    def __init__(self, editing: Editing, dataset: Dataset, path: str) -> None:
+    Parameters
+    ----------
+    made : called when the variable was made.
+    """
+
+    def __init__(
+        self, editing: Editing, dataset: Dataset, path: str, made: Callable[[], None]
+    ) -> None:
         self._editing = editing
         self._dataset = dataset
         self._path = path
+        self._made = made
         self._lock = threading.Lock()
         self._data = bytearray()
         self._is_dirty = False
@@ -106,6 +123,7 @@ class OpenDeclaration(OpenFile):
             except (BadValue, CodecError, MetadataError, NoSuchNode, UsageError) as error:
                 raise BadArgument(f"/{self._path}/info.json: {error}") from error
             self._is_dirty = False
+            self._made()
 
     def close(self) -> None:
         """What was not a variable at the last flush is dropped: its writer was told."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nczfs.engine.dataset import Dataset, Loaded
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.hierarchy import Loaded
 from nczfs.errors import NoSuchPath, PathError
 from nczfs.model.boxes import index_of
 from nczfs.model.grid import ChunkIndex

@@ -18,14 +18,16 @@ from nczfs.engine.spool.recovery import unsaved_of
 from nczfs.engine.spool.space import Spool, Survives, default_spool_dir
 from nczfs.errors import BadKey
 from nczfs.vfs.access import AccessLog
+from nczfs.vfs.appearance import Appearance
 from nczfs.vfs.base import Notifier
 from nczfs.vfs.control import ControlDirectory
 from nczfs.vfs.datasets import DatasetsTree
-from nczfs.vfs.filesystem import TreeFileSystem, TreeOptions
+from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.leaves import Plain
 from nczfs.vfs.nodefiles import text_names
 from nczfs.vfs.nodes import Directory, FixedDirectory, Node
-from nczfs.vfs.objects import ObjectsOptions, ObjectStore, ObjectsTree
+from nczfs.vfs.objects import ObjectsOptions, ObjectStore, ObjectsTree, StoredOptions
+from nczfs.vfs.prefixdirectory import PrefixDirectory
 from nczfs.vfs.showing import node_of
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
@@ -55,6 +57,7 @@ class VfsOptions:
     survives : what the bytes survive that a writer was told are written.
     file_mode, dir_mode : permissions; None: the owner's, and reading for all.
     umask : bits taken from them where they are None.
+    stored : what `objects/` keeps in the store besides bytes.
     log : the log file, to be shown in ``.nczfs/log``.
     config : the effective options for ``.nczfs/config.json``, secrets masked.
     """
@@ -72,6 +75,7 @@ class VfsOptions:
     file_mode: int | None = None
     dir_mode: int | None = None
     umask: int = 0
+    stored: StoredOptions = field(default_factory=StoredOptions)
     log: Path | None = None
     config: Mapping[str, object] = field(default_factory=dict)
 
@@ -96,6 +100,7 @@ def mount_tree(
     zmap = _opened(parsed, store_options or StoreOptions(), options.survives)
     spool_dir = options.spool_dir or default_spool_dir()
     _tell_of_unsaved(spool_dir, spool_url(parsed))
+    _tell_of_no_effect(options.stored, zmap)
     spool = Spool(spool_dir, spool_url(parsed), options.spool_bytes_max, options.survives)
     engine = Engine(options.engine, spool)
     metadata = MetadataCache(zmap, engine.options, engine.pools)
@@ -110,7 +115,7 @@ def mount_tree(
         options.views,
         archive_in,
         writable=not options.read_only,
-        written=lambda prefix: filesystem.invalidate_content(shown_at(prefix)),
+        written=lambda prefix: filesystem.kernel.forget_content(shown_at(prefix)),
         removed=(lambda prefix: removed(prefix)) if options.allow_delete else None,
     )
     read_only = options.read_only or not zmap.features.writable
@@ -123,22 +128,22 @@ def mount_tree(
     def changed(key: str) -> None:
         node = node_of(key)
         datasets.changed(Prefix(node))
-        filesystem.invalidate_below(shown_at(node))
+        filesystem.kernel.forget_below(shown_at(node))
 
     def removed(prefix: Prefix) -> None:
-        filesystem.invalidate_below(shown_at(prefix))
-        filesystem.invalidate_below(f"{OBJECTS}/{prefix}")
+        filesystem.kernel.forget_below(shown_at(prefix))
+        filesystem.kernel.forget_below(f"{OBJECTS}/{prefix}")
         above = str(prefix)
         while above:
             above, _, _ = above.rpartition("/")
             for name in text_names(above.rpartition("/")[2] or parsed.last_word):
-                filesystem.invalidate_below(shown_at(keys.join(above, name)))
+                filesystem.kernel.forget_below(shown_at(keys.join(above, name)))
 
     def lost(key: str) -> None:
-        filesystem.invalidate_below(f"{OBJECTS}/{key}")
+        filesystem.kernel.forget_below(f"{OBJECTS}/{key}")
 
     objects = ObjectsTree(
-        ObjectStore(metadata, engine.pools, spool, changed, lost),
+        ObjectStore(metadata, engine.pools, spool, changed, lost, options.stored),
         engine,
         ObjectsOptions(read_only, file_mode, dir_mode),
         mtime_ns,
@@ -158,7 +163,7 @@ def mount_tree(
     if options.show != "views":
         entries[OBJECTS] = objects.root()
     if options.show != "objects":
-        top: Directory = datasets.directory(keys.ROOT, parsed.last_word)
+        top: Directory = PrefixDirectory(datasets, keys.ROOT, parsed.last_word)
         if is_dataset:
             top = FixedDirectory({parsed.last_word: top}, mtime_ns)
         entries[DATASETS] = top
@@ -200,15 +205,15 @@ def mount_tree(
     )
     filesystem = TreeFileSystem(
         FixedDirectory(entries, mtime_ns),
-        TreeOptions(
+        Appearance(
             uid=options.uid,
             gid=options.gid,
             file_mode=file_mode,
             dir_mode=dir_mode,
-            read_only=read_only,
             attr_ttl_s=metadata.ttl_s,
-            pages_ttl_s=metadata.ttl_s,
         ),
+        read_only=read_only,
+        pages_ttl_s=metadata.ttl_s,
         forget=forget,
         sync=_steps(engine.writeback.flush, datasets.sync, zmap.flush),
         save=_steps(datasets.close, engine.writeback.close),
@@ -233,6 +238,15 @@ def _tell_of_unsaved(spool_dir: Path, url: str) -> None:
             "puts them back, `nczfs recover --list` shows them",
             url,
             unsaved,
+        )
+
+
+def _tell_of_no_effect(stored: StoredOptions, zmap: ZMap) -> None:
+    if stored.keep_times and not zmap.features.keeps_times:
+        log.warning("%s: --keep-times has no effect here: this store keeps no times", zmap.name)
+    if stored.directory_markers and not zmap.features.markers:
+        log.warning(
+            "%s: --directory-markers has no effect here: this store has no markers", zmap.name
         )
 
 

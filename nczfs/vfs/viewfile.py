@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nczfs.engine.array import Array, Writes, now
+from nczfs.engine.array import Array, now
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.options import Tally
 from nczfs.engine.prefetch import (
@@ -16,6 +16,7 @@ from nczfs.engine.prefetch import (
     AheadOptions,
     ReadAhead,
 )
+from nczfs.engine.writes import Writes
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.access import Access, AccessLog
 from nczfs.vfs.base import Buffer

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from nczfs.engine.array import Writes
 from nczfs.engine.lease import Lease
+from nczfs.engine.writes import Writes
 from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.editing import Growing

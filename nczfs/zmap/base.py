@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nczfs.errors import CorruptStore, NoSuchObject
@@ -43,12 +43,20 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a store knows of an object without reading it; `mtime_ns` is 0 where it has none."""
+    """What a store knows of an object without reading it.
+
+    Attributes
+    ----------
+    mtime_ns : when it was stored; 0 where the store has no time.
+    kept_mtime_ns : the time that was given for it (`Features.keeps_times`); None where none was,
+        and in what `search` and `list` say.
+    """
 
     key: Key
     size: int
     version: Version
     mtime_ns: int = 0
+    kept_mtime_ns: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,8 @@ class Features:
         machine: to be preferred to reading and writing.
     forbidden_is_absent : "forbidden" for a key is taken for "no such object", since the store says
         so to those who may not list. Known once such an answer came.
+    keeps_times : the `mtime_ns` of a write is kept with the object, and `stat` tells it.
+    markers : a directory can be there without keys: `ZMap.mark`.
     """
 
     writable: bool = True
@@ -121,6 +131,8 @@ class Features:
     case_sensitive: bool = True
     server_copies: bool = False
     forbidden_is_absent: bool = False
+    keeps_times: bool = False
+    markers: bool = False
 
 
 class ZMap(ABC):
@@ -168,12 +180,21 @@ class ZMap(ABC):
         """
 
     @abstractmethod
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         """Replace the whole object, atomically.
 
         Parameters
         ----------
         replaces : only that version; `ABSENT`: only where there is none; None: whatever is there.
+        mtime_ns : the time that is kept with the object, where `Features.keeps_times`; other stores
+            ignore it.
 
         Raises
         ------
@@ -182,12 +203,20 @@ class ZMap(ABC):
         ReadOnlyStore, NoSpace, ObjectTooLarge : as they say; nothing was changed.
         """
 
-    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
+    def copy(
+        self,
+        source: Stat,
+        goal: Key,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         """Make `goal` a copy of a version of an object, atomically; gives the copy's version.
 
         Parameters
         ----------
         replaces : as of `write`, for the object at `goal`.
+        mtime_ns : as of `write`; None: that of the source, or none.
 
         Raises
         ------
@@ -195,10 +224,16 @@ class ZMap(ABC):
         Conflict : the source is another version by now, or what is at `goal` is not `replaces`;
             nothing was changed. (`ObjectExists`, when `replaces` is `ABSENT`.)
         """
-        return self.write_parts(goal, [Range(source, 0, source.size)], replaces=replaces)
+        whole = Range(source, 0, source.size)
+        return self.write_parts(goal, [whole], replaces=replaces, mtime_ns=mtime_ns)
 
     def write_parts(
-        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version:
         """Replace the whole object by parts one after the other, atomically.
 
@@ -208,7 +243,21 @@ class ZMap(ABC):
         if not self.features.writable:
             return self.write(key, b"", replaces=replaces)  # which raises, before anything is read
         pieces = (piece for part in parts for piece in _read_part(self, part))
-        return self.write(key, join(pieces, sum(map(part_size, parts))), replaces=replaces)
+        data = join(pieces, sum(map(part_size, parts)))
+        return self.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
+        """Have a version of an object kept with another time; gives the version that it has then.
+
+        Nothing happens where not `Features.keeps_times`.
+
+        Raises
+        ------
+        NoSuchObject, Conflict : as `copy`, of an object onto itself.
+        ObjectTooLarge : the store cannot do that with an object of this size.
+        """
+        del mtime_ns
+        return stat.version
 
     @abstractmethod
     def delete(self, key: Key) -> None:
@@ -238,6 +287,29 @@ class ZMap(ABC):
     @abstractmethod
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         """Every object below a prefix, however deep, page by page, in no particular order."""
+
+    def exists(self, prefix: Prefix) -> bool:
+        """Whether `search` gives anything below a prefix, or it has a marker."""
+        return next(iter(self.search(prefix)), None) is not None
+
+    def mark(self, prefix: Prefix) -> None:  # noqa: B027 - most stores have no markers
+        """Have a prefix be there as a directory, with keys below it or without.
+
+        The marker is no object of this map: only `exists`, `markers` and a search of the level
+        above show it. Nothing happens where not `Features.markers`. Raises as `write`.
+        """
+
+    def unmark(self, prefix: Prefix) -> None:  # noqa: B027 - most stores have no markers
+        """Remove the marker of a prefix, whoever made it; it may have none.
+
+        Raises
+        ------
+        Conflict : what stands in its place holds bytes, and stays.
+        """
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        """The prefixes with a marker: this one and those below, however deep, in no order."""
+        return iter(())
 
     def flush(self) -> None:  # noqa: B027 - most stores have nothing to do
         """Make what was written so far durable, and visible to whoever opens the store.

@@ -37,19 +37,42 @@ class Guarded(ZMap):
     ) -> Blob:
         return self._zmap.read(key, start, stop, version=version)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
-        with self._guard():
-            return self._zmap.write(key, data, replaces=replaces)
-
-    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
-        with self._guard():
-            return self._zmap.copy(source, goal, replaces=replaces)
-
-    def write_parts(
-        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version:
         with self._guard():
-            return self._zmap.write_parts(key, parts, replaces=replaces)
+            return self._zmap.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
+
+    def copy(
+        self,
+        source: Stat,
+        goal: Key,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        with self._guard():
+            return self._zmap.copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
+
+    def write_parts(
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        with self._guard():
+            return self._zmap.write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
+        with self._guard():
+            return self._zmap.set_mtime(stat, mtime_ns)
 
     def delete(self, key: Key) -> None:
         with self._guard():
@@ -67,6 +90,20 @@ class Guarded(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._zmap.list(prefix)
+
+    def exists(self, prefix: Prefix) -> bool:
+        return self._zmap.exists(prefix)
+
+    def mark(self, prefix: Prefix) -> None:
+        with self._guard():
+            self._zmap.mark(prefix)
+
+    def unmark(self, prefix: Prefix) -> None:
+        with self._guard():
+            self._zmap.unmark(prefix)
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        return self._zmap.markers(prefix)
 
     def flush(self) -> None:
         self._zmap.flush()

@@ -91,7 +91,14 @@ class HttpZMap(ZMap):
             self._ranges = False
         return Blob(answer.body, stat.version, stat.size, stat.mtime_ns)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         raise ReadOnlyStore(f"{self._name}/{key}: stores over HTTP are read-only")
 
     def delete(self, key: Key) -> None:

@@ -44,7 +44,14 @@ class MemoryZMap(ZMap):
         data = memoryview(found.data)[start:stop] if start or stop is not None else found.data
         return Blob(data, found.stat.version, len(found.data), found.stat.mtime_ns)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         copy = bytes(data)
         with self._lock:
             found = self._objects.get(key)

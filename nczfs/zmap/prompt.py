@@ -34,16 +34,40 @@ class Prompt(ZMap):
     ) -> Blob:
         return self._zmap.read(key, start, stop, version=version)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
-        return self._flushed(self._zmap.write(key, data, replaces=replaces))
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        return self._flushed(self._zmap.write(key, data, replaces=replaces, mtime_ns=mtime_ns))
 
-    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
-        return self._flushed(self._zmap.copy(source, goal, replaces=replaces))
+    def copy(
+        self,
+        source: Stat,
+        goal: Key,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        return self._flushed(self._zmap.copy(source, goal, replaces=replaces, mtime_ns=mtime_ns))
 
     def write_parts(
-        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version:
-        return self._flushed(self._zmap.write_parts(key, parts, replaces=replaces))
+        return self._flushed(
+            self._zmap.write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
+        )
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
+        return self._flushed(self._zmap.set_mtime(stat, mtime_ns))
 
     def delete(self, key: Key) -> None:
         self._zmap.delete(key)
@@ -61,6 +85,20 @@ class Prompt(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._zmap.list(prefix)
+
+    def exists(self, prefix: Prefix) -> bool:
+        return self._zmap.exists(prefix)
+
+    def mark(self, prefix: Prefix) -> None:
+        self._zmap.mark(prefix)
+        self._zmap.flush()
+
+    def unmark(self, prefix: Prefix) -> None:
+        self._zmap.unmark(prefix)
+        self._zmap.flush()
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        return self._zmap.markers(prefix)
 
     def flush(self) -> None:
         self._zmap.flush()

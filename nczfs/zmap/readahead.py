@@ -53,7 +53,9 @@ class ReadAhead(ZMap):
 
     @property
     def features(self) -> Features:
-        return replace(self._source.features, writable=False, conditional_writes=False)
+        return replace(
+            self._source.features, writable=False, conditional_writes=False, markers=False
+        )
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
@@ -71,7 +73,14 @@ class ReadAhead(ZMap):
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         return Blob(data, version, blocks[0].object_size, blocks[0].mtime_ns)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         raise ReadOnlyStore(f"{self.name}/{key}: read in blocks, and so not written")
 
     def delete(self, key: Key) -> None:

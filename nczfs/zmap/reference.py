@@ -112,7 +112,14 @@ class ReferenceZMap(ZMap):
         data = self._fetch(key, found, found.offset + start, found.offset + stop)
         return Blob(data, here, size, self._mtime_ns)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         raise ReadOnlyStore(f"{self._name}/{key}: stores of references are read-only")
 
     def delete(self, key: Key) -> None:

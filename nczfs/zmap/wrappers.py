@@ -38,20 +38,44 @@ class Prefixed(ZMap):
     ) -> Blob:
         return self._zmap.read(self._outer(key), start, stop, version=version)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
-        return self._zmap.write(self._outer(key), data, replaces=replaces)
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        return self._zmap.write(self._outer(key), data, replaces=replaces, mtime_ns=mtime_ns)
 
-    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
-        return self._zmap.copy(self._outer_stat(source), self._outer(goal), replaces=replaces)
+    def copy(
+        self,
+        source: Stat,
+        goal: Key,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        return self._zmap.copy(
+            self._outer_stat(source), self._outer(goal), replaces=replaces, mtime_ns=mtime_ns
+        )
 
     def write_parts(
-        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version:
         outer = [
             replace(part, stat=self._outer_stat(part.stat)) if isinstance(part, Range) else part
             for part in parts
         ]
-        return self._zmap.write_parts(self._outer(key), outer, replaces=replaces)
+        return self._zmap.write_parts(self._outer(key), outer, replaces=replaces, mtime_ns=mtime_ns)
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
+        return self._zmap.set_mtime(self._outer_stat(stat), mtime_ns)
 
     def delete(self, key: Key) -> None:
         self._zmap.delete(self._outer(key))
@@ -68,6 +92,20 @@ class Prefixed(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return map(self._inner, self._zmap.list(self._outer_prefix(prefix)))
+
+    def exists(self, prefix: Prefix) -> bool:
+        return self._zmap.exists(self._outer_prefix(prefix))
+
+    def mark(self, prefix: Prefix) -> None:
+        self._zmap.mark(self._outer_prefix(prefix))
+
+    def unmark(self, prefix: Prefix) -> None:
+        self._zmap.unmark(self._outer_prefix(prefix))
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        for found in self._zmap.markers(self._outer_prefix(prefix)):
+            if found != self._prefix:
+                yield Prefix(found[len(self._before) :])
 
     def flush(self) -> None:
         self._zmap.flush()
@@ -110,8 +148,18 @@ class ReadOnly(ZMap):
     ) -> Blob:
         return self._zmap.read(key, start, stop, version=version)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         raise ReadOnlyStore(f"{self.name}/{key}: the store was opened read-only")
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
+        raise ReadOnlyStore(f"{self.name}/{stat.key}: the store was opened read-only")
 
     def delete(self, key: Key) -> None:
         raise ReadOnlyStore(f"{self.name}/{key}: the store was opened read-only")
@@ -124,6 +172,18 @@ class ReadOnly(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._zmap.list(prefix)
+
+    def exists(self, prefix: Prefix) -> bool:
+        return self._zmap.exists(prefix)
+
+    def mark(self, prefix: Prefix) -> None:
+        raise ReadOnlyStore(f"{self.name}/{prefix}: the store was opened read-only")
+
+    def unmark(self, prefix: Prefix) -> None:
+        raise ReadOnlyStore(f"{self.name}/{prefix}: the store was opened read-only")
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        return self._zmap.markers(prefix)
 
     def flush(self) -> None:
         self._zmap.flush()
@@ -173,19 +233,42 @@ class Metered(ZMap):
         self._bytes_read.inc(len(blob.data))
         return blob
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
-        self._writes.inc()
-        return self._zmap.write(key, data, replaces=replaces)
-
-    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
-        self._writes.inc()
-        return self._zmap.copy(source, goal, replaces=replaces)
-
-    def write_parts(
-        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version:
         self._writes.inc()
-        return self._zmap.write_parts(key, parts, replaces=replaces)
+        return self._zmap.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
+
+    def copy(
+        self,
+        source: Stat,
+        goal: Key,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        self._writes.inc()
+        return self._zmap.copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
+
+    def write_parts(
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        self._writes.inc()
+        return self._zmap.write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
+        self._writes.inc()
+        return self._zmap.set_mtime(stat, mtime_ns)
 
     def delete(self, key: Key) -> None:
         self._deletes.inc()
@@ -206,6 +289,22 @@ class Metered(ZMap):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         self._lists.inc()
         return self._zmap.list(prefix)
+
+    def exists(self, prefix: Prefix) -> bool:
+        self._searches.inc()
+        return self._zmap.exists(prefix)
+
+    def mark(self, prefix: Prefix) -> None:
+        self._writes.inc()
+        self._zmap.mark(prefix)
+
+    def unmark(self, prefix: Prefix) -> None:
+        self._deletes.inc()
+        self._zmap.unmark(prefix)
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        self._lists.inc()
+        return self._zmap.markers(prefix)
 
     def flush(self) -> None:
         self._zmap.flush()

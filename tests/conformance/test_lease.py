@@ -49,7 +49,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         features = Features(conditional_writes=False)
         monkeypatch.setattr(MemoryZMap, "features", property(lambda _: features))
         return f"memory://lease{next(_stores)}/{{}}"
-    monkeypatch.setattr("nczfs.zmap.directory.can_lock", lambda _: False)
+    monkeypatch.setattr("nczfs.zmap.directory.store.can_lock", lambda _: False)
     return f"{tmp_path}/{{}}"
 
 

@@ -117,7 +117,7 @@ def test_a_fault_that_lasts_is_the_right_error_in_time(
 ) -> None:
     options = replace(OPTIONS, request_timeout_s=2.0)
     impatient = open_store(swift_with_faults.server.url(bucket), options)
-    swift_with_faults.set(f"{fault} GET path=0.0")
+    swift_with_faults.set(rf"{fault} GET path=/0\.0$")
     begin = monotonic()
     with pytest.raises(errors, match=KEY):
         impatient.read(KEY)

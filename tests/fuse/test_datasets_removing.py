@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import nczfs
-from tests.support.mounts import mounted
 from tests.support.sample import output
+from tests.support.settled import settled
 
 REFUSED = r"Operation not permitted|EPERM|ENOTEMPTY|not stored at its last close|ESTALE"
 
@@ -38,21 +38,24 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mount(store: Path) -> Iterator[Path]:
-    with mounted(store, "-o", "allow_delete", expect=REFUSED) as path:
-        yield path
+def mount(store: Path, tmp_path: Path) -> Iterator[Path]:
+    with settled(store, tmp_path / "spool", "-o", "allow_delete", expect=REFUSED) as mount:
+        yield mount.path
 
 
-def test_rm_r_removes_nothing_without_the_option(store: Path) -> None:
+def test_rm_r_removes_nothing_without_the_option(store: Path, tmp_path: Path) -> None:
     """SEMANTICS W11."""
     before = sorted(store.rglob("*"))
-    with mounted(store, expect=REFUSED) as path:
+    with settled(store, tmp_path / "spool", expect=REFUSED) as mount:
         failed = subprocess.run(
-            ["rm", "-r", path / "datasets/n.zarr"], capture_output=True, text=True, check=False
+            ["rm", "-r", mount.path / "datasets/n.zarr"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert failed.returncode == 1
         assert "Operation not permitted" in failed.stderr
-        assert (path / "datasets/n.zarr/v/values.raw").stat().st_size == 2000
+        assert (mount.path / "datasets/n.zarr/v/values.raw").stat().st_size == 2000
     assert sorted(store.rglob("*")) == before
 
 
@@ -136,8 +139,8 @@ def test_in_a_zip_archive(tmp_path: Path) -> None:
     with nczfs.open(str(archive), "w") as root:
         for name in ("v", "w"):
             root.create_variable(name, (4,), "<f4", np.ones(4, "f4"))
-    with mounted(archive, "-o", "allow_delete", expect=REFUSED) as path:
-        output("rm", "-r", path / "datasets/a.zip/v")
+    with settled(archive, tmp_path / "spool", "-o", "allow_delete", expect=REFUSED) as mount:
+        output("rm", "-r", mount.path / "datasets/a.zip/v")
     with nczfs.open(str(archive)) as root:
         assert list(root.variables) == ["w"]
         assert root.problems == ()

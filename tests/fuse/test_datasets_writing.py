@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import shutil
@@ -14,8 +15,8 @@ import numpy as np
 import pytest
 
 import nczfs
-from tests.support.mounts import mounted
 from tests.support.sample import FIELDS, Values, open_zarr, output, write_sample
+from tests.support.settled import settled
 
 FORTRAN = Path(__file__).parent.parent / "data/writevalues.f90"
 T2M = FIELDS["t2m"].values
@@ -36,9 +37,9 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mount(store: Path) -> Iterator[Path]:
-    with mounted(store, expect=REFUSED) as path:
-        yield path
+def mount(store: Path, tmp_path: Path) -> Iterator[Path]:
+    with settled(store, tmp_path / "spool", expect=REFUSED) as mount:
+        yield mount.path
 
 
 def t2m_of(store: Path) -> Values:
@@ -216,3 +217,14 @@ def test_mkdir_makes_datasets_that_others_read(mount: Path, store: Path) -> None
     (mount / "datasets/new.zarr/ocean/attributes/title").write_text("deep\n")
     with netCDF4.Dataset(f"file://{store}/new.zarr#mode=nczarr,file") as root:
         assert root["ocean"].title == "deep"
+
+
+def test_an_info_json_is_that_of_the_variable_at_once(mount: Path) -> None:
+    """SEMANTICS W13."""
+    (mount / "datasets/new.zarr").mkdir()
+    for name in "abcdefgh":
+        variable = mount / "datasets/new.zarr" / name
+        variable.mkdir()
+        (variable / "info.json").write_text('{"shape": [2], "dtype": "<f4"}')
+        assert json.loads((variable / "info.json").read_text())["shape"] == [2]
+        assert (variable / "values.raw").stat().st_size == 8

@@ -13,6 +13,7 @@ import pytest
 
 from nczfs.engine.opening import open_url
 from tests.support.mounts import Served, nczfs, served
+from tests.support.settled import settled
 
 VALUES = np.arange(24, dtype="<i4").reshape(4, 6)
 WAITING = r"\d+ pieces of what was written in an earlier mount are not stored: `nczfs recover`"
@@ -98,8 +99,7 @@ def test_without_the_option_what_fsync_confirmed_survives(store: Path, spool: Pa
 
 
 def test_nothing_is_left_of_a_mount_that_ends(store: Path, spool: Path) -> None:
-    with served(command(store, spool, "-o", "journal")) as mount:
+    with settled(store, spool, "-o", "journal") as mount:
         with (dataset(mount) / "v/values.raw").open("r+b", buffering=0) as file:
             file.write(np.array([-1], "<i4").tobytes())
         (mount.path / "objects/new").write_bytes(b"new")
-    assert list(spool.iterdir()) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import mmap
 import os
 import shutil
@@ -21,9 +20,11 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.support.mounts import mounted, nczfs, served
+from tests.support.looking import store_served
+from tests.support.mounts import nczfs, served
 from tests.support.sample import keys_of, output
 from tests.support.servers import S3Server
+from tests.support.settled import settled, status, wait_until
 
 
 @pytest.fixture
@@ -34,9 +35,8 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def objects(store: Path, tmp_path: Path) -> Iterator[Path]:
-    with mounted(store, "--spool-dir", str(tmp_path / "spool")) as path:
-        yield path / "objects"
-    assert not [left for left in (tmp_path / "spool").rglob("*") if left.is_file()]
+    with settled(store, tmp_path / "spool") as mount:
+        yield mount.path / "objects"
 
 
 @pytest.fixture
@@ -227,11 +227,11 @@ def test_locks_hold_between_processes(objects: Path) -> None:
         output("flock", "-n", path, "true")
 
 
-def test_links_devices_and_our_own_names_are_refused(store: Path) -> None:
+def test_links_devices_and_our_own_names_are_refused(store: Path, tmp_path: Path) -> None:
     """SEMANTICS L2, L3."""
     (store / "a").touch()
-    with mounted(store, expect="EPERM|EINVAL") as path:
-        objects = path / "objects"
+    with settled(store, tmp_path / "spool", expect="EPERM|EINVAL") as mount:
+        path, objects = mount.path, mount.path / "objects"
         attempts: list[Callable[[], object]] = [
             lambda: os.symlink("a", objects / "b"),
             lambda: os.link(objects / "a", objects / "b"),
@@ -308,14 +308,16 @@ def test_what_was_closed_or_synced_survives_the_daemon(store: Path, tmp_path: Pa
 def test_a_file_that_cannot_be_stored_is_told_and_kept(store: Path, tmp_path: Path) -> None:
     """SEMANTICS O9."""
     (store / "a").write_text("old")
-    with mounted(store, "--spool-dir", str(tmp_path / "spool"), expect=r"\ba: |ESTALE") as path:
-        file = (path / "objects/a").open("r+", buffering=1)
+    options = ["--spool-dir", str(tmp_path / "spool")]
+    with store_served(store, *options, expect=r"\ba: |ESTALE") as mount:
+        file = (mount.path / "objects/a").open("r+", buffering=1)
         file.write("ours\n")
         (store / "a").write_text("theirs")
         with pytest.raises(OSError, match="Stale file handle"):
             file.close()
-        while _shown(path / "objects/a") != "theirs":  # until the file is let go
+        while _shown(mount.path / "objects/a") != "theirs":  # until the file is let go
             time.sleep(0.01)
+        wait_until(mount, dirty_bytes=0, unsaved_files=0, spool_used_bytes=0)
     (kept,) = (tmp_path / "spool").glob("*/*.unsaved")
     refused = nczfs("recover", "--spool-dir", tmp_path / "spool")
     assert refused.returncode == 1
@@ -327,15 +329,15 @@ def test_a_file_that_cannot_be_stored_is_told_and_kept(store: Path, tmp_path: Pa
 
 def test_the_budget_of_the_spool_is_a_full_disk(store: Path, tmp_path: Path) -> None:
     """SEMANTICS O13."""
-    options = ["--spool-dir", str(tmp_path / "spool"), "--max-spool-size", "1MiB"]
-    with mounted(store, *options, expect="max-spool-size") as path:
-        with (path / "objects/a").open("wb", buffering=0) as file:
+    options = ["--max-spool-size", "1MiB"]
+    with settled(store, tmp_path / "spool", *options, expect="max-spool-size") as mount:
+        with (mount.path / "objects/a").open("wb", buffering=0) as file:
             file.write(bytes(1 << 20))
             with pytest.raises(OSError, match="No space left"):
                 file.write(b"x")
-            status = json.loads((path / ".nczfs/status.json").read_text())
-            assert status["spool_used_bytes"] == 1 << 20
-            assert status["read_only"] is False
+            found = status(mount)
+            assert found["spool_used_bytes"] == 1 << 20
+            assert found["read_only"] is False
         assert (store / "a").stat().st_size == 1 << 20
 
 
@@ -349,8 +351,8 @@ def test_programs_write_to_s3(swift: S3Server, source: Path, tmp_path: Path) -> 
         keys = [entry["Key"] for entry in listed]
         return {key: client.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
 
-    with mounted(swift.url(bucket), "--spool-dir", str(tmp_path / "spool")) as path:
-        objects = path / "objects"
+    with settled(swift.url(bucket), tmp_path / "spool") as mount:
+        path, objects = mount.path, mount.path / "objects"
         output("cp", "-a", source, objects / "copy")
         expected = {f"copy/{key}": data for key, data in contents(source).items()}
         assert stored() == expected
@@ -378,15 +380,16 @@ def test_programs_write_to_s3(swift: S3Server, source: Path, tmp_path: Path) -> 
     client.close()
 
 
-def test_a_read_only_mount_has_no_write_bits(store: Path) -> None:
+def test_a_read_only_mount_has_no_write_bits(store: Path, tmp_path: Path) -> None:
     """SEMANTICS L1."""
     (store / "a").touch()
-    with mounted(store, "--read-only") as path:
+    with settled(store, tmp_path / "spool", "--read-only") as mount:
+        path = mount.path
         assert (path / "objects/a").stat().st_mode & 0o777 == 0o444
         assert (path / "objects").stat().st_mode & 0o777 == 0o555
         with pytest.raises(OSError, match="Read-only file system"):
             (path / "objects/a").write_text("x")
-        assert json.loads((path / ".nczfs/status.json").read_text())["read_only"] is True
+        assert status(mount)["read_only"] is True
 
 
 def test_the_owner_may_write_by_default(objects: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_is_refused_until_the_end_is_recovered(refusing: Refusing, tmp_path
             file.write_bytes(NEW)
         with failing_with(refusing.number):
             (mount.path / "objects/other").write_bytes(NEW)
-        assert status(mount)["unsaved_chunks"] == 2
+        wait_until(mount, unsaved_chunks=2, unsaved_files=0)
     assert len(files_in(spool)) == 4
     assert nczfs("recover", "--spool-dir", spool).returncode == 1
     refusing.allow()

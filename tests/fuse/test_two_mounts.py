@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import errno
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.confirmed import ElementWriter, take_turns
+from tests.support.confirmed import ElementWriter, take_turns, working_until_they_fail
+from tests.support.mounts import Served, served
 from tests.support.places import DATASET, Place, bucket_of, directory_at
-from tests.support.servers import Faults
-from tests.support.settled import gauge, settled
+from tests.support.servers import Faults, S3Server
+from tests.support.settled import files_in, gauge, settled, status
 
 VALUES = np.zeros((30, 40))
 CHUNKS = (12, 16)
 WRITERS = 4
 BLOCK = 3  # elements: every chunk has some of each writer
 ROUNDS = [25, pytest.param(400, marks=pytest.mark.long)]
+ROUNDS_BY_LEASE = [2, pytest.param(40, marks=pytest.mark.long)]
+PATIENCE_S = 60
+DEAD = {errno.ENOTCONN, errno.ECONNABORTED}
+
+# Less patience than a mount has that wrote before it hands its lease over: 0.8 of this.
+IMPATIENT = ("--request-timeout", "5")
 
 # What a network and a busy server do. "lost" is stored, and nobody hears of it.
 TROUBLE = [
@@ -32,7 +42,7 @@ TROUBLE = [
 
 @pytest.fixture(params=["directory", "ceph"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Stores with conditional writes; one that has none needs a lease of the writers' own."""
+    """Stores with conditional writes."""
     if request.param == "directory":
         return directory_at(tmp_path / "store")
     return bucket_of(request.getfixturevalue(request.param))
@@ -40,9 +50,18 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def faults(ceph_with_faults: Faults) -> Iterator[Faults]:
-    ceph_with_faults.set()
-    yield ceph_with_faults
-    ceph_with_faults.set()
+    yield from _without_rules(ceph_with_faults)
+
+
+@pytest.fixture
+def faults_of_swift(swift_with_faults: Faults) -> Iterator[Faults]:
+    yield from _without_rules(swift_with_faults)
+
+
+def _without_rules(faults: Faults) -> Iterator[Faults]:
+    faults.set()
+    yield faults
+    faults.set()
 
 
 @pytest.mark.timeout(1200)
@@ -50,7 +69,7 @@ def faults(ceph_with_faults: Faults) -> Iterator[Faults]:
 def test_what_each_writer_wrote_last_is_there(place: Place, tmp_path: Path, rounds: int) -> None:
     """SEMANTICS W2."""
     place.make_dataset({"v": (VALUES, CHUNKS)})
-    _write_from_two_mounts(place, tmp_path, rounds)
+    _write_at_the_same_time(place, tmp_path, rounds)
 
 
 @pytest.mark.timeout(1200)
@@ -61,31 +80,78 @@ def test_requests_that_fail_on_the_way_lose_nothing(
     """SEMANTICS W2."""
     place = bucket_of(faults.server)
     place.make_dataset({"v": (VALUES, CHUNKS)})
+    with _trouble(faults):
+        _write_at_the_same_time(place, tmp_path, rounds)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("rounds", ROUNDS_BY_LEASE)
+def test_without_conditional_writes_they_take_turns(
+    swift: S3Server, tmp_path: Path, rounds: int
+) -> None:
+    """SEMANTICS W2, W19."""
+    place = bucket_of(swift)
+    place.make_dataset({"v": (VALUES, CHUNKS)})
+    _write_by_turns(place, tmp_path, rounds)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("rounds", ROUNDS_BY_LEASE)
+def test_requests_that_fail_on_the_way_spoil_no_turn(
+    faults_of_swift: Faults, tmp_path: Path, rounds: int
+) -> None:
+    """SEMANTICS W2, W19."""
+    place = bucket_of(faults_of_swift.server)
+    place.make_dataset({"v": (VALUES, CHUNKS)})
+    with _trouble(faults_of_swift):
+        _write_by_turns(place, tmp_path, rounds)
+
+
+@pytest.mark.long
+def test_the_other_mount_takes_over_from_one_that_was_killed(
+    swift: S3Server, tmp_path: Path
+) -> None:
+    """SEMANTICS W2, W19. The term of a lease is half a minute, and no option shortens it."""
+    place = bucket_of(swift)
+    place.make_dataset({"v": (VALUES, CHUNKS)})
+    spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
+    command = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground"]
+    command += ["--spool-dir", str(spool), place.url]
+    with settled(place.url, tmp_path / "spool of the other", expect="EAGAIN") as other:
+        with served(command, mountpoint=mountpoint, exit_codes=None) as killed:
+            first, second = _writers([killed, other])[:2]
+            with working_until_they_fail([first]):
+                first.confirmed_something.wait(PATIENCE_S)
+                assert _leases(killed) == 1
+                killed.process.send_signal(signal.SIGKILL)
+                killed.process.wait()
+            assert first.error is not None
+            assert first.error.errno in DEAD
+            take_turns([second], 1)
+        assert _leases(other) == 1
+        assert second.refused > 0
+        assert f"process {killed.process.pid} on " in other.log.read_text()
+        values = place.values("v")
+        first.check(values)
+        second.check(values)
+    assert place.findings() == []
+    assert files_in(spool) == []
+
+
+@contextmanager
+def _trouble(faults: Faults) -> Iterator[None]:
+    """All kinds of it, each of which is met at least once."""
     faults.set(*TROUBLE)
-    _write_from_two_mounts(place, tmp_path, rounds)
+    yield
     met = faults.log()
     faults.set()
     for rule in TROUBLE:
         assert any(rule in line for line in met), rule
 
 
-def _write_from_two_mounts(place: Place, tmp_path: Path, rounds: int) -> None:
-    with ExitStack() as stack:
-        mounts = [
-            stack.enter_context(settled(place.url, tmp_path / f"spool{number}"))
-            for number in range(2)
-        ]
-        writers = [
-            ElementWriter(
-                mounts[number % 2].path / "datasets" / DATASET / "v/values.raw",
-                VALUES,
-                number,
-                number=number,
-                count=WRITERS,
-                block=BLOCK,
-            )
-            for number in range(WRITERS)
-        ]
+def _write_at_the_same_time(place: Place, tmp_path: Path, rounds: int) -> None:
+    with _two_mounts(place, tmp_path) as mounts:
+        writers = _writers(mounts)
         take_turns(writers, rounds)
         assert sum(gauge(mount, "nczfs_write_conflicts_total") for mount in mounts) > 0
         # Before the mounts end: what close confirmed is in the store already.
@@ -93,3 +159,53 @@ def _write_from_two_mounts(place: Place, tmp_path: Path, rounds: int) -> None:
         for writer in writers:
             writer.check(values)
     assert place.findings() == []
+
+
+def _write_by_turns(place: Place, tmp_path: Path, rounds: int) -> None:
+    """In a round each writer opens, writes and closes; the lease goes over once in each."""
+    with _two_mounts(place, tmp_path, *IMPATIENT, expect="EAGAIN") as mounts:
+        writers = _writers(mounts)
+        for number in range(1, rounds + 1):
+            take_turns(writers, number)
+            assert sum(map(_leases, mounts)) == 1
+            values = place.values("v")
+            for writer in writers:
+                writer.check(values)
+        # Who had to wait in the second round waited for longer than he wanted to.
+        assert sum(writer.refused for writer in writers) > 0
+        for mount in mounts:
+            assert gauge(mount, "nczfs_write_conflicts_total") == 0
+    assert place.findings() == []
+    assert place.leases(DATASET) == []
+
+
+@contextmanager
+def _two_mounts(
+    place: Place, tmp_path: Path, *options: str, expect: str | None = None
+) -> Iterator[list[Served]]:
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                settled(place.url, tmp_path / f"spool{number}", *options, expect=expect)
+            )
+            for number in range(2)
+        ]
+
+
+def _writers(mounts: Sequence[Served]) -> list[ElementWriter]:
+    return [
+        ElementWriter(
+            mounts[number % 2].path / "datasets" / DATASET / "v/values.raw",
+            VALUES,
+            number,
+            number=number,
+            count=WRITERS,
+            block=BLOCK,
+            patience_s=PATIENCE_S,
+        )
+        for number in range(WRITERS)
+    ]
+
+
+def _leases(mount: Served) -> int:
+    return len(status(mount)["leases"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nczfs.errors import DirectoryNotEmpty, PathExists, Unavailable
+from nczfs.testing.copying import Copying
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.tree import VfsOptions, mount_tree
@@ -27,10 +30,12 @@ from tests.support.writing import mkdir, open_file, rename, rmdir, split, trunca
 DIRECTORIES = ("", "d", "e")
 PATHS = ("a", "b", "d/a", "e/a")
 MODES = (os.O_RDONLY, os.O_WRONLY, os.O_RDWR)
-WRITES = Fault(0, operations=frozenset({"write"}))
+WRITES = Fault(0, operations=frozenset({"write", "write_parts"}))
+STEP = 8  # bytes that are fetched together
+CONTENT = bytes(range(100, 200))
 
 paths = st.sampled_from(PATHS)
-offsets = st.integers(0, 40)
+offsets = st.integers(0, 120)
 pieces = st.binary(min_size=1, max_size=20)
 
 
@@ -63,14 +68,16 @@ class ObjectsTree(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.memory = MemoryZMap()
-        self.faulty = Faulty(self.memory)
+        self.faulty = Faulty(self.store())
+        self.patches = contextlib.ExitStack()
+        self.patches.enter_context(mock.patch("nczfs.vfs.objects.store.NEAR_STEP", STEP))
         self.spool = Path(tempfile.mkdtemp())
         self.files: dict[str, Model] = {}
         self.directories = {"", "d"}
         self.handles: list[Open] = []
         for path in ("a", "d/a"):
-            self.memory.write(parse_key(path), path.encode() * 12)
-            self.files[path] = Model(path.encode() * 12, path.encode() * 12, path=path)
+            self.memory.write(parse_key(path), CONTENT)
+            self.files[path] = Model(CONTENT, CONTENT, path=path)
 
         def opened(*_: object) -> ZMap:
             return self.faulty
@@ -82,9 +89,24 @@ class ObjectsTree(RuleBasedStateMachine):
         mkdir(self.fs, "objects/d/x")
         rmdir(self.fs, "objects/d/x")
 
+    def store(self) -> ZMap:
+        """The store that is mounted, round `memory`."""
+        return self.memory
+
+    @contextlib.contextmanager
+    def storing(self) -> Iterator[None]:
+        """What happens in this context stores files."""
+        yield
+
+    def may_be_read(self, _: Model) -> bool:
+        """Whether to read a file after each step."""
+        return True
+
     def teardown(self) -> None:
-        self.fs.sync()
+        with self.storing():
+            self.fs.sync()
         self.fs.close()
+        self.patches.close()
         for file in self.files.values():
             if file.dirty:
                 file.stored = file.content
@@ -152,7 +174,8 @@ class ObjectsTree(RuleBasedStateMachine):
     def set_size(self, data: st.DataObject, size: int) -> None:
         path = self.some_path(data)
         file = self.files[path]
-        assert truncate(self.fs, f"objects/{path}", size).size == size
+        with self.storing():
+            assert truncate(self.fs, f"objects/{path}", size).size == size
         file.content = file.content[:size].ljust(size, b"\0")
         file.dirty = True
         self.was_stored(file)
@@ -175,7 +198,8 @@ class ObjectsTree(RuleBasedStateMachine):
                 self.fs.fsync(found.handle, data_only=False)
             self.faulty.arm()
         else:
-            self.fs.fsync(found.handle, data_only=False)
+            with self.storing():
+                self.fs.fsync(found.handle, data_only=False)
             self.was_stored(found.file)
 
     @precondition(lambda self: self.handles)
@@ -192,11 +216,13 @@ class ObjectsTree(RuleBasedStateMachine):
                 self.fs.flush(found.handle)
             self.faulty.arm()
         else:
-            self.fs.flush(found.handle)
+            with self.storing():
+                self.fs.flush(found.handle)
             if writing and not (file.only_truncated and file.stored is not None):
                 self.was_stored(file)
             self.check_store()
-        self.fs.release(found.handle)
+        with self.storing():
+            self.fs.release(found.handle)
         self.handles.remove(found)
         if writing and not any(each.stores for each in self.handles if each.file is file):
             self.was_stored(file)
@@ -218,7 +244,9 @@ class ObjectsTree(RuleBasedStateMachine):
             with pytest.raises(PathExists):
                 rename(self.fs, f"objects/{path}", f"objects/{goal}", replace=False)
             return
-        rename(self.fs, f"objects/{path}", f"objects/{goal}", replace=replace)
+        # What is replaced is read, for those who have it open.
+        with contextlib.nullcontext() if goal in self.files else self.storing():
+            rename(self.fs, f"objects/{path}", f"objects/{goal}", replace=replace)
         self.gone(goal)
         file = self.files.pop(path)
         self.was_stored(file)
@@ -250,7 +278,8 @@ class ObjectsTree(RuleBasedStateMachine):
             with pytest.raises(DirectoryNotEmpty):
                 rename(self.fs, "objects/d", "objects/e")
             return
-        rename(self.fs, "objects/d", "objects/e")
+        with self.storing():
+            rename(self.fs, "objects/d", "objects/e")
         self.directories.remove("d")
         self.directories.add("e")
         for path in [path for path in self.files if path.startswith("d/")]:
@@ -283,8 +312,8 @@ class ObjectsTree(RuleBasedStateMachine):
             names = expected.keys() | (self.directories - {""} if not directory else set())
             assert listed.keys() == names
             assert {name: listed[name].size for name in expected} == expected
-        for path, file in self.files.items():
-            assert read(self.fs, f"objects/{path}") == file.content
+        for path in filter(lambda path: self.may_be_read(self.files[path]), self.files):
+            assert read(self.fs, f"objects/{path}") == self.files[path].content
 
     @invariant()
     def check_store(self) -> None:
@@ -312,5 +341,28 @@ class ObjectsTree(RuleBasedStateMachine):
             file.path, file.dirty = None, False
 
 
+class CopyingObjectsTree(ObjectsTree):
+    """The same where the store copies ranges: what was never fetched is not fetched to be stored.
+
+    Nor is it read in passing here, by which it would be fetched.
+    """
+
+    def store(self) -> ZMap:
+        self.copying = Copying(self.memory)
+        return self.copying
+
+    @contextlib.contextmanager
+    def storing(self) -> Iterator[None]:
+        before = self.copying.reads
+        yield
+        assert self.copying.reads == before
+
+    def may_be_read(self, file: Model) -> bool:
+        return not any(found.file is file for found in self.handles)
+
+
 TestObjectsTree = ObjectsTree.TestCase
 TestObjectsTree.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+
+TestCopyingObjectsTree = CopyingObjectsTree.TestCase
+TestCopyingObjectsTree.settings = TestObjectsTree.settings

@@ -217,7 +217,7 @@ class Mortal(RuleBasedStateMachine):
 
     @rule()
     def time_passes(self) -> None:
-        self.engine.writeback._retry.at = 0
+        self.engine.writeback._health.retry.at = 0
         for position in range(0, LENGTH, CHUNK):
             if (chunk := self.chunk(position)) is not None:
                 chunk.retry.at = 0

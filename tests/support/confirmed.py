@@ -7,10 +7,12 @@ the other.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import random
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -129,18 +131,31 @@ class ElementWriter(Writer):
     Its own are each `count`-th block of `block` elements, from the one with the number `number` on;
     it never touches any other element.
 
+    Parameters
+    ----------
+    patience_s : while others write the dataset (EAGAIN) it tries so long to open the file.
+
     Attributes
     ----------
     confirmed : all elements, as they were when the mount confirmed them last.
+    refused : how often it met EAGAIN.
     """
 
     def __init__(
-        self, path: Path, values: Values, seed: int, *, number: int = 0, count: int = 1, block: int
+        self,
+        path: Path,
+        values: Values,
+        seed: int,
+        *,
+        number: int = 0,
+        count: int = 1,
+        block: int,
+        patience_s: float = 0,
     ) -> None:
         super().__init__()
         self.path = path
         self.confirmed = np.array(values).reshape(-1)
-        self.number = 0
+        self.number = self.refused = 0
         blocks = np.arange(self.confirmed.size) // block % count
         self.own = blocks == number
         self._starts = range(number * block, self.confirmed.size, count * block)
@@ -148,11 +163,12 @@ class ElementWriter(Writer):
         self._latest = self.confirmed.copy()
         self._since: list[tuple[slice, float]] = []
         self._random = random.Random(seed)
+        self._patience_s = patience_s
         self._fd = -1
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        self._fd = os.open(self.path, os.O_RDWR)
+        self._fd = self._open()
         try:
             yield
         except BaseException:
@@ -172,7 +188,7 @@ class ElementWriter(Writer):
             case 1:
                 self._close()
                 self._confirm()
-                self._fd = os.open(self.path, os.O_RDWR)
+                self._fd = self._open()
 
     def check(self, stored: Values) -> None:
         """Fail when any of its own elements is neither confirmed nor written since."""
@@ -201,6 +217,16 @@ class ElementWriter(Writer):
         self._since.append((slice(start, stop), value))
         self._latest[start:stop] = value
         os.pwrite(self._fd, self._latest[start:stop].tobytes(), start * self._latest.itemsize)
+
+    def _open(self) -> int:
+        give_up = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return os.open(self.path, os.O_RDWR)
+            except OSError as error:
+                if error.errno != errno.EAGAIN or time.monotonic() >= give_up:
+                    raise
+            self.refused += 1
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1

@@ -45,9 +45,16 @@ class Unconditional(MemoryZMap):
         with self._noted("read"):
             return super().read(key, start, stop, version=version)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         with self._noted("write"):
-            return super().write(key, data, replaces=replaces)
+            return super().write(key, data, replaces=replaces, mtime_ns=mtime_ns)
 
     def delete(self, key: Key) -> None:
         with self._noted("delete"):

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 import nczfs
+from nczfs.engine.contention import LEASE
 from nczfs.engine.verify.findings import Finding
 from nczfs.engine.verify.subject import subject_at
 from nczfs.engine.verify.verification import Verification
-from nczfs.zmap.keys import ROOT
+from nczfs.zmap.keys import ROOT, Prefix
 from nczfs.zmap.registry import open_store
 from tests.support.sample import Values
 from tests.support.servers import S3Server
@@ -58,6 +59,14 @@ class Place:
                 for dimension, size in zip(dimensions, values.shape, strict=True):
                     root.create_dimension(dimension, size)
                 root.create_variable(name, dimensions, data=values, chunks=chunks)
+
+    def leases(self, dataset: str) -> list[str]:
+        """What contenders for the lease of a dataset have left there."""
+        zmap = open_store(self.url)
+        try:
+            return [entry.name for entry in zmap.search(Prefix(f"{dataset}/{LEASE}"))]
+        finally:
+            zmap.close()
 
     def values(self, name: str) -> Values:
         """A variable of the dataset, as a new reader of the store finds it."""

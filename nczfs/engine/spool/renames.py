@@ -47,6 +47,9 @@ def end(zmap: ZMap, entry: Entry) -> None:
     for stat in left:
         _copy(zmap, stat, Key(goal + stat.key[len(prefix) :]))
     zmap.delete_many([stat.key for stat in left])
+    for marked in list(zmap.markers(prefix)):
+        zmap.mark(Prefix(goal + marked[len(prefix) :]))
+        zmap.unmark(marked)
 
 
 def _copy(zmap: ZMap, stat: Stat, goal: Key) -> None:

@@ -10,11 +10,19 @@
     attempts.py    what was sent and not answered, which may be there all the same
     handles.py     an open file
     kept.py        what a flat store cannot keep: modes, owners, times, empty directories
+    times.py       what is known of the times that it does keep
     renaming.py    a rename is copies, then deletions
 """
 
 from nczfs.vfs.objects.names import NAME_BYTES_MAX, is_file_name
-from nczfs.vfs.objects.store import ObjectStore
+from nczfs.vfs.objects.store import ObjectStore, StoredOptions
 from nczfs.vfs.objects.tree import ObjectsOptions, ObjectsTree
 
-__all__ = ["NAME_BYTES_MAX", "ObjectStore", "ObjectsOptions", "ObjectsTree", "is_file_name"]
+__all__ = [
+    "NAME_BYTES_MAX",
+    "ObjectStore",
+    "ObjectsOptions",
+    "ObjectsTree",
+    "StoredOptions",
+    "is_file_name",
+]

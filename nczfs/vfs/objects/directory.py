@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nczfs import metrics
 from nczfs.errors import (
     BadArgument,
+    Conflict,
     CrossesTrees,
     DirectoryNotEmpty,
     IsADirectory,
@@ -104,6 +105,7 @@ class ObjectsDirectory(Directory):
         try:
             self.lookup(name)
         except NoSuchPath:
+            self._store.mark(Prefix(key))
             self._store.made.add(Prefix(key))
             self._touch()
             if mode != self._tree.dir_mode:
@@ -137,6 +139,10 @@ class ObjectsDirectory(Directory):
         if not node.is_empty():
             raise DirectoryNotEmpty(f"{name}: is not empty")
         key = keys.join(self._prefix, name)
+        try:
+            self._store.unmark(Prefix(key))
+        except Conflict as error:
+            raise DirectoryNotEmpty(str(error)) from error
         self._store.made.discard(Prefix(key))
         self._store.made.add(self._prefix)
         self._store.kept.discard(key)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nczfs.errors import NoSuchPath
+from nczfs.errors import NoSuchPath, StaleHandle
 from nczfs.vfs.base import Changes
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.objects.handles import OpenObject
@@ -40,37 +42,42 @@ class ObjectFile(File):
     def stat(self) -> NodeStat:
         """As the store has it now: a file may be stat'ed long after it was looked up."""
         if self._unsaved() is None:
-            self._known = self._listed() or self._tree.store.stat(self._key)
+            store = self._tree.store
+            self._known = store.with_time(self._listed() or store.stat(self._key))
         return self.listing_stat()
 
     def stat_if_cached(self) -> NodeStat | None:
         if self._unsaved() is None:
-            if (listed := self._listed()) is None:
+            if (listed := self._listed()) is None or not self._tree.store.knows_time(listed):
                 return None
             self._known = listed
         return self.listing_stat()
 
     def listing_stat(self) -> NodeStat:
         tree, known = self._tree, self._known
+        exact = True
         if (live := self._unsaved()) is not None:
             size, mtime_ns = live.size, live.mtime_ns
         elif known is not None:
             size, mtime_ns = known.size, tree.store.mtime_of(known, tree.mtime_ns)
+            exact = tree.store.knows_time(known)
         else:
             size, mtime_ns = 0, tree.mtime_ns
         kept = tree.store.kept.get(self._key)
-        return NodeStat(size, mtime_ns or tree.mtime_ns, mode=kept.mode, uid=kept.uid, gid=kept.gid)
+        mtime_ns = mtime_ns or tree.mtime_ns
+        return NodeStat(size, mtime_ns, exact, kept.mode, kept.uid, kept.gid)
 
     def change(self, changes: Changes) -> None:
         live = self._unsaved()
         if live is None:
             self.stat()
+            if changes.mtime_ns is not None:
+                self._set_mtime(changes.mtime_ns)
         else:
             live.mtime_ns = _or(changes.mtime_ns, live.mtime_ns)
             if not live.linked:
                 return
-        version = self._known.version if self._known is not None else None
-        self._tree.store.kept.change(self._key, changes, version)
+        self._tree.store.kept.change(self._key, replace(changes, mtime_ns=None))
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         """Open the version that is there now (a far store is asked once in its TTL)."""
@@ -104,6 +111,21 @@ class ObjectFile(File):
         if self._known is None or self._unsaved() is not None:
             return None
         return self._known.version
+
+    def _set_mtime(self, mtime_ns: int) -> None:
+        """Of what is in the store; who has it open goes on with the version that it has then."""
+        store, known = self._tree.store, self._known
+        assert known is not None
+        live = self._tree.files.get(self._key)
+        with live.lock if live is not None else nullcontext():
+            try:
+                changed = store.set_mtime(known, mtime_ns)
+            except StaleHandle:  # of a listing, perhaps
+                known = store.stat(self._key)
+                changed = store.set_mtime(known, mtime_ns)
+            if live is not None and live.base is not None and live.base.version == known.version:
+                live.moved(changed)
+        self._known = changed
 
     def _unsaved(self) -> LiveFile | None:
         """The open file that is not what the store has under this key: written, or removed."""

@@ -109,6 +109,14 @@ class LiveFile:
         with self.lock:
             return self._store_as(key, None if replace else ABSENT)
 
+    def check_base(self) -> None:
+        """Raises StaleHandle when another client replaced or deleted the object."""
+        with self.lock:
+            found = self._store.find(self.key)
+            is_same = found is not None and found.version == self._replaces
+            if not is_same and self._landed(self.key) is None:
+                raise StaleHandle(f"{self.key}: replaced or deleted since it was opened")
+
     def moved(self, base: Stat) -> None:
         """The object was copied to another key, and the file is that one from now on."""
         with self.lock:
@@ -163,10 +171,7 @@ class LiveFile:
             try:
                 base = self._write(key, replaces)
             except StaleHandle:
-                # By an earlier attempt of ours, perhaps, whose answer never came.
-                doubt = self._in_doubt
-                landed = doubt.landed(self._store) if doubt and doubt.key == key else None
-                if landed is None:
+                if (landed := self._landed(key)) is None:
                     raise
                 base = self._write(key, landed.version)
         except NczfsError as error:
@@ -175,6 +180,11 @@ class LiveFile:
         self.key = key
         self._become(base)
         return base
+
+    def _landed(self, key: Key) -> Stat | None:
+        """What an earlier attempt stored whose answer never came, if that is there."""
+        doubt = self._in_doubt
+        return doubt.landed(self._store) if doubt and doubt.key == key else None
 
     def _write(self, key: Key, replaces: Version | None) -> Stat:
         if self._staged is None and self.base is None:

@@ -29,6 +29,8 @@ def rename_file(
     with live.lock:
         if live.dirty:
             was_stored = live.base is not None
+            if was_stored:
+                live.check_base()  # nobody else's is deleted
             copy = live.store_elsewhere(goal, replace=replace)
             store.kept.move(key, goal, copy)
             if was_stored:
@@ -54,11 +56,13 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     for live in files.below(prefix):
         rename_file(store, files, live.key, moved(live.key), replace=True)
     stats = [stat for stat in store.zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
-    with store.noted(prefix, goal) if stats else nullcontext():
+    markers = list(store.zmap.markers(prefix))
+    with store.noted(prefix, goal) if stats or markers else nullcontext():
         found = store.each(lambda stat: _copy_newest(store, stat, moved(stat.key)), stats)
         copies = {s.key: copy for s, copy in zip(stats, found, strict=True) if copy is not None}
         open_files = [live for live in files.all_below(prefix) if live.key in copies]
         store.zmap.delete_many(copies)
+        store.move_markers(prefix, markers, goal)
     for live in open_files:
         live.moved(copies[live.key])
         files.rename(live, live.key)

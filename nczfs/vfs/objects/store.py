@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from nczfs.engine.metadata import MetadataCache
@@ -19,11 +19,13 @@ from nczfs.errors import (
     NoSuchObject,
     NoSuchPath,
     ObjectExists,
+    ObjectTooLarge,
     StaleHandle,
 )
 from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
 from nczfs.vfs.objects.names import parent_of
+from nczfs.vfs.objects.times import KnownTimes
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Part, Range, Stat, Version, part_size
 from nczfs.zmap.keys import Key, Prefix
@@ -36,6 +38,20 @@ NEAR_STEP = 128 * 1024
 FAR_STEP = 4 * MIB
 
 
+@dataclass(frozen=True, slots=True)
+class StoredOptions:
+    """What is kept in the store besides bytes; where it cannot, in the mount alone.
+
+    Attributes
+    ----------
+    keep_times : the times of objects.
+    directory_markers : directories that are made.
+    """
+
+    keep_times: bool = False
+    directory_markers: bool = False
+
+
 class ObjectStore:
     """What changes the store, and what is remembered of that.
 
@@ -43,6 +59,7 @@ class ObjectStore:
     ----------
     changed : told of every key that was stored or deleted, and of every prefix that moved.
     lost : told of every key of which the kernel believes what was not stored.
+    options : what is kept in the store itself, where it can.
     """
 
     def __init__(
@@ -52,11 +69,18 @@ class ObjectStore:
         spool: Spool,
         changed: Callable[[str], None],
         lost: Callable[[str], None],
+        options: StoredOptions | None = None,
     ) -> None:
+        options = options or StoredOptions()
         self.metadata = metadata
         self.zmap = metadata.zmap
         self._spool = spool
         self._pools = pools
+        features = self.zmap.features
+        self.times = (
+            KnownTimes(metadata, pools) if options.keep_times and features.keeps_times else None
+        )
+        self._marks = options.directory_markers and features.markers
         self.kept = KeptAttributes()
         self.made = MadeDirectories()
         self._changed = changed
@@ -66,17 +90,19 @@ class ObjectStore:
 
     def stat(self, key: Key) -> Stat:
         """What is there now. Raises NoSuchPath."""
-        try:
-            return self.zmap.stat(key)
-        except NoSuchObject as error:
-            raise NoSuchPath(f"{key}: no such object") from error
+        if (stat := self.find(key)) is None:
+            raise NoSuchPath(f"{key}: no such object")
+        return stat
 
     def find(self, key: Key) -> Stat | None:
         """What is there now, None when nothing is."""
         try:
-            return self.zmap.stat(key)
+            stat = self.zmap.stat(key)
         except NoSuchObject:
             return None
+        if self.times is not None:
+            self.times.learn(stat)
+        return stat
 
     def read(self, stat: Stat, start: int, stop: int) -> Buffer:
         """Bytes of one version. Raises StaleHandle when the store has it no more."""
@@ -120,14 +146,15 @@ class ObjectStore:
         ------
         StaleHandle : the store has another version than `replaces`, and keeps it.
         """
+        kept = mtime_ns if self.times is not None else None
         with self._conditional(key):
             if any(isinstance(part, Range) for part in parts):
-                version = self.zmap.write_parts(key, parts, replaces=replaces)
+                version = self.zmap.write_parts(key, parts, replaces=replaces, mtime_ns=kept)
             else:
                 (data,) = parts
                 assert not isinstance(data, Range)
-                version = self.zmap.write(key, data, replaces=replaces)
-        return self._stored(Stat(key, sum(map(part_size, parts)), version, mtime_ns))
+                version = self.zmap.write(key, data, replaces=replaces, mtime_ns=kept)
+        return self._stored(Stat(key, sum(map(part_size, parts)), version, mtime_ns, kept))
 
     def flush(self) -> None:
         """Have what was stored made durable, where the store gathers it first."""
@@ -135,10 +162,59 @@ class ObjectStore:
 
     def copy(self, stat: Stat, key: Key, *, replace: bool) -> Stat:
         """Store one version of an object under another key as well."""
+        if not self.knows_time(stat):
+            stat = self.find(stat.key) or stat
         mtime_ns = self.mtime_of(stat, time.time_ns())
+        kept = mtime_ns if self.times is not None else None
+        condition = None if replace else ABSENT
         with self._conditional(key):
-            version = self.zmap.copy(stat, key, replaces=None if replace else ABSENT)
-        return self._stored(dataclasses.replace(stat, key=key, version=version, mtime_ns=mtime_ns))
+            version = self.zmap.copy(stat, key, replaces=condition, mtime_ns=kept)
+        return self._stored(Stat(key, stat.size, version, mtime_ns, kept))
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Stat:
+        """Give a version of an object another time: in the store, or in this mount.
+
+        Raises
+        ------
+        StaleHandle : the store has another version.
+        """
+        if self.times is None:
+            self.kept.change(stat.key, Changes(mtime_ns=mtime_ns), stat.version)
+            return stat
+        try:
+            version = self.zmap.set_mtime(stat, mtime_ns)
+        except (Conflict, NoSuchObject) as error:
+            raise StaleHandle(
+                f"{self.zmap.name}/{stat.key}: replaced or deleted since it was looked up"
+            ) from error
+        except ObjectTooLarge:
+            self.times.learn(stat, mtime_ns)
+            return stat
+        return self._stored(Stat(stat.key, stat.size, version, mtime_ns, mtime_ns))
+
+    def with_time(self, stat: Stat) -> Stat:
+        """The same object, asked for where only that tells its time; then as it is now."""
+        return stat if self.knows_time(stat) or self.times is None else self.times.ask(stat)
+
+    def knows_time(self, stat: Stat) -> bool:
+        """Whether `mtime_of` an object is its time, and no stand-in."""
+        return self.times is None or self.times.of(stat) is not None
+
+    def mark(self, prefix: Prefix) -> None:
+        """Have a new directory be in the store, where that is wanted."""
+        if self._marks:
+            self._prepare()
+            self.zmap.mark(prefix)
+
+    def unmark(self, prefix: Prefix) -> None:
+        """Have an empty directory not be in the store, whoever marked it. Raises Conflict."""
+        if self.zmap.features.markers:
+            self.zmap.unmark(prefix)
+
+    def move_markers(self, prefix: Prefix, markers: Sequence[Prefix], goal: Prefix) -> None:
+        """Mark directories below another prefix, and no more below this one."""
+        self.each(lambda marked: self.zmap.mark(Prefix(goal + marked[len(prefix) :])), markers)
+        self.each(self.zmap.unmark, markers)
 
     def noted(self, prefix: Prefix, goal: Prefix) -> AbstractContextManager[None]:
         """The time of a rename, which can be ended by others when it does not."""
@@ -198,6 +274,8 @@ class ObjectStore:
         ----------
         otherwise : where the store tells none.
         """
+        if self.times is not None and (known := self.times.of(stat)) is not None:
+            return known
         kept = self.kept.get(stat.key)
         if kept.mtime_ns is not None and kept.version == stat.version:
             return kept.mtime_ns
@@ -216,7 +294,10 @@ class ObjectStore:
             ) from error
 
     def _stored(self, stat: Stat) -> Stat:
-        self.kept.change(stat.key, Changes(mtime_ns=stat.mtime_ns), stat.version)
+        if self.times is None:
+            self.kept.change(stat.key, Changes(mtime_ns=stat.mtime_ns), stat.version)
+        else:
+            self.times.forget(stat.key)
         self.metadata.stored(stat)
         self._changed(stat.key)
         return stat

@@ -21,6 +21,7 @@ from nczfs.errors import (
 )
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key
+from nczfs.zmap.s3.times import time_in
 from nczfs.zmap.s3.transport import Answer
 
 REFUSALS = frozenset({"AccessDenied", "AllAccessDisabled", "Forbidden", ""})
@@ -41,7 +42,13 @@ def stat_of(key: Key, headers: Mapping[str, str]) -> Stat:
     """What the headers of a HEAD or GET say of the object."""
     found = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
     size = int(found[3]) if found else int(headers["content-length"])
-    return Stat(key, size, version_of(headers["etag"]), time_ns(headers.get("last-modified", "")))
+    return Stat(
+        key,
+        size,
+        version_of(headers["etag"]),
+        time_ns(headers.get("last-modified", "")),
+        time_in(headers),
+    )
 
 
 def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[[Answer], str]:

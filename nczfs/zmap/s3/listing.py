@@ -131,12 +131,35 @@ def stats(pages: Iterator[Page]) -> Iterator[Stat]:
 
 
 def _has_key(found: Stat) -> bool:
-    try:
-        parse_key(found.key)
-    except BadKey:
+    if not (is_key := _is_key(found.key)):
         HIDDEN_KEYS.inc()
+    return is_key
+
+
+def _is_key(text: str) -> bool:
+    try:
+        parse_key(text)
+    except BadKey:
         return False
     return True
+
+
+def markers(pages: Iterator[Page]) -> Iterator[Prefix]:
+    """The prefixes of which there is an empty object with a slash at its end."""
+    for page in pages:
+        for found in page.objects:
+            if found.key.endswith("/") and not found.size and _is_key(found.key[:-1]):
+                yield Prefix(found.key[:-1])
+
+
+def is_there(pages: Iterator[Page], prefix: Prefix) -> bool:
+    """Whether one level has a name, or is only marked; no more pages are asked for than needed."""
+    for page in pages:
+        if any(found.key == f"{prefix}/" for found in page.objects):
+            return True
+        if next(entries(iter([page]), prefix), None) is not None:
+            return True
+    return False
 
 
 def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:

@@ -25,6 +25,7 @@ from nczfs.zmap.s3 import answers, listing
 from nczfs.zmap.s3.access import Access
 from nczfs.zmap.s3.batch import delete_batches
 from nczfs.zmap.s3.conditions import Memory
+from nczfs.zmap.s3.markers import Markers
 from nczfs.zmap.s3.page import Page
 from nczfs.zmap.s3.pieces import PART_BYTES_MIN
 from nczfs.zmap.s3.transport import Answer, Request, Transport
@@ -36,7 +37,9 @@ from nczfs.zmap.url import StoreUrl
 MD5_BYTES_MAX = {"auto": 1 << 18, "yes": OBJECT_BYTES_MAX, "no": -1}
 """MD5 takes 1.8 ms of a processor a MiB, twice what all else of reading an object takes."""
 
-_FEATURES = Features(conditional_writes=False, near=False, server_copies=True)
+_FEATURES = Features(
+    conditional_writes=False, near=False, server_copies=True, keeps_times=True, markers=True
+)
 _conditions = Memory()
 
 
@@ -79,6 +82,7 @@ class S3ZMap(ZMap):
             head=self._head,
             read=partial(read_range, self),
         )
+        self._markers = Markers(self._transport, encryption, self._head)
         self._forbidden_is_absent: bool | None = {"yes": True, "no": False}.get(
             options.forbidden_is_absent
         )
@@ -125,18 +129,44 @@ class S3ZMap(ZMap):
         data = memoryview(answer.body)[start:stop] if whole else answer.body
         return Blob(data, stat.version, stat.size, stat.mtime_ns)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
-        return self._writer.put(key, data, replaces)
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        return self._writer.put(key, data, replaces, mtime_ns)
 
-    def copy(self, source: Stat, goal: Key, *, replaces: Version | None = None) -> Version:
-        version = self._writer.copy(source, goal, replaces)
-        return super().copy(source, goal, replaces=replaces) if version is None else version
+    def copy(
+        self,
+        source: Stat,
+        goal: Key,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        version = self._writer.copy(source, goal, replaces, mtime_ns)
+        if version is None:
+            return super().copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
+        return version
 
     def write_parts(
-        self, key: Key, parts: Sequence[Part], *, replaces: Version | None = None
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version:
-        version = self._writer.assemble(key, parts, replaces)
-        return super().write_parts(key, parts, replaces=replaces) if version is None else version
+        version = self._writer.assemble(key, parts, replaces, mtime_ns)
+        if version is None:
+            return super().write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
+        return version
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
+        return self._writer.set_mtime(stat, mtime_ns)
 
     def delete(self, key: Key) -> None:
         answer = self._transport.send(Request("DELETE", key))
@@ -157,6 +187,18 @@ class S3ZMap(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return listing.stats(self._pages(prefix, one_level=False))
+
+    def exists(self, prefix: Prefix) -> bool:
+        return listing.is_there(self._pages(prefix, one_level=True), prefix)
+
+    def mark(self, prefix: Prefix) -> None:
+        self._markers.make(prefix)
+
+    def unmark(self, prefix: Prefix) -> None:
+        self._markers.remove(prefix)
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        return listing.markers(self._pages(prefix, one_level=False))
 
     def close(self) -> None:
         self._transport.close()

@@ -13,6 +13,7 @@ from nczfs.zmap.s3 import answers, multipart
 from nczfs.zmap.s3.conditions import REFUSED, Conditions, SourceCheck
 from nczfs.zmap.s3.multipart import Upload
 from nczfs.zmap.s3.pieces import Piece, Sent, cut
+from nczfs.zmap.s3.times import headers_of
 from nczfs.zmap.s3.transport import Answer, Request, Transport
 from nczfs.zmap.s3.trials import Trials, copy_fault
 from nczfs.zmap.s3.uploads import Notes
@@ -59,14 +60,16 @@ class Writer:
         self._head = head
         self._read = read
 
-    def put(self, key: Key, data: Buffer, replaces: Version | None) -> Version:
+    def put(
+        self, key: Key, data: Buffer, replaces: Version | None, mtime_ns: int | None
+    ) -> Version:
         """Write bytes."""
         size = part_size(data)
         if size > PUT_BYTES_MAX or (replaces is None and size > PARTS_LEAST * self._part_bytes):
             condition = self._condition(key, replaces, self._trials.completions)
             if condition is None:
                 raise self._too_large(key)
-            return self._upload(key, [data], replaces, condition)
+            return self._upload(key, [data], replaces, condition, mtime_ns)
         condition = {}
         if replaces is not None:
             known = self._trials.puts()
@@ -74,7 +77,7 @@ class Writer:
             if not condition:
                 self._compare(key, replaces)
         writer = secrets.token_hex(16)
-        headers = {**self._encryption, **_marked(condition, writer)}
+        headers = {**self._encryption, **headers_of(mtime_ns), **_marked(condition, writer)}
         request = Request("PUT", key, headers, body=data)
         answer = self._transport.send(request, answers.etag_fault)
         if answer.status == 200:
@@ -83,7 +86,9 @@ class Writer:
             return ours
         raise self._refused(answer, key, replaces if condition else None)
 
-    def copy(self, source: Stat, goal: Key, replaces: Version | None) -> Version | None:
+    def copy(
+        self, source: Stat, goal: Key, replaces: Version | None, mtime_ns: int | None
+    ) -> Version | None:
         """Have the server copy an object by one request; None where it cannot as it should."""
         if source.size > PUT_BYTES_MAX or source.key == goal:
             return None
@@ -93,11 +98,10 @@ class Writer:
             return None
         writer = secrets.token_hex(16)
         headers = {**self._encryption, **self._transport.copy_source(source.key), **check}
-        if condition:
-            # A mark of ours replaces all metadata: those of the source are named again.
-            carried = _metadata(self._current(source).headers)
-            directive = {"x-amz-metadata-directive": "REPLACE"}
-            headers |= {**carried, **directive, **_marked(condition, writer)}
+        time = {} if mtime_ns == source.kept_mtime_ns else headers_of(mtime_ns)
+        if condition or time:
+            # A mark of ours, or a time, replaces all metadata: those of the source are named again.
+            headers |= {**self._replaced(source), **time, **_marked(condition, writer)}
         request = Request("PUT", goal, headers, work_s=source.size / COPIED_BYTES_S)
         answer = self._transport.send(request, copy_fault)
         if answer.status == 200 and (version := answers.made_version(answer)) is not None:
@@ -108,7 +112,35 @@ class Writer:
             self._current(source)
         raise self._refused(answer, goal, replaces if condition else None)
 
-    def assemble(self, key: Key, parts: Sequence[Part], replaces: Version | None) -> Version | None:
+    def set_mtime(self, source: Stat, mtime_ns: int) -> Version:
+        """Give an object another time by one copy onto itself."""
+        key = source.key
+        if source.size > PUT_BYTES_MAX:
+            raise self._too_large(key)
+        checks = dict(self._trials.sources().headers(source.version))
+        if self._trials.puts().hold:
+            checks |= self._trials.copies().headers(source.version)
+        writer = secrets.token_hex(16)
+        headers = {
+            **self._encryption,
+            **self._transport.copy_source(key),
+            **self._replaced(source),
+            **headers_of(mtime_ns),
+            **_marked(checks, writer),
+        }
+        request = Request("PUT", key, headers, work_s=source.size / COPIED_BYTES_S)
+        answer = self._transport.send(request, copy_fault)
+        if answer.status == 200 and (version := answers.made_version(answer)) is not None:
+            return version
+        if ours := self._in_spite(answer, checks, writer, key):
+            return ours
+        if answer.status in REFUSED:
+            self._current(source)
+        raise self._refused(answer, key, source.version if checks else None)
+
+    def assemble(
+        self, key: Key, parts: Sequence[Part], replaces: Version | None, mtime_ns: int | None
+    ) -> Version | None:
         """Put an object together in an upload; None where that is not worth it, or cannot be."""
         size = sum(map(part_size, parts))
         copied = sum(piece.size for piece in _copied(cut(parts, self._part_bytes)))
@@ -119,7 +151,7 @@ class Writer:
             if size > PUT_BYTES_MAX:
                 raise self._too_large(key)
             return None
-        return self._upload(key, parts, replaces, condition)
+        return self._upload(key, parts, replaces, condition, mtime_ns)
 
     # Parts
 
@@ -129,12 +161,14 @@ class Writer:
         parts: Sequence[Part],
         replaces: Version | None,
         condition: Mapping[str, str],
+        mtime_ns: int | None,
     ) -> Version:
         if sum(map(part_size, parts)) > OBJECT_BYTES_MAX:
             raise ObjectTooLarge(f"{self._transport.name}/{key}: an object of S3 has at most 5 TiB")
         pieces = cut(parts, self._part_bytes)
         writer = secrets.token_hex(16)
-        upload = multipart.begin(self._transport, key, {**self._encryption, _WRITER: writer})
+        headers = {**self._encryption, **headers_of(mtime_ns), _WRITER: writer}
+        upload = multipart.begin(self._transport, key, headers)
         with self._notes.kept(upload):
             etags = self._make_parts(upload, pieces)
             if replaces is not None and not condition:
@@ -214,6 +248,11 @@ class Writer:
         if answers.version_of(answer.headers["etag"]) != source.version:
             raise Conflict(f"{self._transport.name}/{source.key}: replaced since it was opened")
         return answer
+
+    def _replaced(self, source: Stat) -> dict[str, str]:
+        """The headers that give a copy what metadata its source has now, to be added to."""
+        carried = _metadata(self._current(source).headers)
+        return {**carried, "x-amz-metadata-directive": "REPLACE"}
 
     def _in_spite(
         self, answer: Answer, condition: Mapping[str, str], writer: str, key: Key

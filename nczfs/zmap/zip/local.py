@@ -113,7 +113,14 @@ class LocalZipZMap(ZMap):
             self._archive.begin(self)
         return self._features
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         self._check_writable(key)
         return self._archive.write(self, key, data, replaces, once=self._options.write_once)
 

@@ -143,7 +143,14 @@ class ZipZMap(ZMap):
     ) -> Blob:
         return self._open.read(key, start, stop, version)
 
-    def write(self, key: Key, data: Buffer, *, replaces: Version | None = None) -> Version:
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         raise self._read_only(key)
 
     def delete(self, key: Key) -> None:

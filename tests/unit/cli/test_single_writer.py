@@ -20,16 +20,21 @@ def test_commands_take_a_lease_where_conditions_do_not_hold_unless_told_to_trust
     write = DirectoryZMap.write
 
     def noted(
-        zmap: DirectoryZMap, key: Key, data: Buffer, *, replaces: Version | None = None
+        zmap: DirectoryZMap,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version:
         leased.append((tmp_path / "x.zarr" / LEASE).exists())
-        return write(zmap, key, data, replaces=replaces)
+        return write(zmap, key, data, replaces=replaces, mtime_ns=mtime_ns)
 
     monkeypatch.setattr(DirectoryZMap, "write", noted)
     target = str(tmp_path / "x.zarr")
     assert main(["create", target]) == 0
     assert not any(leased)
-    monkeypatch.setattr("nczfs.zmap.directory.can_lock", lambda _: False)
+    monkeypatch.setattr("nczfs.zmap.directory.store.can_lock", lambda _: False)
     leased.clear()
     assert main(["create", "--overwrite", "--single-writer", "trust", target]) == 0
     assert not any(leased)

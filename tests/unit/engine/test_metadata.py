@@ -10,6 +10,8 @@ import pytest
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
+from nczfs.errors import BadMetadata
+from nczfs.testing.datasets import put_group
 from nczfs.zmap.base import Entry, Features
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
@@ -158,3 +160,9 @@ def test_a_short_listing_is_made_again_when_it_is_too_old(
     cache.list_again(A)
     assert len(store.searches) == requests
     assert cache.known_entry(A, "1")[0] is bool(requests)
+
+
+def test_a_document_above_the_limit_is_refused_by_name(store: Far, cache: MetadataCache) -> None:
+    put_group(store, "", {"big": "x" * 1000})
+    with pytest.raises(BadMetadata, match=r"\.zattrs: a document of 1\d\d\d bytes"):
+        cache.get(Key(".zattrs"), 500)

@@ -4,9 +4,8 @@ changes, whoever else writes and whatever fails."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,49 +14,10 @@ import pytest
 from nczfs.engine.api import OpenDataset
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
-from nczfs.engine.variable import Variable
-from nczfs.engine.writeback import WriteBack
-from nczfs.errors import NotWritable, StoreError, Unavailable
-from nczfs.testing.faults import Fault, Faulty
-from nczfs.zmap.keys import parse_prefix
+from nczfs.errors import NotWritable, Unavailable
+from nczfs.testing.faults import Fault
 from nczfs.zmap.memory import MemoryZMap
-
-CHUNK = 4
-LENGTH = 10  # two whole chunks, and a half one at the edge
-FILL = -1
-WRITES = frozenset({"write"})
-
-
-class Client:
-    """One program that has the dataset open; sees what it asks of the store, and can spoil it.
-
-    Attributes
-    ----------
-    calls : operation and key of every call about a chunk.
-    before : called before each such call.
-    """
-
-    def __init__(self, memory: MemoryZMap, mode: str = "r+", budget: int = 1 << 20) -> None:
-        self.calls: list[tuple[str, str]] = []
-        self.before: Callable[[str, str], None] = lambda operation, key: None
-        self.zmap = Faulty(memory, before_call=self._note)
-        options = EngineOptions(
-            memory_limit_bytes=budget, cache_bytes_max=0, fetch_threads=3, decode_threads=2
-        )
-        self.dataset = open_zmap(self.zmap, mode, options=options)
-
-    def _note(self, operation: str, key: str) -> None:
-        if key.startswith("v/") and not key.startswith("v/."):
-            self.calls.append((operation, key))
-            self.before(operation, key)
-
-    @property
-    def v(self) -> Variable:
-        return self.dataset.variables["v"]
-
-    @property
-    def writeback(self) -> WriteBack:
-        return self.dataset._dataset.engine.writeback
+from tests.support.clients import CHUNK, FILL, LENGTH, WRITES, Client, another, created, stored
 
 
 @pytest.fixture
@@ -69,33 +29,6 @@ def memory() -> MemoryZMap:
 def client(memory: MemoryZMap) -> Iterator[Client]:
     with created(memory) as client:
         yield client
-
-
-@contextmanager
-def created(memory: MemoryZMap, **options: Any) -> Iterator[Client]:
-    client = Client(memory, "w", **options.pop("client", {}))
-    with client.dataset:
-        variable = {"dimensions": (LENGTH,), "dtype": "i4", "chunks": (CHUNK,), "fillvalue": FILL}
-        client.dataset.create_variable("v", **{**variable, "codecs": [], **options})
-        client.dataset.sync()
-        yield client
-
-
-@contextmanager
-def another(memory: MemoryZMap) -> Iterator[Client]:
-    client = Client(memory)
-    with client.dataset:
-        yield client
-
-
-def stored(memory: MemoryZMap) -> list[int]:
-    """The values that somebody else finds in the store."""
-    with open_zmap(memory) as dataset:
-        return list(map(int, dataset.variables["v"][...]))
-
-
-def chunk_keys(memory: MemoryZMap) -> set[str]:
-    return {str(stat.key) for stat in memory.list(parse_prefix("v")) if "/." not in stat.key}
 
 
 def test_writing_elements_asks_nothing_of_the_store(client: Client) -> None:
@@ -175,250 +108,12 @@ def test_writers_of_different_elements_of_a_chunk_keep_what_the_other_wrote(
     assert stored(memory)[:4] == [10, 11, 12, 13]
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_a_write_of_another_client_between_reading_and_replacing_is_kept(
-    memory: MemoryZMap, client: Client, there: bool
-) -> None:
-    if there:
-        client.v[0:4] = 5
-    with another(memory) as other:
-        other.v[3] = 33
-        intrusions: list[str] = []
-
-        def intrude(operation: str, key: str) -> None:
-            if operation == "write" and not intrusions:
-                intrusions.append(key)
-                other.dataset.sync()
-
-        client.before = intrude
-        client.v[0] = 30
-        client.dataset.sync()
-    base = 5 if there else FILL
-    assert intrusions == ["v/0"]
-    assert stored(memory)[:4] == [30, base, base, 33]
-    assert client.v[0:4].tolist() == [30, base, base, 33]
-
-
 def test_the_last_writer_of_an_element_wins(memory: MemoryZMap, client: Client) -> None:
     with another(memory) as other:
         client.v[0], other.v[0] = 1, 2
         client.dataset.sync()
         other.dataset.sync()
     assert stored(memory)[0] == 2
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
-@pytest.mark.parametrize("there", [False, True])
-def test_a_failed_flush_keeps_what_was_written_and_the_next_one_repairs_it(
-    memory: MemoryZMap, client: Client, after: bool, there: bool
-) -> None:
-    if there:
-        client.v[0:4] = 5
-    client.v[1] = 21
-    client.zmap.arm(Fault(0, after=after, operations=WRITES))
-    with pytest.raises(Unavailable):
-        client.dataset.sync()
-    assert client.v[1] == 21
-    assert client.writeback.dirty_bytes > 0
-    client.v[2] = 22
-    with another(memory) as other:
-        other.v[3] = 23
-    client.dataset.sync()
-    assert client.writeback.dirty_bytes == 0
-    base = 5 if there else FILL
-    assert stored(memory)[:4] == [base, 21, 22, 23]
-
-
-@pytest.mark.parametrize("call", range(6))
-@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
-def test_whichever_call_of_a_flush_fails_nothing_is_lost_and_nothing_else_changes(
-    memory: MemoryZMap, client: Client, call: int, after: bool
-) -> None:
-    client.v[0:4] = [0, 1, 2, 3]
-    client.v[1:8:3] = [101, 104, 107]
-    client.zmap.arm(Fault(call, after=after))
-    try:
-        client.dataset.sync()
-    except StoreError:
-        assert client.zmap.fired
-    client.zmap.arm()
-    found = stored(memory)
-    assert all(new in {old, wrote} for new, old, wrote in zip(found, BEFORE, AFTER, strict=True))
-    assert client.v[...].tolist() == AFTER
-    client.dataset.sync()
-    assert stored(memory) == AFTER
-
-
-BEFORE = [0, 1, 2, 3, *[FILL] * 6]
-AFTER = [0, 101, 2, 3, 104, FILL, FILL, 107, FILL, FILL]
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
-def test_who_writes_whole_chunks_is_told_of_the_failure_and_nothing_stays_behind(
-    memory: MemoryZMap, client: Client, after: bool
-) -> None:
-    client.zmap.arm(Fault(0, after=after, operations=WRITES, repeats=2))
-    with pytest.raises(Unavailable):
-        client.v[0:8] = 9
-    assert client.writeback.find((client.dataset._dataset.array_numbers()[0], (0,))) is None
-    client.v[0:8] = 9
-    assert stored(memory)[:8] == [9] * 8
-    assert client.v[0:8].tolist() == [9] * 8
-
-
-@contextmanager
-def held(client: Client, operation: str) -> Iterator[tuple[threading.Event, threading.Event]]:
-    """The first such call about a chunk waits: (it has begun, let it go on)."""
-    begun, go_on = threading.Event(), threading.Event()
-
-    def hold(called: str, key: str) -> None:
-        if called == operation and not begun.is_set():
-            begun.set()
-            assert go_on.wait(30)
-
-    client.before = hold
-    try:
-        yield begun, go_on
-    finally:
-        go_on.set()
-
-
-def test_what_is_written_during_a_flush_is_not_lost(memory: MemoryZMap, client: Client) -> None:
-    client.v[0] = 1
-    with ThreadPoolExecutor(1) as pool, held(client, "write") as (begun, go_on):
-        flush = pool.submit(client.dataset.sync)
-        assert begun.wait(30)
-        client.v[0], client.v[1] = 2, 3
-        assert client.v[0:2].tolist() == [2, 3]
-        go_on.set()
-        flush.result(30)
-    assert stored(memory)[:2] == [1, FILL], "the flush is of what was written before it"
-    assert client.v[0:2].tolist() == [2, 3]
-    client.calls.clear()
-    client.dataset.sync()
-    assert stored(memory)[:2] == [2, 3]
-    assert client.calls == [("write", "v/0")], "what was just stored need not be read again"
-
-
-def test_a_second_flush_waits_for_the_first_one_of_the_same_chunk(
-    memory: MemoryZMap, client: Client
-) -> None:
-    client.v[0] = 1
-    with ThreadPoolExecutor(2) as pool, held(client, "write") as (begun, go_on):
-        first = pool.submit(client.dataset.sync)
-        assert begun.wait(30)
-        client.v[1] = 2
-        second = pool.submit(client.dataset.sync)
-        assert not second.done()
-        go_on.set()
-        first.result(30)
-        second.result(30)
-    assert stored(memory)[:2] == [1, 2]
-
-
-def test_who_waits_for_a_flush_that_fails_stores_it_itself(
-    memory: MemoryZMap, client: Client
-) -> None:
-    client.v[0] = 1
-    client.zmap.arm(Fault(0, operations=WRITES))
-    with ThreadPoolExecutor(2) as pool, held(client, "write") as (begun, go_on):
-        first = pool.submit(client.dataset.sync)
-        assert begun.wait(30)
-        second = pool.submit(client.writeback.flush)
-        go_on.set()
-        assert isinstance(first.exception(30), Unavailable)
-        second.result(30)
-    assert stored(memory)[0] == 1
-
-
-def test_an_element_written_while_its_whole_chunk_is_stored_from_elsewhere_is_newer(
-    memory: MemoryZMap, client: Client
-) -> None:
-    values = np.zeros(CHUNK, np.int32)
-    with ThreadPoolExecutor(1) as pool, held(client, "write") as (begun, go_on):
-        whole = pool.submit(client.v.__setitem__, slice(0, CHUNK), values)
-        assert begun.wait(30)
-        client.v[1] = 7
-        assert values.tolist() == [0] * CHUNK
-        assert client.writeback.dirty_bytes > 0, "it has memory of its own now, which counts"
-        go_on.set()
-        whole.result(30)
-    assert client.v[0:4].tolist() == [0, 7, 0, 0]
-    client.dataset.sync()
-    assert stored(memory)[:4] == [0, 7, 0, 0]
-
-
-def test_a_load_that_began_before_a_flush_does_not_bring_old_values_back(
-    memory: MemoryZMap, client: Client
-) -> None:
-    client.v[0:4] = 1
-    with another(memory) as fresh, ThreadPoolExecutor(1) as pool:
-        original = fresh.zmap._zmap.read
-        begun, go_on = threading.Event(), threading.Event()
-
-        def late(*arguments: Any, **options: Any) -> Any:
-            blob = original(*arguments, **options)
-            begun.set()
-            assert go_on.wait(30)
-            return blob
-
-        fresh.zmap._zmap.read = late  # type: ignore[method-assign]
-        read = pool.submit(lambda: fresh.v[0:4])
-        assert begun.wait(30)
-        fresh.zmap._zmap.read = original  # type: ignore[method-assign]
-        fresh.v[0:4] = 2
-        go_on.set()
-        assert set(read.result(30).tolist()) <= {1, 2}
-        assert fresh.v[0:4].tolist() == [2] * 4
-
-
-def test_a_chunk_of_fill_is_not_stored_where_there_is_none(
-    memory: MemoryZMap, client: Client
-) -> None:
-    client.v[...] = FILL
-    client.v[5] = FILL
-    client.dataset.sync()
-    assert chunk_keys(memory) == set()
-    assert client.writeback.dirty_bytes == 0
-    assert client.v[...].tolist() == [FILL] * LENGTH
-
-
-@pytest.mark.parametrize("index", [slice(0, 4), slice(1, 4)], ids=["whole", "in part"])
-def test_a_chunk_of_fill_replaces_one_that_is_there(
-    memory: MemoryZMap, client: Client, index: slice
-) -> None:
-    client.v[0:4] = [FILL, 1, 2, 3]
-    client.v[index] = FILL
-    client.dataset.sync()
-    assert chunk_keys(memory) == {"v/0"}
-    assert stored(memory) == [FILL] * LENGTH
-
-
-def test_without_a_fill_value_a_chunk_of_zeros_is_stored_as_others_would_read_anything(
-    memory: MemoryZMap,
-) -> None:
-    with created(memory, fillvalue=None) as client:
-        client.v[0:4] = 0
-        client.v[5] = 0
-        client.dataset.sync()
-        assert chunk_keys(memory) == {"v/0", "v/1"}
-
-
-def test_negative_zero_is_not_taken_for_a_fill_value_of_zero(memory: MemoryZMap) -> None:
-    with created(memory, dtype="f8", fillvalue=0.0) as client:
-        client.v[0:8] = -0.0
-        client.v[9] = -0.0
-    with open_zmap(memory) as dataset:
-        assert np.signbit(dataset.variables["v"][...]).tolist() == [True] * 8 + [False, True]
-
-
-def test_the_payload_of_a_nan_survives_beside_a_fill_value_of_nan(memory: MemoryZMap) -> None:
-    odd = np.array([0x7FF800000000BEEF] * LENGTH, np.uint64).view(np.float64)
-    with created(memory, dtype="f8", fillvalue=float("nan")) as client:
-        client.v[0:5] = odd[:5]
-        client.v[5:] = odd[5:]
-    with open_zmap(memory) as dataset:
-        assert dataset.variables["v"][...].tobytes() == odd.tobytes()
 
 
 def test_a_writer_stores_the_oldest_chunks_when_too_many_are_dirty(memory: MemoryZMap) -> None:

@@ -383,7 +383,7 @@ def test_what_a_living_mount_has_is_left_alone(url: str, spool_dir: Path) -> Non
     create(url)
     with dying_mount(url, spool_dir) as v:
         write(v, (1,), [11])
-        v._writeback.close()
+        v._chunks._writeback.close()
         (found,) = recovery.entries(spool_dir)
         assert found.is_owned
         with pytest.raises(SpoolError, match="its mount lives"):

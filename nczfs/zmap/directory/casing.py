@@ -1,10 +1,15 @@
-"""Whether a file system tells names apart that differ in case alone."""
+"""File systems that do not tell names apart that differ in case alone."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 from typing import Final
+
+from nczfs.errors import ObjectExists
+from nczfs.zmap.directory.leftovers import new_temporary
+from nczfs.zmap.directory.rooted import RootedDirectory
+from nczfs.zmap.keys import Key, join
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -22,13 +27,9 @@ def seen_case_sensitive(dir_fd: int) -> bool | None:
     return None
 
 
-def tried_case_sensitive(dir_fd: int, temporary: str) -> bool:
-    """What a file tells that is made for that in a directory, and removed.
-
-    Parameters
-    ----------
-    temporary : a new name with letters in it.
-    """
+def tried_case_sensitive(dir_fd: int) -> bool:
+    """What a file tells that is made for that in a directory, and removed."""
+    temporary = new_temporary()
     fd = os.open(temporary, _NEW, 0o600, dir_fd=dir_fd)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)  # others remove what nobody holds
@@ -42,7 +43,28 @@ def tried_case_sensitive(dir_fd: int, temporary: str) -> bool:
         os.close(fd)
 
 
-def other_spelling(name: str, dir_fd: int) -> str | None:
+def check_spelling(root: RootedDirectory, key: Key, what: str) -> None:
+    """Refuse a key that the file system would take for another one.
+
+    Parameters
+    ----------
+    what : how a message names the object.
+
+    Raises
+    ------
+    ObjectExists : another spelling is there. FileNotFoundError : a directory of the key is absent.
+    """
+    parent = ""
+    for leaf in key.split("/"):
+        with root.directory(parent) as dir_fd:
+            if other := _other_spelling(leaf, dir_fd):
+                raise ObjectExists(
+                    f"{what}: {other} is there, and this file system does not tell it from {leaf}"
+                )
+        parent = join(parent, leaf)
+
+
+def _other_spelling(name: str, dir_fd: int) -> str | None:
     """The name in a readable directory that differs from `name` in case alone, if that is none."""
     found = None
     with os.scandir(dir_fd) as entries:

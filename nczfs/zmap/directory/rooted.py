@@ -7,12 +7,16 @@ else happens relative to the descriptor. Symbolic links that stay inside the roo
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from typing import Final
 
 DIRECTORY: Final = os.O_DIRECTORY | os.O_CLOEXEC
+# O_NONBLOCK: a FIFO that looks like an object must not hold the reader.
+READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class OutsideRoot(PermissionError):
@@ -34,6 +38,15 @@ class RootedDirectory:
         """A descriptor of a directory below the root; `flags` may be ``O_PATH``."""
         fd = os.open(path or ".", flags | DIRECTORY, dir_fd=self.fd)
         return self._inside(fd, path)
+
+    @contextlib.contextmanager
+    def directory(self, path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+        """The descriptor of `open_directory`, closed afterwards."""
+        fd = self.open_directory(path, flags)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     def make_directory(self, path: str, *, durable: bool) -> int:
         """A readable descriptor of a directory, made with its parents where they are missing."""

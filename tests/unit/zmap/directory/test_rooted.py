@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nczfs.errors import AccessDenied, NoSuchObject
 from nczfs.zmap.directory import DirectoryZMap
-from nczfs.zmap.keys import ROOT, Key, Prefix
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "root"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def zmap(root: Path) -> Iterator[DirectoryZMap]:
-    zmap = DirectoryZMap(root)
-    yield zmap
-    zmap.close()
+from nczfs.zmap.keys import Key
+from tests.support.directories import files_in, keys_in, names_in
 
 
 @pytest.fixture
@@ -36,25 +22,13 @@ def outside(tmp_path: Path) -> Path:
     return path
 
 
-def _files(root: Path) -> list[str]:
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
-
-
-def _names(zmap: DirectoryZMap, prefix: str = "") -> list[str]:
-    return sorted(entry.name for entry in zmap.search(Prefix(prefix)))
-
-
-def _keys(zmap: DirectoryZMap) -> list[str]:
-    return sorted(stat.key for stat in zmap.list(ROOT))
-
-
 def test_a_link_out_of_the_root_is_hidden_and_denied(
     zmap: DirectoryZMap, root: Path, outside: Path
 ) -> None:
     (root / "absolute").symlink_to(outside / "secret")
     (root / "relative").symlink_to("../root-beside/secret")
-    assert _names(zmap) == []
-    assert _keys(zmap) == []
+    assert names_in(zmap) == []
+    assert keys_in(zmap) == []
     for name in ("absolute", "relative"):
         for ask in (
             lambda key: zmap.read(key),
@@ -73,9 +47,9 @@ def test_a_directory_link_out_of_the_root_is_hidden_and_denied(
 ) -> None:
     (root / "link").symlink_to(outside)
     (root / "up").symlink_to("..")
-    assert _names(zmap) == []
-    assert _names(zmap, "link") == []
-    assert _names(zmap, "up/root-beside") == []
+    assert names_in(zmap) == []
+    assert names_in(zmap, "link") == []
+    assert names_in(zmap, "up/root-beside") == []
     for key in (Key("link/secret"), Key("up/root-beside/secret"), Key("link/new/deep")):
         for ask in (
             lambda key: zmap.read(key),
@@ -86,7 +60,7 @@ def test_a_directory_link_out_of_the_root_is_hidden_and_denied(
                 ask(key)
     with pytest.raises(AccessDenied):
         zmap.read(Key("link/secret"))
-    assert _files(outside) == ["secret"]
+    assert files_in(outside) == ["secret"]
     assert (outside / "secret").read_bytes() == b"secret"
 
 
@@ -95,11 +69,11 @@ def test_links_that_stay_inside_work(zmap: DirectoryZMap, root: Path) -> None:
     (root / "latest.zarr").symlink_to("2024.zarr")
     (root / "absolute.zarr").symlink_to(root / "2024.zarr")
     (root / "file").symlink_to("2024.zarr/x/0")
-    assert _names(zmap) == ["2024.zarr", "absolute.zarr", "file", "latest.zarr"]
+    assert names_in(zmap) == ["2024.zarr", "absolute.zarr", "file", "latest.zarr"]
     for key in ("latest.zarr/x/0", "absolute.zarr/x/0", "file"):
         assert bytes(zmap.read(Key(key)).data) == b"data"
         assert zmap.stat(Key(key)).version == zmap.read(Key("2024.zarr/x/0")).version
-        assert key in _keys(zmap)
+        assert key in keys_in(zmap)
     zmap.write(Key("latest.zarr/x/1"), b"more")
     assert (root / "2024.zarr/x/1").read_bytes() == b"more"
     zmap.delete(Key("latest.zarr/x/1"))
@@ -115,7 +89,7 @@ def test_a_link_is_replaced_and_removed_itself_and_not_its_target(
     zmap.write(Key("replaced"), b"new", replaces=zmap.stat(Key("replaced")).version)
     zmap.delete(Key("removed"))
     assert (root / "target").read_bytes() == b"target"
-    assert _keys(zmap) == ["replaced", "target"]
+    assert keys_in(zmap) == ["replaced", "target"]
 
 
 def test_links_to_nowhere_and_in_circles_are_absent(zmap: DirectoryZMap, root: Path) -> None:
@@ -127,8 +101,8 @@ def test_links_to_nowhere_and_in_circles_are_absent(zmap: DirectoryZMap, root: P
     for key in ("dangling", "circle"):
         with pytest.raises(NoSuchObject):
             zmap.read(Key(key))
-    assert _names(zmap) == ["d"]
-    assert len(_keys(zmap)) <= 2
+    assert names_in(zmap) == ["d"]
+    assert len(keys_in(zmap)) <= 2
 
 
 def test_a_directory_swapped_for_a_link_never_leads_out(
@@ -162,4 +136,4 @@ def test_a_directory_swapped_for_a_link_never_leads_out(
         stop.set()
         swapper.join()
     assert seen <= {b"inside", b"denied"}
-    assert _files(outside) == ["secret"]
+    assert files_in(outside) == ["secret"]

@@ -1,0 +1,246 @@
+"""The chunks of one array: loaded when needed or ahead of it, and what is written to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import count
+from math import prod
+
+from nczfs.engine.cache import ChunkCache
+from nczfs.engine.chunkio import ChunkIO
+from nczfs.engine.loaded import ChunkId, Loaded, Values
+from nczfs.engine.options import Tally
+from nczfs.engine.pools import Pools
+from nczfs.engine.selection import Pick
+from nczfs.engine.use import WHOLE, Use, use_of
+from nczfs.engine.writeback import WriteBack
+from nczfs.engine.writes import Writes
+from nczfs.engine.written import Region
+from nczfs.errors import NczfsError, Unavailable
+from nczfs.model.boxes import Box
+from nczfs.model.grid import ChunkIndex, Part
+from nczfs.model.hierarchy import ArrayDescription
+
+log = logging.getLogger(__name__)
+
+_numbers = count(1)
+
+
+class ArrayChunks:
+    """The chunks of one incarnation of an array, with what of them is not in the store yet.
+
+    Immutable but for the cache it shares; every method may be called from any thread.
+
+    Parameters
+    ----------
+    grows : for each dimension, whether others may make it longer at any time; None: none.
+    number : that the chunks have in the caches; None: a new one.
+    writes : shared with the other incarnations; None: there is none.
+    """
+
+    def __init__(
+        self,
+        io: ChunkIO,
+        cache: ChunkCache,
+        writeback: WriteBack,
+        pools: Pools,
+        *,
+        grows: tuple[bool, ...] | None = None,
+        number: int | None = None,
+        writes: Writes | None = None,
+    ) -> None:
+        self.description = io.array
+        self.io = io
+        self.pools = pools
+        self.number = next(_numbers) if number is None else number
+        self.writes = writes or Writes()
+        self._cache = cache
+        self._writeback = writeback
+        self._grows = grows or (False,) * len(io.array.shape)
+
+    def resized(self, description: ArrayDescription) -> ArrayChunks:
+        """The same chunks of the array with another shape."""
+        return ArrayChunks(
+            self.io.resized(description),
+            self._cache,
+            self._writeback,
+            self.pools,
+            grows=self._grows,
+            number=self.number,
+            writes=self.writes,
+        )
+
+    @property
+    def capacity(self) -> int:
+        """How many chunks the budget of the cache has room for."""
+        return self._cache.limit_bytes // max(1, self.description.chunk_bytes)
+
+    def opened(
+        self, index: ChunkIndex, tally: Tally, fresh_since: float, use: Use = WHOLE
+    ) -> AbstractContextManager[Values]:
+        """The values of a chunk, filler beyond the edge included, kept while it is open.
+
+        Only those that `use` tells of are sure to be right.
+        """
+        if self._writeback.find((self.number, index)) is None:
+            return self._clean(index, tally, fresh_since, use)
+        return self._with_written(index, tally, fresh_since)
+
+    def copy(self, pick: Pick, out: Values, tally: Tally, fresh_since: float) -> None:
+        """Copy elements of one chunk into `out`."""
+        use = use_of(
+            pick.source, self.description.chunk_shape, self.description.grid.box(pick.chunk)
+        )
+        with self.opened(pick.chunk, tally, fresh_since, use) as values:
+            out[pick.target] = values[pick.source]
+
+    def copy_past_cache(self, pick: Pick, out: Values, tally: Tally) -> None:
+        """As `copy`, of a chunk that is not in memory and need not be there afterwards."""
+        self.writes.check()
+        decode = self.io.fetch(pick.chunk, None)
+        with self.pools.decoding():
+            values = _tallied(decode(), None, tally).values
+            out[pick.target] = values[pick.source]
+
+    def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
+        """Whether a chunk is dirty or cached; that does not count as a use of it."""
+        chunk_id = (self.number, index)
+        return (
+            self._writeback.find(chunk_id) is not None
+            or self._cache.peek(chunk_id, fresh_since, share=0.0) is not None
+        )
+
+    def peek(self, index: ChunkIndex, fresh_since: float, share: float = 1.0) -> Values | None:
+        """The values of a chunk if they are in memory. Never blocks."""
+        dirty = self._writeback.find((self.number, index))
+        if dirty is not None:
+            return dirty.readable()
+        return self._cache.peek((self.number, index), fresh_since, share)
+
+    def request(self, index: ChunkIndex, tally: Tally, fresh_since: float) -> bool:
+        """Have a chunk loaded ahead by other threads; False when it is there, or there is no room.
+
+        Errors are kept for whoever waits for the chunk meanwhile, and otherwise forgotten: the
+        reader that needs the chunk will ask again.
+        """
+        chunk_id = (self.number, index)
+        if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
+            return False
+        reserved = self.description.chunk_bytes
+        if not self._cache.start_load(chunk_id, reserved, fresh_since):
+            return False
+        return self._start(
+            lambda: self.pools.fetch.submit(self._fetch_ahead, chunk_id, reserved, tally),
+            chunk_id,
+            reserved,
+        )
+
+    def write(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
+        """Write elements of a chunk, counted from its first one. See `WriteBack.write`."""
+        grid = self.description.grid
+        inside = grid.box(chunk).relative_to(grid.origin(chunk))
+        # Where the array ends may be a chunk's end only for us: another client has appended to it.
+        stop = tuple(
+            length if grows else end
+            for end, length, grows in zip(inside.stop, grid.chunk_shape, self._grows, strict=True)
+        )
+        clip = Box(inside.start, stop)
+        self._writeback.write((self.number, chunk), self.io, clip, region, values)
+
+    def write_through(self, part: Part, values: Values) -> Future[None] | None:
+        """Store a whole chunk from the caller's memory; None where it must be copied first."""
+        array = self.description
+        if part.source.stop != array.chunk_shape or part.source.size != prod(array.chunk_shape):
+            return None
+        chunk_id = (self.number, part.chunk)
+        return self._writeback.write_through(chunk_id, self.io, part.source, values)
+
+    def flush(self) -> None:
+        """Have all that was written to this array stored. Raises CodecError, StoreError."""
+        self._writeback.flush([self.number])
+
+    def forget(self) -> None:
+        """Drop them from the cache."""
+        self._cache.discard(self.number)
+
+    def _clean(
+        self, index: ChunkIndex, tally: Tally, fresh_since: float, use: Use = WHOLE
+    ) -> AbstractContextManager[Values]:
+        """The values of a chunk as the store has them."""
+        load = partial(self._load, index, tally)
+        return self._cache.pinned(
+            (self.number, index), load, self.description.chunk_bytes, fresh_since, use
+        )
+
+    @contextmanager
+    def _with_written(
+        self, index: ChunkIndex, tally: Tally, fresh_since: float
+    ) -> Iterator[Values]:
+        """The values of a chunk with what is not in the store yet."""
+        while (dirty := self._writeback.find((self.number, index))) is not None:
+            values = dirty.readable()
+            if values is None:
+                with self._clean(index, tally, fresh_since) as base:
+                    values = dirty.complete_with(base)
+            if values is not None:
+                yield values
+                return
+        with self._clean(index, tally, fresh_since) as values:
+            yield values
+
+    def _load(self, index: ChunkIndex, tally: Tally, known: Loaded | None) -> Loaded:
+        self.writes.check()
+        return _tallied(self.io.load(index, known), known, tally)
+
+    def _start(self, submit: Callable[[], object], chunk_id: ChunkId, reserved: int) -> bool:
+        try:
+            submit()
+        except RuntimeError as error:  # the engine is closing, or the interpreter is ending
+            self._cache.fail_load(chunk_id, reserved, Unavailable(str(error)))
+            return False
+        return True
+
+    def _fetch_ahead(self, chunk_id: ChunkId, reserved: int, tally: Tally) -> None:
+        known = self._cache.known(chunk_id)
+        try:
+            self.writes.check()
+            decode = self.io.fetch(chunk_id[1], known)
+        except NczfsError as error:
+            self._cache.fail_load(chunk_id, reserved, error)
+            return
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            self._cache.fail_load(chunk_id, reserved, _unexpected(error))
+            return
+
+        def load() -> Loaded:
+            return _tallied(decode(), known, tally)
+
+        self._start(
+            lambda: self.pools.decode.submit(self._settle, chunk_id, reserved, load),
+            chunk_id,
+            reserved,
+        )
+
+    def _settle(self, chunk_id: ChunkId, reserved: int, load: Callable[[], Loaded]) -> None:
+        try:
+            self._cache.finish_load(chunk_id, reserved, load())
+        except NczfsError as error:
+            self._cache.fail_load(chunk_id, reserved, error)
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            self._cache.fail_load(chunk_id, reserved, _unexpected(error))
+
+
+def _tallied(loaded: Loaded, known: Loaded | None, tally: Tally) -> Loaded:
+    if loaded is not known:
+        tally.chunks_loaded += 1
+        tally.bytes_decoded += loaded.nbytes
+    return loaded
+
+
+def _unexpected(error: Exception) -> Unavailable:
+    log.error("loading a chunk ahead failed", exc_info=error)
+    return Unavailable(f"loading a chunk failed: {error!r}")

@@ -1,0 +1,188 @@
+"""The dirty chunks of an engine, and what they take of its memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from nczfs import metrics
+from nczfs.engine.cache import ChunkCache
+from nczfs.engine.chunkio import ChunkIO
+from nczfs.engine.dirty import DirtyChunk, Snapshot
+from nczfs.engine.loaded import ChunkId, Values
+from nczfs.engine.spool.journal import Journal
+from nczfs.errors import NczfsError
+from nczfs.model.boxes import Box
+from nczfs.zmap.base import Version
+
+
+class DirtyMap:
+    """All chunks of which something is not in the store. Nothing evicts them.
+
+    `_lock` guards the map and the sum of bytes; each chunk has a lock of its own. The order is map,
+    then chunk. None of them is held together with a request to the store.
+
+    Parameters
+    ----------
+    cache : what it keeps makes room for them.
+    journal : hears which chunks are in the map no more.
+
+    Attributes
+    ----------
+    chunks : to be looked into without a lock, and changed by nobody else.
+    nbytes : of all of them together, as they count in the budget.
+    """
+
+    def __init__(self, cache: ChunkCache, journal: Journal | None) -> None:
+        self.chunks: dict[ChunkId, DirtyChunk] = {}
+        self.nbytes = 0
+        self._cache = cache
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._landed = threading.Condition(self._lock)
+
+    def ids(self, is_wanted: Callable[[ChunkId], bool]) -> list[ChunkId]:
+        """Those of the chunks for which `is_wanted` holds."""
+        with self._lock:
+            return [chunk_id for chunk_id in self.chunks if is_wanted(chunk_id)]
+
+    def all(self) -> list[DirtyChunk]:
+        """The chunks that are there now."""
+        with self._lock:
+            return list(self.chunks.values())
+
+    def aged(self, before: float) -> list[ChunkId]:
+        """What was written before some time; what never failed comes first."""
+        with self._lock:
+            # What fails each time must not keep the others waiting.
+            found = sorted(
+                (chunk.retry.attempts, chunk_id)
+                for chunk_id, chunk in self.chunks.items()
+                if chunk.since <= before
+            )
+        return [chunk_id for _, chunk_id in found]
+
+    def oldest(self, excess: int) -> list[ChunkId]:
+        """The oldest chunks that take so many bytes together, those that failed last."""
+        if excess <= 0:
+            return []
+        with self._lock:
+            oldest = sorted(
+                self.chunks.items(), key=lambda item: (item[1].retry.attempts, item[1].since)
+            )
+        ids: list[ChunkId] = []
+        for chunk_id, chunk in oldest:
+            if excess <= 0:
+                break
+            if chunk.nbytes:
+                ids.append(chunk_id)
+                excess -= chunk.nbytes
+        return ids
+
+    def entry(self, chunk_id: ChunkId, io: ChunkIO, clip: Box) -> DirtyChunk:
+        """The chunk, made if it is not dirty yet."""
+        with self._lock:
+            chunk = self.chunks.get(chunk_id)
+            if chunk is None:
+                chunk = self.chunks[chunk_id] = DirtyChunk(io, chunk_id[1], clip)
+            return chunk
+
+    def lend(
+        self, chunk_id: ChunkId, io: ChunkIO, clip: Box, values: Values
+    ) -> tuple[DirtyChunk, Snapshot] | None:
+        """Begin a flush of the caller's own values; None when the chunk is dirty already."""
+        with self._lock:
+            if chunk_id in self.chunks:
+                return None
+            chunk = DirtyChunk(io, chunk_id[1], clip)
+            chunk.lend(values)
+            snapshot = chunk.take()
+            assert snapshot is not None
+            self.chunks[chunk_id] = chunk
+        return chunk, snapshot
+
+    def count(self, chunk: DirtyChunk) -> None:
+        """Count the memory that a chunk takes by now."""
+        with self._lock, chunk.lock:
+            if not chunk.gone:
+                self._take(chunk.memory - chunk.nbytes)
+                chunk.nbytes = chunk.memory
+
+    def settle(
+        self, chunk_id: ChunkId, chunk: DirtyChunk, values: Values, version: Version | None
+    ) -> None:
+        """End a flush that succeeded; the chunk is gone when nothing is left to write."""
+        with self._landed:
+            with chunk.lock:
+                if chunk.settle(values, version):
+                    self._remove(chunk_id, chunk)
+            self._landed.notify_all()
+
+    def fail(self, chunk_id: ChunkId, chunk: DirtyChunk, error: NczfsError) -> None:
+        """End a flush that failed. What was lent is forgotten: the caller is told, and has it."""
+        with self._landed:
+            with chunk.lock:
+                chunk.fail(error)
+                if chunk.is_lent:
+                    self._remove(chunk_id, chunk)
+            self._landed.notify_all()
+
+    def wait_until_landed(self, ids: list[ChunkId]) -> None:
+        """Wait until none of some chunks is on its way to the store."""
+
+        def landed() -> bool:
+            found = (self.chunks.get(chunk_id) for chunk_id in ids)
+            return all(chunk is None or chunk.flying is None for chunk in found)
+
+        with self._landed:
+            self._landed.wait_for(landed)
+
+    def remove_unwritten(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
+        """Take a chunk out if nothing was ever written to it."""
+        with self._lock, chunk.lock:
+            if not chunk.revision and not chunk.gone:
+                self._remove(chunk_id, chunk)
+
+    def drop(self, chunk_id: ChunkId) -> DirtyChunk | None:
+        """Take a chunk out, if there is one; it is not gone when it is on its way to the store."""
+        with self._lock:
+            chunk = self.chunks.get(chunk_id)
+            if chunk is not None:
+                with chunk.lock:
+                    if chunk.flying is None:
+                        self._remove(chunk_id, chunk)
+            return chunk
+
+    @property
+    def are_due(self) -> bool:
+        """Whether no chunk is in the pause after a failure of its own."""
+        with self._lock:
+            return all(chunk.retry.is_due for chunk in self.chunks.values())
+
+    @property
+    def is_any_failed(self) -> bool:
+        """Whether the last flush of any chunk failed."""
+        with self._lock:
+            return any(chunk.error is not None for chunk in self.chunks.values())
+
+    def settle_journal(self) -> None:
+        """Have the journal hold no lengths of arrays that the store knows."""
+        if self._journal is not None:
+            with self._lock:
+                self._journal.settled(is_clean=not self.chunks)
+
+    def _remove(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
+        """Take a chunk out; both locks are held."""
+        if chunk.gone and self.chunks.get(chunk_id) is not chunk:
+            return
+        chunk.gone = True
+        del self.chunks[chunk_id]
+        self._take(-chunk.nbytes)
+        if self._journal is not None:
+            self._journal.stored(chunk.io, chunk.index, is_last=not self.chunks)
+
+    def _take(self, nbytes: int) -> None:
+        """Count bytes, in the budget of the cache too."""
+        self.nbytes += nbytes
+        self._cache.claim(nbytes)
+        metrics.DIRTY_BYTES.set(self.nbytes)

@@ -1,0 +1,149 @@
+"""The flush of a dirty chunk: taken by one thread, stored, and landed whatever comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from typing import TypeVar
+
+from nczfs.engine.cache import ChunkCache
+from nczfs.engine.chunkio import memory_of
+from nczfs.engine.dirty import DirtyChunk, Snapshot
+from nczfs.engine.dirtymap import DirtyMap
+from nczfs.engine.health import StoreHealth, may_pass
+from nczfs.engine.loaded import ChunkId, Loaded
+from nczfs.engine.pools import Pools
+from nczfs.engine.saving import Saver
+from nczfs.engine.storing import store_snapshot
+from nczfs.errors import NczfsError, Unavailable
+
+T = TypeVar("T")
+
+
+class Flusher:
+    """Stores dirty chunks, several at a time. What the store refuses for good is saved at once.
+
+    Parameters
+    ----------
+    cache : has what was stored from then on.
+    health : is told of every success and failure.
+    """
+
+    def __init__(
+        self, dirty: DirtyMap, saver: Saver, cache: ChunkCache, pools: Pools, health: StoreHealth
+    ) -> None:
+        self._dirty = dirty
+        self._saver = saver
+        self._cache = cache
+        self._pools = pools
+        self._health = health
+
+    def flush(self, ids: list[ChunkId], *, only_due: bool = False) -> None:
+        """Have what was written to some chunks so far stored.
+
+        Only the caller waits for chunks that others are storing: a thread of the pool that waited
+        could be the one that they wait for.
+
+        Parameters
+        ----------
+        only_due : leave those alone for which it is not time yet to be tried again.
+
+        Raises
+        ------
+        the first error of a chunk that could not be stored; it stays dirty. StoreError, CodecError.
+        """
+        errors: list[NczfsError] = []
+        while len(ids) > 1:
+            futures = {i: self._submit(self._flush_one, i, only_due) for i in ids}
+            failed = {i: error for i, f in futures.items() if (error := _error_of(f)) is not None}
+            errors += failed.values()
+            ids = [i for i, f in futures.items() if i not in failed and not f.result()]
+            self._dirty.wait_until_landed(ids)
+        for chunk_id in ids:
+            while not self._flush_one(chunk_id, only_due):
+                self._dirty.wait_until_landed([chunk_id])
+        if errors:
+            raise errors[0]
+
+    def start(self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot) -> Future[None]:
+        """Store what was taken of a chunk in another thread. Raises Unavailable."""
+        try:
+            future = self._submit(self._store, chunk_id, chunk, snapshot)
+        except Unavailable as error:
+            self._land_failed(chunk_id, chunk, error)
+            raise
+
+        def check(stored: Future[None]) -> None:
+            if stored.cancelled():
+                self._land_failed(chunk_id, chunk, _closed())
+
+        future.add_done_callback(check)
+        return future
+
+    def _flush_one(self, chunk_id: ChunkId, only_due: bool) -> bool:
+        """Store what was written to a chunk so far; False when another thread is storing it."""
+        chunk = self._dirty.chunks.get(chunk_id)
+        if chunk is None:
+            return True
+        with chunk.lock:
+            if chunk.flying is not None:
+                return False
+            if only_due and not (chunk.retry.is_due and self._health.is_due):
+                return True
+            snapshot = chunk.take()
+        if snapshot is not None:
+            self._store(chunk_id, chunk, snapshot)
+        return True
+
+    def _submit(self, task: Callable[..., T], *arguments: object) -> Future[T]:
+        try:
+            return self._pools.write.submit(task, *arguments)
+        except RuntimeError as error:
+            raise _closed() from error
+
+    def _store(self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot) -> None:
+        try:
+            values, version = store_snapshot(chunk.io, chunk.index, snapshot)
+        except BaseException as error:
+            known = error if isinstance(error, NczfsError) else Unavailable(repr(error))
+            self._land_failed(chunk_id, chunk, known)
+            if isinstance(error, Exception) and known is not error:
+                raise known from error
+            raise
+        # Readers look at what is dirty before they look into the cache, so that its turn comes
+        # first.
+        if snapshot.is_borrowed and values is snapshot.values:
+            self._cache.drop(chunk_id)
+        else:
+            self._cache.put(chunk_id, Loaded(values, memory_of(values), version))
+        self._health.stored()
+        self._dirty.settle(chunk_id, chunk, values, version)
+        if chunk.gone:
+            self._saver.forget(chunk)
+        elif chunk.saved is not None:
+            self._saver.save_or_tell(chunk)  # what was written meanwhile, instead of what is stored
+        else:
+            self._dirty.count(chunk)
+
+    def _land_failed(self, chunk_id: ChunkId, chunk: DirtyChunk, error: NczfsError) -> None:
+        # Whoever waits for the chunk must find the pause when it has landed.
+        self._health.refused(error)
+        self._dirty.fail(chunk_id, chunk, error)
+        if chunk.gone:
+            self._saver.forget(chunk)
+        elif may_pass(error):
+            self._dirty.count(chunk)
+        else:
+            self._saver.save_or_tell(chunk)
+
+
+def _error_of(future: Future[bool]) -> NczfsError | None:
+    try:
+        error = future.exception()
+    except CancelledError:
+        return _closed()
+    return error if error is None or isinstance(error, NczfsError) else Unavailable(repr(error))
+
+
+def _closed() -> Unavailable:
+    return Unavailable("the engine is closed")

@@ -1,0 +1,106 @@
+"""Copying what was picked out of several chunks: in what order, by whom, and what is kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from nczfs.engine.chunks import ArrayChunks
+from nczfs.engine.loaded import Values
+from nczfs.engine.options import Tally
+from nczfs.engine.pools import UnderWay
+from nczfs.engine.selection import Pick
+from nczfs.engine.shares import Counted, shares
+from nczfs.model.grid import ChunkIndex
+
+TOUCHED_MAX = 1 << 16
+
+
+class PickReader:
+    """Reads from several chunks of one array at a time, as far as the budget goes.
+
+    Parameters
+    ----------
+    depth : how many chunks under way at a time are worth it.
+    threads : that decode.
+    """
+
+    def __init__(self, chunks: ArrayChunks, *, depth: int, threads: int) -> None:
+        self._chunks = chunks
+        room = chunks.capacity // 4
+        self._depth = min(depth, room)
+        self._threads = threads
+        # More threads than processors are for waiting for the disk; they hold memory all the same.
+        self._may_wait = room >= 2 * threads
+        self._touched: set[ChunkIndex] = set()
+
+    def in_order(
+        self, picks: Iterator[Pick], out: Values, tally: Tally, fresh_since: float
+    ) -> None:
+        """Copy chunk by chunk in this thread, while others load the next ones into the cache."""
+        copy = self._chunks.copy
+        first = list(islice(picks, 2))
+        if len(first) < 2:
+            for pick in first:
+                copy(pick, out, tally, fresh_since)
+            return
+        pending: deque[Pick] = deque()
+        for pick in chain(first, picks):
+            if self._depth > 1:
+                self._chunks.request(pick.chunk, tally, fresh_since)
+            pending.append(pick)
+            if len(pending) > self._depth:
+                copy(pending.popleft(), out, tally, fresh_since)
+        for pick in pending:
+            copy(pick, out, tally, fresh_since)
+
+    def shared_out(
+        self, picks: Counted[Pick], out: Values, tally: Tally, fresh_since: float
+    ) -> None:
+        """Copy in several threads, each of which fetches and decodes what it copies.
+
+        Must not be called by a thread of the pools. Chunks of which the caller gets all are not
+        kept in memory: he has them.
+        """
+        if len(picks) < 2:
+            self._copy_each(picks, out, tally, fresh_since)
+            return
+        pool, threads = self._chunks.pools.assemble, self._threads
+        if self._may_wait:
+            pool, threads = self._chunks.pools.copy, 2 * threads
+        with UnderWay(2 * threads) as copies:
+            for share in shares(picks, threads):
+                copies.add(pool.submit(self._copy_each, share, out, tally, fresh_since))
+
+    def _copy_each(
+        self, picks: Iterable[Pick], out: Values, tally: Tally, fresh_since: float
+    ) -> None:
+        for pick in picks:
+            if self._is_worth_keeping(pick, fresh_since):
+                self._chunks.copy(pick, out, tally, fresh_since)
+            else:
+                self._chunks.copy_past_cache(pick, out, tally)
+
+    def _is_worth_keeping(self, pick: Pick, fresh_since: float) -> bool:
+        """Whether a chunk is in memory already, or may be of use there."""
+        if self._chunks.is_in_memory(pick.chunk, fresh_since):
+            return True
+        return not (self._is_whole(pick) or self._is_first_touch(pick.chunk))
+
+    def _is_whole(self, pick: Pick) -> bool:
+        """Whether all elements of a chunk that lie in the array are picked."""
+        lengths = self._chunks.description.grid.box(pick.chunk).shape
+        return all(
+            isinstance(index, slice) and (index.start, index.stop, index.step or 1) == (0, n, 1)
+            for index, n in zip(pick.source, lengths, strict=True)
+        )
+
+    def _is_first_touch(self, chunk: ChunkIndex) -> bool:
+        """Whether a chunk that is as quickly decoded as kept is wanted for the first time."""
+        if not self._chunks.io.pipeline.is_cheap or chunk in self._touched:
+            return False
+        if len(self._touched) >= TOUCHED_MAX:
+            self._touched.clear()
+        self._touched.add(chunk)
+        return True

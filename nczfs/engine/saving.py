@@ -1,0 +1,58 @@
+"""Dirty chunks that the store does not take, on their way into the spool."""
+
+from __future__ import annotations
+
+import logging
+
+from nczfs.engine.dirty import DirtyChunk
+from nczfs.engine.dirtymap import DirtyMap
+from nczfs.engine.health import StoreHealth
+from nczfs.engine.spool.chunks import discard, save_chunk
+from nczfs.engine.spool.space import Spool
+from nczfs.errors import NczfsError
+
+log = logging.getLogger(__name__)
+
+
+class Saver:
+    """Puts dirty chunks into the spool; they stay dirty.
+
+    Parameters
+    ----------
+    spool : None: nothing is saved.
+    health : knows why a chunk is saved that was never tried.
+    """
+
+    def __init__(self, spool: Spool | None, dirty: DirtyMap, health: StoreHealth) -> None:
+        self._spool = spool
+        self._dirty = dirty
+        self._health = health
+
+    def save(self, chunk: DirtyChunk) -> None:
+        """Put a chunk into the spool, and let go of its memory. Raises NoSpace, StoreError."""
+        if self._spool is not None:
+            with chunk.lock:
+                frozen = chunk.freeze()
+                io = chunk.io
+            if frozen is not None:
+                reason = str(chunk.error or self._health.error)
+                saved = save_chunk(self._spool, io, chunk.index, frozen, reason)
+                with chunk.lock:
+                    unneeded = chunk.save(frozen, saved)
+                if unneeded is not None:
+                    discard(self._spool, unneeded)
+            with chunk.lock:
+                chunk.park()
+        self._dirty.count(chunk)
+
+    def save_or_tell(self, chunk: DirtyChunk) -> None:
+        """As `save`, for who has nobody to raise an error to."""
+        try:
+            self.save(chunk)
+        except NczfsError as error:
+            log.critical("%s: is in memory only: %s", chunk.io.key(chunk.index), error)
+
+    def forget(self, chunk: DirtyChunk) -> None:
+        """Remove the entry of a chunk that is gone."""
+        if chunk.saved is not None and self._spool is not None:
+            discard(self._spool, chunk.saved)

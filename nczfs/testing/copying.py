@@ -1,0 +1,34 @@
+"""A store that copies within itself, as S3 does, to test who asks for copies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nczfs.zmap.base import Blob, Features, Version, ZMap
+from nczfs.zmap.keys import ROOT, Key
+from nczfs.zmap.wrappers import Prefixed
+
+
+class Copying(Prefixed):
+    """Another store, which ranges and copies need not leave; closing it closes the other.
+
+    A range of a version that is gone is refused.
+
+    Attributes
+    ----------
+    reads : how many objects, or parts of them, came out of it.
+    """
+
+    def __init__(self, zmap: ZMap) -> None:
+        super().__init__(zmap, ROOT)
+        self.reads = 0
+
+    @property
+    def features(self) -> Features:
+        return replace(super().features, server_copies=True)
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        self.reads += 1
+        return super().read(key, start, stop, version=version)

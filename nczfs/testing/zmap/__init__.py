@@ -1,0 +1,41 @@
+"""The conformance suite of stores: what every backend and every wrapper must do.
+
+A backend's own test class holds its fixture and its `peek`, nothing else::
+
+    class TestMyZMap(ZMapSuite):
+        @pytest.fixture
+        def zmap(self, tmp_path: Path) -> Iterator[ZMap]: ...
+
+        def peek(self, zmap: ZMap, key: Key) -> bytes | None: ...
+
+A store that cannot be written to runs `ZMapReadSuite`, which asks for one fixture that makes a
+store of given objects.
+
+::
+
+    base       what a test class brings along; samples     the keys and bytes of the tests
+    reading    one object; listing     what is found below a prefix
+    writing    what one writer keeps, replaces and deletes; copying     of objects that are there
+    racing     many threads at once; keeping     times and markers
+"""
+
+from __future__ import annotations
+
+from nczfs.testing.zmap.base import Populate
+from nczfs.testing.zmap.copying import CopyingTests
+from nczfs.testing.zmap.keeping import KeepingTests
+from nczfs.testing.zmap.listing import ListingTests
+from nczfs.testing.zmap.racing import RacingTests
+from nczfs.testing.zmap.reading import ReadingTests
+from nczfs.testing.zmap.samples import ODD_KEYS, K
+from nczfs.testing.zmap.writing import WritingTests
+
+__all__ = ["ODD_KEYS", "K", "Populate", "ZMapReadSuite", "ZMapSuite"]
+
+
+class ZMapReadSuite(ReadingTests, ListingTests):
+    """What holds for every store, those that only read included."""
+
+
+class ZMapSuite(ZMapReadSuite, WritingTests, CopyingTests, KeepingTests, RacingTests):
+    """What holds for stores that can be written to as well."""

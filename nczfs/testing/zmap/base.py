@@ -1,0 +1,50 @@
+"""What a test class of a store brings along."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeAlias
+
+import pytest
+
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Key, parse_key
+
+Populate: TypeAlias = Callable[[Mapping[str, bytes]], ZMap]
+
+
+class StoreTests:
+    """Tests of a store that others fill."""
+
+    key_beside_prefix: ClassVar[bool] = True
+    """Whether ``a`` and ``a/b`` can both be objects of the store."""
+
+    @pytest.fixture
+    def populate(self) -> Populate:
+        """Make a store of the objects given, and of nothing else; called once in a test."""
+        raise NotImplementedError("override the fixture `populate`")
+
+
+class WritableStoreTests(StoreTests, ABC):
+    """Tests of a store that can be written to."""
+
+    @pytest.fixture
+    def zmap(self) -> ZMap:
+        """An empty store."""
+        raise NotImplementedError("override the fixture `zmap`")
+
+    @abstractmethod
+    def peek(self, zmap: ZMap, key: Key) -> bytes | None:
+        """Read an object behind the map's back; None where there is none."""
+
+    @pytest.fixture
+    def populate(self, zmap: ZMap) -> Populate:
+        """Write the objects into the empty store."""
+
+        def write_all(objects: Mapping[str, bytes]) -> ZMap:
+            for key, data in objects.items():
+                zmap.write(parse_key(key), data)
+            return zmap
+
+        return write_all

@@ -1,0 +1,138 @@
+"""What some stores keep besides objects: times that were given for them, and markers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from nczfs.errors import Conflict, NoSuchObject
+from nczfs.testing.zmap.base import WritableStoreTests
+from nczfs.testing.zmap.samples import COPY, DATA, K, searched
+from nczfs.zmap.base import Range, Stat, ZMap
+from nczfs.zmap.keys import ROOT, Prefix, parse_key, parse_prefix
+
+TIME_NS = 1_354_040_105_123_123_123
+MARKED = parse_prefix("group/empty")
+
+
+def _written(zmap: ZMap) -> None:
+    zmap.write(K, DATA, mtime_ns=TIME_NS)
+
+
+def _put_together(zmap: ZMap) -> None:
+    zmap.write(COPY, DATA)
+    zmap.write_parts(K, [Range(zmap.stat(COPY), 1, 5), b"more"], mtime_ns=TIME_NS)
+
+
+def _copied(zmap: ZMap) -> None:
+    zmap.write(COPY, DATA, mtime_ns=1)
+    zmap.copy(zmap.stat(COPY), K, mtime_ns=TIME_NS)
+
+
+def _copied_with_it(zmap: ZMap) -> None:
+    zmap.write(COPY, DATA, mtime_ns=TIME_NS)
+    zmap.copy(zmap.stat(COPY), K, mtime_ns=TIME_NS)
+
+
+def _replaced(zmap: ZMap) -> None:
+    old = zmap.write(K, DATA, mtime_ns=1)
+    zmap.write(K, b"new", replaces=old, mtime_ns=TIME_NS)
+
+
+def _set(zmap: ZMap) -> None:
+    zmap.write(K, DATA, mtime_ns=1)
+    zmap.set_mtime(zmap.stat(K), TIME_NS)
+
+
+_WAYS: Mapping[str, Callable[[ZMap], None]] = {
+    "written": _written,
+    "put together": _put_together,
+    "copied": _copied,
+    "copied with it": _copied_with_it,
+    "replaced": _replaced,
+    "set": _set,
+}
+
+
+class KeepingTests(WritableStoreTests):
+    """`Features.keeps_times` and `Features.markers`, as they say."""
+
+    @pytest.mark.parametrize("way", _WAYS.values(), ids=_WAYS.keys())
+    def test_a_time_that_was_given_is_kept_where_the_store_says_so(
+        self, zmap: ZMap, way: Callable[[ZMap], None]
+    ) -> None:
+        way(zmap)
+        expected = TIME_NS if zmap.features.keeps_times else None
+        assert zmap.stat(K).kept_mtime_ns == expected
+
+    def test_an_object_of_no_given_time_has_none(self, zmap: ZMap) -> None:
+        zmap.write(K, DATA, mtime_ns=TIME_NS)
+        zmap.write(K, DATA)
+        assert zmap.stat(K).kept_mtime_ns is None
+
+    @pytest.mark.parametrize("time_ns", [0, 10**18, 10**18 + 1, 10**17 * 7, -1, -5 * 10**17])
+    def test_every_time_is_kept_to_the_nanosecond(self, zmap: ZMap, time_ns: int) -> None:
+        zmap.write(K, DATA, mtime_ns=time_ns)
+        assert zmap.stat(K).kept_mtime_ns == (time_ns if zmap.features.keeps_times else None)
+
+    def test_setting_a_time_gives_the_version_and_changes_no_byte(self, zmap: ZMap) -> None:
+        zmap.write(K, DATA)
+        version = zmap.set_mtime(zmap.stat(K), TIME_NS)
+        assert zmap.stat(K).version == version
+        assert self.peek(zmap, K) == DATA
+
+    def test_setting_the_time_of_what_was_replaced_or_deleted_is_refused(self, zmap: ZMap) -> None:
+        zmap.write(K, b"one")
+        seen = zmap.stat(K)
+        zmap.write(K, b"another")
+        if zmap.features.keeps_times:
+            with pytest.raises(Conflict):
+                zmap.set_mtime(seen, TIME_NS)
+            zmap.delete(K)
+            with pytest.raises(NoSuchObject):
+                zmap.set_mtime(seen, TIME_NS)
+        else:
+            assert zmap.set_mtime(seen, TIME_NS) == seen.version
+
+    def test_a_marker_is_a_directory_where_the_store_says_so(self, zmap: ZMap) -> None:
+        zmap.mark(MARKED)
+        there = zmap.features.markers
+        assert zmap.exists(MARKED) == zmap.exists(Prefix("group")) == there
+        assert searched(zmap, "group") == ({"empty": (None, True)} if there else {})
+        assert list(zmap.markers(ROOT)) == ([MARKED] if there else [])
+        assert list(zmap.search(MARKED)) == []
+        assert list(zmap.list(ROOT)) == []
+        zmap.unmark(MARKED)
+        zmap.unmark(MARKED)
+        assert not zmap.exists(MARKED)
+        assert list(zmap.search(ROOT)) == []
+
+    def test_markers_are_found_however_deep_and_not_beside(self, zmap: ZMap) -> None:
+        marked = [Prefix(text) for text in ("a", "a/b/ü c", "a-b", "a/b", "b")]
+        for prefix in marked:
+            zmap.mark(prefix)
+        zmap.write(parse_key("a/b/object"), DATA)
+        found = set(zmap.markers(Prefix("a")))
+        assert found == ({"a", "a/b", "a/b/ü c"} if zmap.features.markers else set())
+        for prefix in marked:
+            zmap.unmark(prefix)
+        assert [stat.key for stat in zmap.list(ROOT)] == ["a/b/object"]
+        assert not list(zmap.markers(ROOT))
+
+    def test_a_prefix_exists_while_it_has_keys(self, zmap: ZMap) -> None:
+        assert not zmap.exists(Prefix("group"))
+        zmap.write(K, DATA)
+        assert zmap.exists(Prefix("group"))
+        assert zmap.exists(Prefix("group/variable"))
+        assert not zmap.exists(Prefix("grou"))
+        assert not zmap.exists(Prefix(K))
+
+    def test_a_listing_and_the_object_itself_agree_on_all_else(self, zmap: ZMap) -> None:
+        zmap.write(K, DATA, mtime_ns=TIME_NS)
+        [listed] = zmap.list(ROOT)
+        found = zmap.stat(K)
+        assert Stat(listed.key, listed.size, listed.version) == Stat(
+            found.key, found.size, found.version
+        )
+        assert listed.kept_mtime_ns is None

@@ -1,0 +1,79 @@
+"""How nodes look to stat: owners, permissions, sizes and times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nczfs.vfs.base import Attributes, Changes, FileKind, InodeNo
+from nczfs.vfs.nodes import File, Node, NodeStat
+
+DIRECTORY_NLINK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Appearance:
+    """What all nodes look like that do not say otherwise.
+
+    Attributes
+    ----------
+    uid, gid, file_mode, dir_mode : of every file and directory.
+    attr_ttl_s : for how long the kernel may answer attributes itself.
+    """
+
+    uid: int = 0
+    gid: int = 0
+    file_mode: int = 0o444
+    dir_mode: int = 0o555
+    attr_ttl_s: float = 1.0
+
+    def of(self, ino: InodeNo, node: Node, stat: NodeStat) -> Attributes:
+        """The attributes of a file or directory."""
+        if isinstance(node, File):
+            return self.of_file(ino, stat, self.mode_of(node))
+        return Attributes(
+            ino=ino,
+            kind=FileKind.DIRECTORY,
+            mode=_or(stat.mode, self.dir_mode),
+            size=stat.size,
+            mtime_ns=stat.mtime_ns,
+            uid=_or(stat.uid, self.uid),
+            gid=_or(stat.gid, self.gid),
+            nlink=DIRECTORY_NLINK,
+            valid_s=self.attr_ttl_s,
+            entry_valid_s=self.attr_ttl_s,
+        )
+
+    def of_file(self, ino: InodeNo, stat: NodeStat, mode: int) -> Attributes:
+        """The attributes of a file that shows `mode` unless `stat` has one."""
+        return Attributes(
+            ino=ino,
+            kind=FileKind.FILE,
+            mode=_or(stat.mode, mode),
+            size=stat.size,
+            mtime_ns=stat.mtime_ns,
+            uid=_or(stat.uid, self.uid),
+            gid=_or(stat.gid, self.gid),
+            nlink=1,
+            valid_s=self.attr_ttl_s if stat.exact else 0.0,
+            entry_valid_s=self.attr_ttl_s,
+        )
+
+    def mode_of(self, file: Node) -> int:
+        """What a file shows unless it has a mode of its own: the owner may write where one can."""
+        mode = self.file_mode
+        return mode | 0o200 if isinstance(file, File) and file.writable else mode & ~0o222
+
+
+def beyond(changes: Changes, shown: Attributes) -> Changes:
+    """What is wanted of modes, owners and times that is not so already."""
+    return replace(
+        changes,
+        size=None,
+        mode=None if changes.mode == shown.mode else changes.mode,
+        uid=None if changes.uid == shown.uid else changes.uid,
+        gid=None if changes.gid == shown.gid else changes.gid,
+    )
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value

@@ -1,0 +1,79 @@
+"""What the kernel keeps of the tree, names, attributes and pages, and when it must forget it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from nczfs.engine.array import now
+from nczfs.vfs.base import Notifier
+from nczfs.vfs.inodes import Inode, InodeTable
+from nczfs.vfs.nodes import File
+
+
+class KernelCache:
+    """What the kernel has been told of inodes, and may believe.
+
+    Parameters
+    ----------
+    notifier : of the kernel; None when nothing is mounted.
+    pages_ttl_s : for how long pages that the kernel kept are believed without asking the store.
+    """
+
+    def __init__(self, inodes: InodeTable, notifier: Notifier | None, pages_ttl_s: float) -> None:
+        self._inodes = inodes
+        self._notifier = notifier
+        self._pages_ttl_s = pages_ttl_s
+
+    def keeps_pages(self, inode: Inode, node: File, token_before: object) -> bool:
+        """Whether pages of the last open are still true: same version, and believed that long.
+
+        Parameters
+        ----------
+        token_before : the `pages_token` of `node` from before it was opened.
+        """
+        known = inode.pages_token
+        token = node.pages_token
+        fresh = now() - inode.pages_from < self._pages_ttl_s
+        keep = known is not None and known == token == token_before and fresh
+        if token is not None and token == known and node.pages_token_is_version:
+            keep = True
+        if not keep:
+            inode.pages_token = token
+            inode.pages_from = now()
+        return keep and not node.direct_io
+
+    def forget_all(self, concerns: Callable[[str], bool]) -> None:
+        """Have the kernel ask again for the files whose paths `concerns` holds for."""
+        for inode in self._inodes.all():
+            if concerns(self._inodes.path(inode)):
+                self._forget(inode)
+
+    def forget_below(self, path: str) -> None:
+        """Have the kernel ask again for what is at or below a path, or for its absence."""
+        words = path.split("/")
+        *above, last = self._inodes.along(words)
+        if len(above) == len(words):
+            for inode in self._inodes.below(last):
+                self._forget(inode)
+        elif self._notifier is not None:
+            self._notifier.invalidate_entry(last.ino, os.fsencode(words[len(above)]))
+
+    def forget_content(self, path: str) -> None:
+        """Have the kernel ask again for the bytes and sizes of what is at or below a path."""
+        words = path.split("/")
+        found = self._inodes.along(words)
+        if len(found) <= len(words):
+            return
+        for inode in self._inodes.below(found[-1]):
+            self._forget_content(inode)
+
+    def _forget(self, inode: Inode) -> None:
+        self._forget_content(inode)
+        if self._notifier is not None:
+            self._notifier.invalidate_entry(inode.parent, os.fsencode(inode.name))
+
+    def _forget_content(self, inode: Inode) -> None:
+        inode.pages_token = None
+        if self._notifier is not None:
+            self._notifier.invalidate_inode(inode.ino)

@@ -1,0 +1,312 @@
+"""A prefix of a store as a directory of ``datasets/``: groups and variables decoded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from nczfs import metrics
+from nczfs.engine.dataset import Dataset
+from nczfs.errors import (
+    BadArgument,
+    DirectoryNotEmpty,
+    IsADirectory,
+    NczfsError,
+    NoSuchNode,
+    NoSuchPath,
+    NotADirectory,
+    NotPermitted,
+    PathError,
+    PathExists,
+)
+from nczfs.model.hierarchy import Variable
+from nczfs.vfs.datasets import DatasetsTree
+from nczfs.vfs.editing import Editing, refusal
+from nczfs.vfs.leaves import At, Broken, ChunksDirectory, Plain, Resolved
+from nczfs.vfs.nodefiles import node_files, stem, view_word
+from nczfs.vfs.nodes import Directory, Node, NodeStat
+from nczfs.vfs.objects import is_file_name
+from nczfs.vfs.removing import Removing
+from nczfs.views import catalog
+from nczfs.zmap import keys
+from nczfs.zmap.keys import Key, Prefix
+
+log = logging.getLogger(__name__)
+
+ARCHIVE_SUFFIX = ".zip"
+
+
+class PrefixDirectory(Directory):
+    """A prefix of the store: a plain directory, a group, a variable, or a broken node.
+
+    Parameters
+    ----------
+    name : what the files of a group here are called after.
+    dataset, path : the dataset that the parent directory is in, and the path of this one in it;
+        None where a dataset may begin.
+    """
+
+    def __init__(
+        self,
+        tree: DatasetsTree,
+        prefix: Prefix,
+        name: str,
+        dataset: Dataset | None = None,
+        path: str = "",
+    ) -> None:
+        self._tree = tree
+        self._prefix = prefix
+        self._name = name
+        self._dataset = dataset
+        self._path = path
+
+    def resolve(self) -> Resolved:
+        """What this prefix is now. May block."""
+        if self._dataset is None:
+            return self._tree.resolve_root(self._prefix)
+        return self._tree.known.resolve(self._dataset, self._path)
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        # The same whether its metadata are known yet or not: tar reports a directory whose time
+        # changes while it is read.
+        return NodeStat(0, self._tree.mtime_ns)
+
+    def lookup(self, name: str) -> Node:
+        resolved = self.resolve()
+        if isinstance(resolved, Plain):
+            return self._child(name, resolved)
+        files = self._files(resolved)
+        if name in files:
+            return files[name]()
+        if isinstance(resolved, Broken) or isinstance(resolved.loaded.node, Variable):
+            raise NoSuchPath(f"{name}: no such file")
+        reserved = self._reserved()
+        if name in reserved:
+            raise NoSuchPath(f"{name}: no such file")
+        return self._shadowed(name, resolved, reserved)
+
+    def listing(self) -> Iterator[tuple[str, Node]]:
+        resolved = self.resolve()
+        if not isinstance(resolved, Plain):
+            for name, make in self._files(resolved).items():
+                yield name, make()
+        if isinstance(resolved, Broken):
+            return
+        if isinstance(resolved, At) and isinstance(resolved.loaded.node, Variable):
+            return
+        members = dict(self._members(resolved))
+        reserved = self._reserved() if isinstance(resolved, At) else frozenset()
+        for name, node in members.items():
+            shown = name
+            if shown in reserved:
+                shown += "~"
+                while shown in members:
+                    shown += "~"
+            yield shown, node
+
+    def mkdir(self, name: str, mode: int) -> Directory:
+        """A group in a group; anywhere else a new dataset."""
+        editing = self._editing
+        resolved = self.resolve()
+        if editing is None or isinstance(resolved, Broken):
+            raise self.refusal(name)
+        if isinstance(resolved, At) and (
+            isinstance(resolved.loaded.node, Variable) or name in self._reserved()
+        ):
+            raise self.refusal(name)
+        if not is_file_name(name):
+            raise BadArgument(f"{name}: cannot be the name of a group")
+        try:
+            self._child(name, resolved)
+        except NoSuchPath:
+            pass
+        else:
+            raise PathExists(f"{name}: is there already")
+        if isinstance(resolved, At):
+            path = f"{resolved.path}/{name}" if resolved.path else name
+            editing.create_group(resolved.dataset, path)
+            return self._member(resolved, name)
+        prefix = Prefix(keys.parse_key(keys.join(self._prefix, name)))
+        editing.create_root(prefix)
+        self._tree.known.made(prefix)
+        return PrefixDirectory(self._tree, prefix, name)
+
+    def unlink(self, name: str) -> None:
+        """A view is hidden: it is stored nowhere."""
+        if isinstance(self.lookup(name), Directory):
+            raise IsADirectory(f"{name}: is a directory")
+        self._removing(name).hidden.hide(self._prefix, name)
+
+    def rmdir(self, name: str) -> None:
+        """A member is removed with its keys, when nothing of it is shown any more."""
+        node = self.lookup(name)
+        if not isinstance(node, Directory):
+            raise NotADirectory(f"{name}: is a file")
+        removing = self._removing(name)
+        if not isinstance(node, ChunksDirectory) and next(node.listing(), None) is not None:
+            raise DirectoryNotEmpty(f"{name}: still holds something")
+        if isinstance(node, PrefixDirectory):
+            node.remove(removing, self.resolve())
+        else:
+            removing.hidden.hide(self._prefix, name)
+
+    def remove(self, removing: Removing, above: Resolved) -> None:
+        """Remove this node, or directory without keys; nothing of it is shown any more.
+
+        Parameters
+        ----------
+        above : what the directory is that it is in.
+        """
+        resolved = self.resolve()
+        if isinstance(resolved, At):
+            if self._removable is not removing:
+                raise self.refusal(self._name)
+            removing.node(resolved.dataset, resolved.path)
+        elif isinstance(resolved, Broken) and self._dataset is not None:
+            removing.node(self._dataset, self._path)
+        elif isinstance(resolved, Broken):
+            raise NotPermitted(f"{self._name}: is no dataset that can be read; see objects/")
+        elif not self._tree.metadata.has_keys(self._prefix):
+            removing.hidden.forget(self._prefix)
+        elif isinstance(above, At):
+            # What an ended removal left, and nothing else.
+            try:
+                removing.node(above.dataset, f"{above.path}/{self._name}".lstrip("/"))
+            except NoSuchNode as error:
+                raise DirectoryNotEmpty(str(error)) from error
+        else:
+            raise DirectoryNotEmpty(f"{self._name}: holds what is no dataset; see objects/")
+
+    def sync(self) -> None:
+        resolved = self.resolve()
+        if isinstance(resolved, At) and (editing := self._editing) is not None:
+            editing.store_all(resolved.dataset)
+
+    def refusal(self, name: str) -> PathError:
+        return refusal(self._editing, name)
+
+    @property
+    def _editing(self) -> Editing | None:
+        is_writable = self._tree.metadata.zmap.features.writable
+        return self._tree.editing if is_writable else None
+
+    @property
+    def _removable(self) -> Removing | None:
+        return self._editing.removing if self._editing is not None else None
+
+    def _removing(self, name: str) -> Removing:
+        if (removing := self._removable) is None:
+            raise self.refusal(name)
+        return removing
+
+    def _reserved(self) -> frozenset[str]:
+        return catalog.reserved_group_names(stem(self._name))
+
+    def _shadowed(self, name: str, resolved: Resolved, reserved: frozenset[str]) -> Node:
+        """A member by the name it is shown under: ``NAME~`` where a virtual file has its name."""
+        try:
+            return self._child(name, resolved)
+        except NoSuchPath:
+            base = name.rstrip("~")
+            if base == name or base not in reserved:
+                raise
+            taken = (base + "~" * i for i in range(1, len(name) - len(base)))
+            for between in taken:
+                self._child(between, resolved)
+            return self._child(base, resolved)
+
+    def _child(self, name: str, resolved: Resolved) -> Node:
+        """The member or prefix of exactly that name."""
+        if not is_file_name(name):
+            raise NoSuchPath(f"{name}: no such file")
+        key = keys.parse_key(keys.join(self._prefix, name))
+        metadata = self._tree.metadata
+        listed, entry = metadata.known_entry(self._prefix, name)
+        if isinstance(resolved, At) and resolved.dataset.has_member(resolved.path, name):
+            member = self._member(resolved, name)
+            if not isinstance(member.resolve(), Plain) or resolved.lists_members:
+                return member
+        below = self._below(name)
+        if entry is not None:
+            is_prefix = entry.is_prefix
+        elif listed:
+            is_prefix = False
+        else:
+            begins = isinstance(resolved, Plain) and not isinstance(below.resolve(), Plain)
+            is_prefix = begins or metadata.has_keys(Prefix(key))
+        if is_prefix:
+            return below
+        is_there = entry is not None or not listed
+        if is_there and name.endswith(ARCHIVE_SUFFIX) and (archive := self._archive(key)):
+            return archive
+        if self._tree.removing is not None and self._tree.removing.hidden.is_kept(Prefix(key)):
+            return below
+        raise NoSuchPath(f"{name}: no such file")
+
+    def _members(self, resolved: Plain | At) -> Iterator[tuple[str, Node]]:
+        listed: set[str] = set()
+        if isinstance(resolved, At) and resolved.lists_members:
+            for name in resolved.dataset.names(resolved.path):
+                listed.add(name)
+                yield name, self._member(resolved, name)
+        group = resolved if isinstance(resolved, At) and not resolved.lists_members else None
+        kept: set[str] = set()
+        if self._tree.removing is not None:
+            kept.update(self._tree.removing.hidden.kept_in(self._prefix))
+        for entry in self._tree.metadata.entries(self._prefix):
+            name = entry.name
+            kept.discard(name)
+            if not is_file_name(name):
+                metrics.HIDDEN_KEYS.inc()
+            elif name in listed:
+                continue
+            elif entry.is_prefix:
+                yield name, self._below(name) if group is None else self._member(group, name)
+            elif name.endswith(ARCHIVE_SUFFIX) and (archive := self._readable_archive(name)):
+                yield name, archive
+        for name in kept:
+            yield name, self._below(name)
+
+    def _below(self, name: str) -> PrefixDirectory:
+        """A prefix where a dataset may begin."""
+        return PrefixDirectory(self._tree, Prefix(keys.join(self._prefix, name)), name)
+
+    def _archive(self, key: Key) -> PrefixDirectory | None:
+        """A zip object whose content is a dataset; None when it is not."""
+        tree = self._tree.archive(key)
+        return PrefixDirectory(tree, keys.ROOT, key.rpartition("/")[2]) if tree else None
+
+    def _readable_archive(self, name: str) -> PrefixDirectory | None:
+        key = keys.join(self._prefix, name)
+        try:
+            return self._archive(key)
+        except NczfsError as error:
+            log.warning("%s: not shown as a directory: %s", key, error)
+            return None
+
+    def _member(self, group: At, name: str) -> MemberDirectory:
+        path = f"{group.path}/{name}" if group.path else name
+        return MemberDirectory(
+            self._tree, Prefix(keys.join(self._prefix, name)), name, group.dataset, path
+        )
+
+    def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], Node]]:
+        """The virtual files that are wanted in this mount and were not removed."""
+        wanted, removing = self._tree.views, self._tree.removing
+        return {
+            name: make
+            for name, make in node_files(self._tree.context, resolved, self._name).items()
+            if (wanted is None or isinstance(resolved, Broken) or view_word(name) in wanted)
+            and not (removing is not None and removing.hidden.is_hidden(self._prefix, name))
+        }
+
+
+class MemberDirectory(PrefixDirectory):
+    """A prefix inside a group: a member of it, or a plain directory where a dataset may begin."""
+
+    def resolve(self) -> Resolved:
+        resolved = super().resolve()
+        return self._tree.resolve_root(self._prefix) if isinstance(resolved, Plain) else resolved

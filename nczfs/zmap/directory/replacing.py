@@ -1,0 +1,157 @@
+"""One object replaced or deleted, so that readers, other processes and crashes see it whole."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import time
+from contextlib import AbstractContextManager
+from typing import Final
+
+from nczfs.errors import AccessDenied, Conflict, NoSuchObject, ObjectExists, Unavailable
+from nczfs.zmap.base import ABSENT, Buffer, Version
+from nczfs.zmap.directory.leftovers import Leftovers, new_temporary
+from nczfs.zmap.directory.locking import hold_lock
+from nczfs.zmap.directory.rooted import RootedDirectory
+from nczfs.zmap.directory.versions import version_of
+from nczfs.zmap.keys import Key
+
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ATTEMPTS: Final = 100  # each is lost only to a delete that empties the directory just then
+
+
+class Replacer:
+    """Replaces and deletes objects.
+
+    A write makes a temporary file beside the object and renames it. Every replacement and deletion
+    happens under ``flock`` on the directory of the object. Raises `OSError` of the system calls.
+
+    Parameters
+    ----------
+    name : of the store, for messages.
+    locks : the file system has flock; without it, conditions do not hold against races.
+    durable, lock_timeout_s : as of the store.
+    """
+
+    def __init__(
+        self,
+        root: RootedDirectory,
+        leftovers: Leftovers,
+        name: str,
+        *,
+        locks: bool,
+        durable: bool,
+        lock_timeout_s: float,
+    ) -> None:
+        self._root = root
+        self._leftovers = leftovers
+        self._name = name
+        self._locks = locks
+        self._durable = durable
+        self._lock_timeout_s = lock_timeout_s
+
+    def write(self, key: Key, data: Buffer, replaces: Version | None) -> Version:
+        """Replace an object whole; with `replaces`, only that version."""
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(FileNotFoundError):
+                return self._replace(key, data, replaces)
+        raise Unavailable(f"{self._name}/{key}: its directory disappears whenever it is written to")
+
+    def delete(self, key: Key) -> None:
+        """Delete an object, and the directories that held nothing else."""
+        parent, _, leaf = key.rpartition("/")
+        with self._root.directory(parent) as dir_fd:
+            with self._locked(dir_fd):
+                if not stat.S_ISREG(self._root.status(leaf, dir_fd).st_mode):
+                    raise NoSuchObject(f"{self._name}/{key}: not a regular file")
+                os.unlink(leaf, dir_fd=dir_fd)
+            if self._durable:
+                os.fsync(dir_fd)
+        self._leftovers.prune(parent)
+
+    def _replace(self, key: Key, data: Buffer, replaces: Version | None) -> Version:
+        """One attempt to write; FileNotFoundError when the directory went away meanwhile."""
+        parent, _, leaf = key.rpartition("/")
+        dir_fd = self._root.make_directory(parent, durable=self._durable)
+        temporary = new_temporary()
+        try:
+            fd = os.open(temporary, _CREATE, 0o666, dir_fd=dir_fd)
+            try:
+                if self._locks:
+                    # Held as long as we live: `Leftovers.sweep` removes what nobody holds.
+                    fcntl.flock(fd, fcntl.LOCK_EX)
+                _write_all(fd, data)
+                if self._durable:
+                    os.fsync(fd)
+                with self._locked(dir_fd):
+                    version = self._put_in_place(fd, temporary, leaf, dir_fd, key, replaces)
+                if self._durable:
+                    os.fsync(dir_fd)
+                return version
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=dir_fd)
+                self._leftovers.prune(parent)
+                raise
+            finally:
+                os.close(fd)
+        finally:
+            os.close(dir_fd)
+
+    def _put_in_place(
+        self,
+        fd: int,
+        temporary: str,
+        leaf: str,
+        dir_fd: int,
+        key: Key,
+        replaces: Version | None,
+    ) -> Version:
+        """Compare and rename, under the lock of the directory."""
+        old = self._replaceable(leaf, dir_fd, key)
+        if replaces is not None:
+            current = ABSENT if old is None else version_of(old)
+            if replaces == ABSENT != current:
+                raise ObjectExists(f"{self._name}/{key}: exists already")
+            if replaces != current:
+                raise Conflict(f"{self._name}/{key}: replaced by somebody else")
+        # Clocks tick in milliseconds and inode numbers are used again: without a time of its own
+        # a quick second write of the same size could look like the first.
+        mtime_ns = time.time_ns()
+        if old is not None:
+            mtime_ns = max(mtime_ns, old.st_mtime_ns + 1)
+            with contextlib.suppress(PermissionError):  # a file system without modes
+                os.fchmod(fd, stat.S_IMODE(old.st_mode))
+        os.utime(fd, ns=(mtime_ns, mtime_ns))
+        version = version_of(os.fstat(fd))
+        os.rename(temporary, leaf, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        return version
+
+    def _replaceable(self, leaf: str, dir_fd: int, key: Key) -> os.stat_result | None:
+        """The status of the object to replace, None where there is none."""
+        try:
+            status = self._root.status(leaf, dir_fd)
+        except FileNotFoundError:
+            return None
+        if stat.S_ISREG(status.st_mode):
+            return status
+        if stat.S_ISDIR(status.st_mode):
+            try:
+                os.rmdir(leaf, dir_fd=dir_fd)
+            except OSError as error:
+                raise ObjectExists(f"{self._name}/{key}: a directory with keys below it") from error
+            return None
+        raise AccessDenied(f"{self._name}/{key}: not a regular file, and left alone")
+
+    def _locked(self, dir_fd: int) -> AbstractContextManager[None]:
+        if not self._locks:
+            return contextlib.nullcontext()
+        return hold_lock(dir_fd, timeout_s=self._lock_timeout_s)
+
+
+def _write_all(fd: int, data: Buffer) -> None:
+    left = memoryview(data).cast("B")
+    while left:
+        left = left[os.write(fd, left) :]

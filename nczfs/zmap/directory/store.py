@@ -1,0 +1,241 @@
+"""A store that is a directory tree: the key ``a/b`` is the file ``root/a/b``."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from nczfs.errors import (
+    Conflict,
+    NoContent,
+    NoSuchObject,
+    ObjectExists,
+    ReadOnlyStore,
+    StoreError,
+    Unavailable,
+)
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.directory.casing import check_spelling, seen_case_sensitive, tried_case_sensitive
+from nczfs.zmap.directory.leftovers import Leftovers
+from nczfs.zmap.directory.locking import can_lock
+from nczfs.zmap.directory.oserrors import translated
+from nczfs.zmap.directory.replacing import Replacer
+from nczfs.zmap.directory.rooted import READ, RootedDirectory
+from nczfs.zmap.directory.versions import stat_of, version_of
+from nczfs.zmap.directory.walking import Walker
+from nczfs.zmap.keys import Key, Prefix
+
+
+class DirectoryZMap(ZMap):
+    """Objects as files below a directory.
+
+    A write makes a temporary file beside the object and renames it, so that readers and crashes
+    see the old or the new object. Conditional writes hold between processes: every replacement
+    and deletion happens under ``flock`` on the directory of the object. Symbolic links work as
+    long as they stay inside the root. Other people's files that are not regular are not seen and
+    not touched; a directory goes with its last key. A directory without keys is not shown, so
+    `search` looks into each directory until it finds a key.
+
+    Parameters
+    ----------
+    root : an existing directory.
+    read_only : refuse writes.
+    durable : a write returns when the object would survive a power failure (fsync).
+    lock_timeout_s : how long a write waits for another one in the same directory.
+
+    Raises
+    ------
+    NoContent : the root does not exist or is not a directory.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        durable: bool = False,
+        lock_timeout_s: float = 10.0,
+    ) -> None:
+        path = Path(os.path.abspath(root))
+        self._name = path.as_uri()
+        try:
+            self._root = RootedDirectory(str(path))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NoContent(f"{self._name}: no such directory") from error
+        except OSError as error:
+            raise translated(error, self._name) from error
+        try:
+            with self._root.directory("") as fd:
+                locks = not read_only and can_lock(fd)
+                case_sensitive = seen_case_sensitive(fd)
+            self._is_case_known = case_sensitive is not None
+            self._features = Features(
+                writable=not read_only,
+                conditional_writes=locks,
+                case_sensitive=case_sensitive is not False,
+            )
+        except OSError as error:
+            self._root.close()
+            raise translated(error, self._name) from error
+        leftovers = Leftovers(self._root, locks=locks)
+        self._walker = Walker(self._root, leftovers)
+        self._replacer = Replacer(
+            self._root,
+            leftovers,
+            self._name,
+            locks=locks,
+            durable=durable,
+            lock_timeout_s=lock_timeout_s,
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def features(self) -> Features:
+        return self._features
+
+    def prepare_writing(self) -> Features:
+        """Find out whether names that differ in case are told apart, if no name tells yet."""
+        if self._features.writable and not self._is_case_known:
+            with contextlib.suppress(OSError), self._root.directory("") as fd:  # else writes tell
+                tells = tried_case_sensitive(fd)
+                self._features = replace(self._features, case_sensitive=tells)
+                self._is_case_known = True
+        return self._features
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        try:
+            fd = self._open(key)
+            try:
+                status = os.fstat(fd)
+                if not stat.S_ISREG(status.st_mode):
+                    raise NoSuchObject(f"{self._name}/{key}: not a regular file")
+                found = version_of(status)
+                if version is not None and version != found:
+                    raise Conflict(f"{self._name}/{key}: replaced since it was opened")
+                size = status.st_size
+                last = size if stop is None or stop > size else stop
+                data = _pread(fd, start, last - start) if start < last else b""
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise self._failure(error, key) from error
+        if len(data) < last - start:
+            raise Unavailable(f"{self._name}/{key}: shortened while it was read")
+        return Blob(data, found, size, status.st_mtime_ns)
+
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        self._check_writable(key)
+        try:
+            if not self._features.case_sensitive:
+                with contextlib.suppress(FileNotFoundError):
+                    check_spelling(self._root, key, f"{self._name}/{key}")
+            return self._replacer.write(key, data, replaces)
+        except NotADirectoryError as error:
+            raise ObjectExists(
+                f"{self._name}/{key}: an object has the name of its directory"
+            ) from error
+        except OSError as error:
+            raise self._failure(error, key) from error
+
+    def delete(self, key: Key) -> None:
+        self._check_writable(key)
+        try:
+            self._replacer.delete(key)
+        except OSError as error:
+            raise self._failure(error, key) from error
+
+    def stat(self, key: Key) -> Stat:
+        parent, _, leaf = key.rpartition("/")
+        try:
+            dir_fd = self._root.open_directory(parent, os.O_PATH)
+            try:
+                status = self._root.status(leaf, dir_fd)
+            finally:
+                os.close(dir_fd)
+        except OSError as error:
+            raise self._failure(error, key) from error
+        if not stat.S_ISREG(status.st_mode):
+            raise NoSuchObject(f"{self._name}/{key}: not a regular file")
+        return stat_of(key, status)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        with self._asking(prefix):
+            for key, status, _ in self._walker.children(prefix):
+                if stat.S_ISREG(status.st_mode):
+                    yield Entry(key.rpartition("/")[2], stat_of(key, status), is_prefix=False)
+                elif stat.S_ISDIR(status.st_mode) and self._walker.has_files(key):
+                    yield Entry(key.rpartition("/")[2], None, is_prefix=True)
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        with self._asking(prefix):
+            for key, status in self._walker.files(prefix):
+                yield stat_of(key, status)
+
+    def close(self) -> None:
+        """Close the descriptor of the root."""
+        self._root.close()
+
+    def _open(self, key: Key) -> int:
+        parent, _, leaf = key.rpartition("/")
+        dir_fd = self._root.open_directory(parent, os.O_PATH) if parent else self._root.fd
+        try:
+            return os.open(leaf, READ, dir_fd=dir_fd)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return self._root.open_link(leaf, dir_fd, READ)
+        finally:
+            if parent:
+                os.close(dir_fd)
+
+    def _check_writable(self, key: Key) -> None:
+        if not self._features.writable:
+            raise ReadOnlyStore(f"{self._name}/{key}: the store was opened read-only")
+
+    @contextlib.contextmanager
+    def _asking(self, prefix: Prefix) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._failure(error, prefix) from error
+
+    def _failure(self, error: OSError, key: str) -> StoreError:
+        failure = translated(error, f"{self._name}/{key}")
+        if not isinstance(failure, NoSuchObject):
+            return failure
+        try:
+            if self._root.is_gone():
+                return Unavailable(f"{self._name}: the directory of the store was removed")
+        except OSError as unknown:
+            return translated(unknown, self._name)
+        return failure
+
+
+def _pread(fd: int, start: int, count: int) -> bytes:
+    """Bytes of a file, fewer only at its end. One read gives at most 2 GiB less a page."""
+    data = os.pread(fd, count, start)
+    if len(data) == count:
+        return data
+    parts = [data]
+    while data and (count := count - len(data)):
+        start += len(data)
+        data = os.pread(fd, count, start)
+        parts.append(data)
+    return b"".join(parts)

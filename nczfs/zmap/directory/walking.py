@@ -1,0 +1,92 @@
+"""What stands in a directory of the store, and below it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+
+from nczfs.zmap.directory.leftovers import Leftovers
+from nczfs.zmap.directory.oserrors import is_absent
+from nczfs.zmap.directory.rooted import OutsideRoot, RootedDirectory
+from nczfs.zmap.keys import MAX_KEY_BYTES, Key, is_name, join
+
+
+class Walker:
+    """Finds the files of a directory tree, links inside it followed.
+
+    Raises `OSError` of the system calls. What dead writers left is removed on the way.
+    """
+
+    def __init__(self, root: RootedDirectory, leftovers: Leftovers) -> None:
+        self._root = root
+        self._leftovers = leftovers
+
+    def children(self, prefix: str) -> Iterator[tuple[Key, os.stat_result, bool]]:
+        """What stands in a directory, links followed, and whether it is one.
+
+        Nothing where there is no directory.
+        """
+        try:
+            dir_fd = self._root.open_directory(prefix)
+        except OutsideRoot:
+            return
+        except OSError as error:
+            if is_absent(error) and not self._root.is_gone():
+                return
+            raise
+        swept = False
+        try:
+            with os.scandir(dir_fd) as entries:
+                for entry in entries:
+                    if not is_name(entry.name) or not _fits(key := join(prefix, entry.name)):
+                        swept |= self._leftovers.sweep(entry.name, dir_fd)
+                        continue
+                    try:
+                        if entry.is_symlink():
+                            yield key, self._root.linked(entry.name, dir_fd), True
+                        else:
+                            yield key, entry.stat(follow_symlinks=False), False
+                    except OSError as error:
+                        # Removed meanwhile, or a link that leads nowhere or outside.
+                        if not isinstance(error, OutsideRoot) and not is_absent(error):
+                            raise
+            if not prefix and self._root.is_gone():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        finally:
+            os.close(dir_fd)
+        if swept:
+            self._leftovers.prune(prefix)
+
+    def files(self, prefix: str) -> Iterator[tuple[Key, os.stat_result]]:
+        """All regular files below a directory."""
+        waiting = [prefix]
+        while waiting:
+            for key, status, is_link in self.children(waiting.pop()):
+                if stat.S_ISREG(status.st_mode):
+                    yield key, status
+                elif stat.S_ISDIR(status.st_mode) and not (is_link and self._is_above(status, key)):
+                    waiting.append(key)
+
+    def has_files(self, prefix: str) -> bool:
+        """Whether there is a regular file below a directory."""
+        try:
+            return any(True for _ in self.files(prefix))
+        except PermissionError:
+            return True  # could not be asked: shown, and denied to who enters it
+
+    def _is_above(self, status: os.stat_result, key: Key) -> bool:
+        """Whether a key leads to a directory that is above it: a way without end."""
+        parent: str = key
+        while parent:
+            parent = parent.rpartition("/")[0]
+            with self._root.directory(parent, os.O_PATH) as dir_fd:
+                above = os.fstat(dir_fd)
+            if (above.st_dev, above.st_ino) == (status.st_dev, status.st_ino):
+                return True
+        return False
+
+
+def _fits(key: Key) -> bool:
+    return len(key) <= MAX_KEY_BYTES // 4 or len(os.fsencode(key)) <= MAX_KEY_BYTES

@@ -1,0 +1,60 @@
+"""Directories without keys: empty objects whose keys end in a slash.
+
+The console of Amazon, s3fs, Hadoop and rclone make such objects, and take them for directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nczfs.errors import Conflict, NoSuchObject, StoreError
+from nczfs.zmap.keys import Key, Prefix, checked_length
+from nczfs.zmap.s3 import answers
+from nczfs.zmap.s3.transport import Answer, Request, Transport
+
+_TYPE = {"content-type": "application/x-directory"}
+
+
+class Markers:
+    """Makes and removes the markers of a bucket.
+
+    Parameters
+    ----------
+    encryption : headers of every request that makes an object.
+    head : the answer to a HEAD; raises where it is a refusal.
+    """
+
+    def __init__(
+        self, transport: Transport, encryption: Mapping[str, str], head: Callable[[Key], Answer]
+    ) -> None:
+        self._transport = transport
+        self._encryption = encryption
+        self._head = head
+
+    def make(self, prefix: Prefix) -> None:
+        """Put the empty object there."""
+        key = checked_length(f"{prefix}/")
+        request = Request("PUT", key, {**self._encryption, **_TYPE})
+        answer = self._transport.send(request, answers.etag_fault)
+        if answer.status != 200:
+            raise self._failure(answer, key)
+
+    def remove(self, prefix: Prefix) -> None:
+        """Remove the object; it is looked for first, since a bucket may keep what was deleted."""
+        key = Key(f"{prefix}/")
+        try:
+            found = answers.stat_of(key, self._head(key).headers)
+        except NoSuchObject:
+            return
+        if found.size:
+            raise Conflict(
+                f"{self._transport.name}/{key}: the object of this name is no marker of a "
+                f"directory but holds {found.size} bytes; remove it with another client"
+            )
+        answer = self._transport.send(Request("DELETE", key))
+        if answer.status not in {200, 204, 404}:
+            raise self._failure(answer, key)
+
+    def _failure(self, answer: Answer, key: Key) -> StoreError:
+        where = f"{self._transport.name}/{key}"
+        return answers.failure(answer, where, anonymous=self._transport.anonymous)

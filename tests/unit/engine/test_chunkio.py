@@ -1,0 +1,72 @@
+"""Which chunks are stored: those of fill only where something else is, or is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from nczfs.engine.opening import open_zmap
+from nczfs.zmap.memory import MemoryZMap
+from tests.support.clients import FILL, LENGTH, Client, chunk_keys, created, stored
+
+
+@pytest.fixture
+def memory() -> MemoryZMap:
+    return MemoryZMap()
+
+
+@pytest.fixture
+def client(memory: MemoryZMap) -> Iterator[Client]:
+    with created(memory) as client:
+        yield client
+
+
+def test_a_chunk_of_fill_is_not_stored_where_there_is_none(
+    memory: MemoryZMap, client: Client
+) -> None:
+    client.v[...] = FILL
+    client.v[5] = FILL
+    client.dataset.sync()
+    assert chunk_keys(memory) == set()
+    assert client.writeback.dirty_bytes == 0
+    assert client.v[...].tolist() == [FILL] * LENGTH
+
+
+@pytest.mark.parametrize("index", [slice(0, 4), slice(1, 4)], ids=["whole", "in part"])
+def test_a_chunk_of_fill_replaces_one_that_is_there(
+    memory: MemoryZMap, client: Client, index: slice
+) -> None:
+    client.v[0:4] = [FILL, 1, 2, 3]
+    client.v[index] = FILL
+    client.dataset.sync()
+    assert chunk_keys(memory) == {"v/0"}
+    assert stored(memory) == [FILL] * LENGTH
+
+
+def test_without_a_fill_value_a_chunk_of_zeros_is_stored_as_others_would_read_anything(
+    memory: MemoryZMap,
+) -> None:
+    with created(memory, fillvalue=None) as client:
+        client.v[0:4] = 0
+        client.v[5] = 0
+        client.dataset.sync()
+        assert chunk_keys(memory) == {"v/0", "v/1"}
+
+
+def test_negative_zero_is_not_taken_for_a_fill_value_of_zero(memory: MemoryZMap) -> None:
+    with created(memory, dtype="f8", fillvalue=0.0) as client:
+        client.v[0:8] = -0.0
+        client.v[9] = -0.0
+    with open_zmap(memory) as dataset:
+        assert np.signbit(dataset.variables["v"][...]).tolist() == [True] * 8 + [False, True]
+
+
+def test_the_payload_of_a_nan_survives_beside_a_fill_value_of_nan(memory: MemoryZMap) -> None:
+    odd = np.array([0x7FF800000000BEEF] * LENGTH, np.uint64).view(np.float64)
+    with created(memory, dtype="f8", fillvalue=float("nan")) as client:
+        client.v[0:5] = odd[:5]
+        client.v[5:] = odd[5:]
+    with open_zmap(memory) as dataset:
+        assert dataset.variables["v"][...].tobytes() == odd.tobytes()

@@ -1,0 +1,194 @@
+"""Objects are replaced whole, whatever others do and whichever system call fails."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nczfs.errors import (
+    AccessDenied,
+    Conflict,
+    DeadlinePassed,
+    NoSpace,
+    ObjectExists,
+    StoreError,
+    Unavailable,
+)
+from nczfs.zmap.directory import TEMPORARY, DirectoryZMap
+from nczfs.zmap.keys import Key
+from tests.support.directories import files_in
+
+K = Key("a/b/0.0")
+
+
+def _failure_of(act: Callable[[], object]) -> StoreError | None:
+    try:
+        act()
+    except StoreError as error:
+        return error
+    return None
+
+
+def test_an_object_and_a_directory_cannot_have_one_name(zmap: DirectoryZMap, root: Path) -> None:
+    zmap.write(Key("a"), b"object")
+    with pytest.raises(ObjectExists, match="a/b"):
+        zmap.write(Key("a/b"), b"below")
+    with pytest.raises(ObjectExists, match="a/b/c"):
+        zmap.write(Key("a/b/c"), b"below")
+    zmap.write(Key("d/e"), b"below")
+    with pytest.raises(ObjectExists, match="d: "):
+        zmap.write(Key("d"), b"object")
+    assert files_in(root) == ["a", "d", "d/e"]
+
+
+def test_an_empty_directory_is_in_nobodys_way(zmap: DirectoryZMap, root: Path) -> None:
+    (root / "a").mkdir()
+    zmap.write(Key("a"), b"object")
+    assert (root / "a").read_bytes() == b"object"
+
+
+def test_a_replacement_is_younger_even_when_the_clock_says_otherwise(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    zmap.write(K, b"one")
+    future_ns = zmap.stat(K).mtime_ns + 3600 * 10**9
+    os.utime(root / K, ns=(future_ns, future_ns))
+    zmap.write(K, b"two")
+    assert zmap.stat(K).mtime_ns == future_ns + 1
+
+
+def test_a_change_in_place_by_another_program_is_another_version(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    seen = zmap.write(K, b"one")
+    with open(root / K, "r+b") as file:
+        file.write(b"two")
+    os.utime(root / K, ns=(1, 1))
+    with pytest.raises(Conflict):
+        zmap.write(K, b"three", replaces=seen)
+    with pytest.raises(Conflict):
+        zmap.read(K, version=seen)
+
+
+def test_a_replaced_file_keeps_its_mode_and_a_new_one_takes_the_umask(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    zmap.write(K, b"one")
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (root / K).stat().st_mode & 0o777 == 0o666 & ~umask
+    (root / K).chmod(0o640)
+    zmap.write(K, b"two")
+    assert (root / K).stat().st_mode & 0o777 == 0o640
+
+
+def test_a_lock_that_others_keep_is_a_passed_deadline(root: Path) -> None:
+    zmap = DirectoryZMap(root, lock_timeout_s=0)
+    zmap.write(Key("a/x"), b"one")
+    fd = os.open(root / "a", os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with pytest.raises(DeadlinePassed, match="a/x"):
+        zmap.write(Key("a/x"), b"two")
+    with pytest.raises(DeadlinePassed):
+        zmap.delete(Key("a/x"))
+    os.close(fd)
+    assert bytes(zmap.read(Key("a/x")).data) == b"one"
+    assert files_in(root) == ["a", "a/x"]
+
+
+def test_a_file_system_without_locks_has_no_conditional_writes(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(fd: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    zmap = DirectoryZMap(root)
+    assert not zmap.features.conditional_writes
+    seen = zmap.write(K, b"one")
+    zmap.write(K, b"two", replaces=seen)
+    with pytest.raises(Conflict):
+        zmap.write(K, b"three", replaces=seen)
+    zmap.delete(K)
+
+
+_CALLS = ("open", "write", "fsync", "rename", "utime", "mkdir", "fstat", "stat", "readlink")
+
+
+class _FailingOs:
+    """Makes the n-th of the system calls fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: int, number: int) -> None:
+        self.left = fail_at
+        self.number = number
+        for name in _CALLS:
+            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
+
+    def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def fail_or_call(*args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            if self.left == -1:
+                raise OSError(self.number, os.strerror(self.number))
+            return call(*args, **kwargs)
+
+        return fail_or_call
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(errno.EIO, Unavailable), (errno.ENOSPC, NoSpace), (errno.EACCES, AccessDenied)],
+)
+def test_whichever_call_fails_the_old_or_the_new_object_is_there_whole(
+    root: Path, number: int, expected: type[StoreError]
+) -> None:
+    zmap = DirectoryZMap(root, durable=True)
+    for key, old in ((K, b"old"), (Key("new/deep/x"), None)):
+        for fail_at in range(100):
+            if old is not None:
+                zmap.write(key, old)
+            with pytest.MonkeyPatch.context() as patch:
+                failing = _FailingOs(patch, fail_at, number)
+                failure = _failure_of(partial(zmap.write, key, b"new content"))
+            assert failure is None or (type(failure) is expected and key in str(failure))
+            left = [name for name in files_in(root) if TEMPORARY in name]
+            assert left == []
+            found = (root / key).read_bytes() if (root / key).exists() else None
+            assert found in {old, b"new content"}
+            if failing.left >= 0:
+                break
+            if found is not None and old is None:
+                zmap.delete(key)
+        assert failing.left >= 0
+        assert found == b"new content"
+
+
+def test_a_durable_write_syncs_the_file_before_the_rename_and_the_directory_after(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zmap = DirectoryZMap(root, durable=True)
+    zmap.write(K, b"one")
+    calls = []
+    fsync, rename = os.fsync, os.rename
+
+    def noted_fsync(fd: int) -> None:
+        calls.append("directory" if os.path.isdir(f"/proc/self/fd/{fd}") else "file")
+        fsync(fd)
+
+    def noted_rename(*args: Any, **kwargs: Any) -> None:
+        calls.append("rename")
+        rename(*args, **kwargs)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    zmap.write(K, b"two")
+    assert calls == ["file", "rename", "directory"]
+    calls.clear()
+    DirectoryZMap(root).write(K, b"three")
+    assert calls == ["rename"]
