@@ -2,35 +2,44 @@
 
 Called on the event loop while a buffered read of the same inode is in flight, an invalidation
 waits for a page that only the loop can deliver, in a sleep that not even SIGKILL ends. So nobody
-calls the kernel but this thread, and nobody waits for it.
+calls the kernel but this thread, and nobody waits for it longer than `PATIENCE_S`.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import pyfuse3
 
-from nczfs.vfs.base import InodeNo
+from nczfs.vfs.base import Entry, InodeNo
 
 log = logging.getLogger(__name__)
 
-_Note: TypeAlias = "InodeNo | tuple[InodeNo, bytes]"
+PATIENCE_S = 0.1
+
+_Note: TypeAlias = "InodeNo | Entry"
 
 
 class Invalidator:
     """A bounded queue of invalidations that are all the same to the kernel if they come twice.
 
-    The methods may be called from any thread, under any lock, and never block. What is noted
-    before `start` waits for it; after `stop` nothing is taken any more.
+    The methods may be called from any thread; those that take notes also under any lock, and they
+    never block. What is noted before `start` waits for it; after `stop` nothing is taken any more.
     """
 
     def __init__(self, capacity: int = 200_000) -> None:
         self._capacity = capacity
         self._changed = threading.Condition()  # guards all below; never held across the kernel
         self._notes: dict[_Note, None] = {}
+        self._locked: Counter[InodeNo] = Counter()
+        self._telling: _Note | None = None
+        self._telling_from = 0.0
         self._stopped = False
         self._overflowed = False
         self._thread: threading.Thread | None = None
@@ -43,6 +52,27 @@ class Invalidator:
         """Make the kernel forget what `name` in a directory stands for, or that it is absent."""
         self._note((parent, name))
 
+    @contextmanager
+    def changing(
+        self, entries: Collection[Entry] = (), locked: Collection[InodeNo] = ()
+    ) -> Iterator[None]:
+        """See `Notifier.changing`."""
+        locks = {*locked, *(parent for parent, _ in entries)}
+        with self._changed:
+            self._locked.update(locks)
+            self._changed.notify_all()
+        try:
+            yield
+            with self._changed:
+                for entry in entries:  # the kernel changes them by itself
+                    self._notes.pop(entry, None)
+                self._changed.wait_for(self._is_settled, PATIENCE_S)
+        finally:
+            with self._changed:
+                self._locked.subtract(locks)
+                self._locked = +self._locked
+                self._changed.notify_all()
+
     def start(self) -> None:
         """Begin to tell the kernel; the file system must be mounted."""
         self._thread = threading.Thread(target=self._run, name="nczfs-invalidator", daemon=True)
@@ -53,7 +83,7 @@ class Invalidator:
         with self._changed:
             self._stopped = True
             self._notes.clear()
-            self._changed.notify()
+            self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -67,20 +97,38 @@ class Invalidator:
                 del self._notes[next(iter(self._notes))]
             first_overflow = overflow and not self._overflowed
             self._overflowed = overflow or (self._overflowed and bool(self._notes))
-            self._changed.notify()
+            self._changed.notify_all()
         if first_overflow:
             log.warning("too many invalidations wait; the oldest are left to the TTLs")
+
+    def _is_settled(self) -> bool:
+        """Whether all is told that can be; the kernel may wait for something itself."""
+        if self._thread is None or self._stopped:
+            return True
+        if self._telling is None:
+            return self._next() is None
+        is_stuck = time.monotonic() - self._telling_from > PATIENCE_S
+        return is_stuck or self._waits(self._telling)
+
+    def _next(self) -> _Note | None:
+        return next((note for note in self._notes if not self._waits(note)), None)
+
+    def _waits(self, note: _Note) -> bool:
+        """Whether the kernel would wait for the end of a request of its own."""
+        return isinstance(note, tuple) and note[0] in self._locked
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._notes and not self._stopped:
+                self._telling = None
+                while (note := self._next()) is None and not self._stopped:
                     self._overflowed = False
+                    self._changed.notify_all()
                     self._changed.wait()
-                if self._stopped:
+                if note is None or self._stopped:
                     return
-                note = next(iter(self._notes))
                 del self._notes[note]
+                self._telling, self._telling_from = note, time.monotonic()
             _tell_kernel(note)
 
 

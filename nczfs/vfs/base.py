@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import NewType, Protocol, TypeAlias
@@ -11,6 +12,8 @@ from typing import NewType, Protocol, TypeAlias
 InodeNo = NewType("InodeNo", int)
 HandleNo = NewType("HandleNo", int)
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
+Entry: TypeAlias = "tuple[InodeNo, bytes]"
+"""A directory, and a name in it."""
 
 ROOT_INODE = InodeNo(1)
 
@@ -83,13 +86,31 @@ class StatFs:
 
 
 class Notifier(Protocol):
-    """Tells the kernel what it must forget; never blocks."""
+    """Tells the kernel what it must forget.
+
+    Taking a note never blocks; the kernel is told by and by.
+    """
 
     def invalidate_inode(self, ino: InodeNo) -> None:
         """The attributes and pages of a file."""
 
     def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
         """What a name in a directory stands for, or that it is absent."""
+
+    def changing(
+        self, entries: Collection[Entry] = (), locked: Collection[InodeNo] = ()
+    ) -> AbstractContextManager[None]:
+        """Around a request that changes something; the kernel answers its caller after it.
+
+        It ends when the kernel has been told what was noted within, or after a moment: what cannot
+        be told before the answer, as it needs a lock of the request, is told after it.
+
+        Parameters
+        ----------
+        entries : what the kernel changes by itself when the request succeeds; it holds the locks
+            of their directories.
+        locked : other directories whose locks it holds.
+        """
 
 
 class FileSystem(ABC):

@@ -126,10 +126,11 @@ class TreeFileSystem(FileSystem):
         inode = self.inodes.get(ino)
         self._check_writable(inode)
         if changes.size is not None:
-            if handle is not None:
-                self._files.get(handle).file.truncate(changes.size)
-            else:
-                self._file(inode).truncate(changes.size)
+            with self.kernel.changing():
+                if handle is not None:
+                    self._files.get(handle).file.truncate(changes.size)
+                else:
+                    self._file(inode).truncate(changes.size)
         attributes = self.getattr(ino)
         rest = beyond(changes, attributes)
         if rest == Changes():
@@ -175,10 +176,12 @@ class TreeFileSystem(FileSystem):
         return self._files.get(handle).file.write(offset, data)
 
     def flush(self, handle: HandleNo) -> None:
-        self._files.get(handle).file.flush()
+        with self.kernel.changing():
+            self._files.get(handle).file.flush()
 
     def fsync(self, handle: HandleNo, *, data_only: bool) -> None:
-        self._files.get(handle).file.fsync()
+        with self.kernel.changing():
+            self._files.get(handle).file.fsync()
 
     def fsyncdir(self, handle: HandleNo) -> None:
         self._node_of(self._directories.get(handle).inode).sync()
@@ -195,10 +198,12 @@ class TreeFileSystem(FileSystem):
         self, parent: InodeNo, name: bytes, flags: int, mode: int
     ) -> tuple[Opened, Attributes]:
         directory, text = self._place(parent, name)
-        node, file = self._node_of(directory).create(text, mode, exclusive=bool(flags & os.O_EXCL))
-        file.appending = bool(flags & os.O_APPEND)
-        if flags & os.O_TRUNC:
-            file.truncate(0)
+        exclusive = bool(flags & os.O_EXCL)
+        with self.kernel.changing((directory, text)):
+            node, file = self._node_of(directory).create(text, mode, exclusive=exclusive)
+            file.appending = bool(flags & os.O_APPEND)
+            if flags & os.O_TRUNC:
+                file.truncate(0)
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
         opened = self._opened(inode, node, file, keep=False)
@@ -206,19 +211,22 @@ class TreeFileSystem(FileSystem):
 
     def mkdir(self, parent: InodeNo, name: bytes, mode: int) -> Attributes:
         directory, text = self._place(parent, name)
-        node = self._node_of(directory).mkdir(text, mode)
+        with self.kernel.changing((directory, text)):
+            node = self._node_of(directory).mkdir(text, mode)
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
         return self._appearance.of(inode.ino, node, node.stat())
 
     def unlink(self, parent: InodeNo, name: bytes) -> None:
         directory, text = self._place(parent, name)
-        self._node_of(directory).unlink(text)
+        with self.kernel.changing((directory, text)):
+            self._node_of(directory).unlink(text)
         self.inodes.removed(parent, text)
 
     def rmdir(self, parent: InodeNo, name: bytes) -> None:
         directory, text = self._place(parent, name)
-        self._node_of(directory).rmdir(text)
+        with self.kernel.changing((directory, text)):
+            self._node_of(directory).rmdir(text)
         self.inodes.removed(parent, text)
 
     def rename(
@@ -232,7 +240,8 @@ class TreeFileSystem(FileSystem):
     ) -> None:
         source, old = self._place(old_parent, old_name)
         target, new = self._place(new_parent, new_name)
-        self._node_of(source).rename(old, self._node_of(target), new, replace=replace)
+        with self.kernel.changing((source, old), (target, new)):
+            self._node_of(source).rename(old, self._node_of(target), new, replace=replace)
         moved = self.inodes.renamed(old_parent, old, new_parent, new)
         for inode in moved:
             self._find_again(inode)

@@ -95,7 +95,7 @@ class InodeTable:
                 number = parent.node.number_of(name)
                 if block is not None and number is not None:
                     return Inode(InodeNo(block.first + number), parent.ino, name, node)
-            known = self._at(parent.ino, name)
+            known = self.at(parent.ino, name)
             if known is not None:
                 if type(known.node) is type(node) and known.node.token == node.token:
                     known.node = node
@@ -112,7 +112,7 @@ class InodeTable:
         with self._lock:
             found = [self.root]
             for word in words:
-                inode = self._at(found[-1].ino, word)
+                inode = self.at(found[-1].ino, word)
                 if inode is None:
                     break
                 found.append(inode)
@@ -183,7 +183,7 @@ class InodeTable:
     def removed(self, parent: InodeNo, name: str) -> None:
         """A name is gone; whoever holds its inode keeps it, without a place."""
         with self._lock:
-            inode = self._at(parent, name)
+            inode = self.at(parent, name)
             if inode is not None:
                 self._displace(inode)
                 self._drop_if_unused(inode)
@@ -193,8 +193,8 @@ class InodeTable:
     ) -> list[Inode]:
         """A name has moved; the inodes that moved with it, those above first."""
         with self._lock:
-            inode = self._at(parent, name)
-            replaced = self._at(new_parent, new_name)
+            inode = self.at(parent, name)
+            replaced = self.at(new_parent, new_name)
             if replaced is not None and replaced is not inode:
                 self._displace(replaced)
                 self._drop_if_unused(replaced)
@@ -204,6 +204,10 @@ class InodeTable:
             inode.parent, inode.name = new_parent, new_name
             self._place(inode)
             return self._and_below(inode)
+
+    def at(self, parent: InodeNo, name: str) -> Inode | None:
+        """The inode of a name in a directory, if somebody knows it."""
+        return self._children.get(parent, _NONE).get(name)
 
     def path(self, inode: Inode) -> str:
         """The path of an inode in the mount, for messages."""
@@ -221,9 +225,6 @@ class InodeTable:
             return
         self._by_number.pop(inode.ino, None)
         self._displace(inode)
-
-    def _at(self, parent: int, name: str) -> Inode | None:
-        return self._children.get(parent, _NONE).get(name)
 
     def _place(self, inode: Inode) -> None:
         self._children.setdefault(inode.parent, {})[inode.name] = inode

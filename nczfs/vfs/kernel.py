@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from nczfs.engine.array import now
 from nczfs.vfs.base import Notifier
@@ -24,6 +25,19 @@ class KernelCache:
         self._inodes = inodes
         self._notifier = notifier
         self._pages_ttl_s = pages_ttl_s
+
+    def changing(self, *entries: tuple[Inode, str]) -> AbstractContextManager[None]:
+        """Around a request of the kernel that changes something, and perhaps names in directories.
+
+        What is to be forgotten by then is forgotten before the kernel answers its caller.
+        """
+        if self._notifier is None:
+            return nullcontext()
+        named = [(parent.ino, name) for parent, name in entries]
+        themselves = [inode.ino for at in named if (inode := self._inodes.at(*at)) is not None]
+        return self._notifier.changing(
+            [(parent, os.fsencode(name)) for parent, name in named], themselves
+        )
 
     def keeps_pages(self, inode: Inode, node: File, token_before: object) -> bool:
         """Whether pages of the last open are still true: same version, and believed that long.

@@ -131,9 +131,15 @@ def stats(pages: Iterator[Page]) -> Iterator[Stat]:
 
 
 def _has_key(found: Stat) -> bool:
-    if not (is_key := _is_key(found.key)):
+    is_key = _is_key(found.key)
+    if not is_key and not _is_marker(found):
         HIDDEN_KEYS.inc()
     return is_key
+
+
+def _is_marker(found: Stat) -> bool:
+    """Whether an object stands for a directory alone: an empty one with a slash at its end."""
+    return found.key.endswith("/") and not found.size and _is_key(found.key[:-1])
 
 
 def _is_key(text: str) -> bool:
@@ -145,11 +151,10 @@ def _is_key(text: str) -> bool:
 
 
 def markers(pages: Iterator[Page]) -> Iterator[Prefix]:
-    """The prefixes of which there is an empty object with a slash at its end."""
+    """The prefixes that have one."""
     for page in pages:
-        for found in page.objects:
-            if found.key.endswith("/") and not found.size and _is_key(found.key[:-1]):
-                yield Prefix(found.key[:-1])
+        for found in filter(_is_marker, page.objects):
+            yield Prefix(found.key[:-1])
 
 
 def is_there(pages: Iterator[Page], prefix: Prefix) -> bool:
@@ -180,7 +185,8 @@ def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:
             if held:
                 yield from _passed(held, prefix, place)
             if not is_name(name):
-                HIDDEN_KEYS.inc()
+                if found is None or not _is_marker(found):
+                    HIDDEN_KEYS.inc()
             elif found is None:
                 yield Entry(name, held.pop(name, None), is_prefix=True)
             else:

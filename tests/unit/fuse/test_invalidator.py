@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from errno import EPERM
 
 import pyfuse3
@@ -119,6 +120,68 @@ def test_a_refusal_is_logged_and_the_thread_goes_on(
     invalidator.invalidate_inode(InodeNo(2))
     finish(invalidator, kernel, 2)
     assert kernel.told == [1, 2]
+
+
+def test_a_change_ends_when_what_was_noted_in_it_is_told(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    invalidator.start()
+    with invalidator.changing():
+        for number in range(1000):
+            invalidator.invalidate_inode(InodeNo(number))
+    assert kernel.told == list(range(1000))
+    invalidator.stop()
+
+
+def test_what_needs_a_lock_of_the_change_is_told_after_it_and_holds_nothing_up(
+    kernel: Kernel,
+) -> None:
+    invalidator = Invalidator()
+    invalidator.start()
+    with invalidator.changing([(InodeNo(1), b"gone")], [InodeNo(5)]):
+        invalidator.invalidate_entry(InodeNo(1), b"beside")
+        invalidator.invalidate_entry(InodeNo(5), b"below")
+        invalidator.invalidate_entry(InodeNo(2), b"elsewhere")
+        invalidator.invalidate_inode(InodeNo(1))
+    assert kernel.told[:2] == [(2, b"elsewhere"), 1]
+    finish(invalidator, kernel, 4)
+    assert kernel.told[2:] == [(1, b"beside"), (5, b"below")]
+
+
+def test_what_the_kernel_changes_by_itself_is_told_only_if_that_failed(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    invalidator.start()
+    with invalidator.changing([(InodeNo(1), b"gone")]):
+        invalidator.invalidate_entry(InodeNo(1), b"gone")
+    with suppress(OSError), invalidator.changing([(InodeNo(1), b"kept")]):
+        invalidator.invalidate_entry(InodeNo(1), b"kept")
+        raise OSError
+    finish(invalidator, kernel, 1)
+    assert kernel.told == [(1, b"kept")]
+
+
+def test_a_kernel_that_is_busy_holds_up_a_change_for_a_moment_only(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    kernel.open.clear()
+    invalidator.start()
+    with invalidator.changing():
+        invalidator.invalidate_inode(InodeNo(1))
+    with invalidator.changing():
+        invalidator.invalidate_inode(InodeNo(2))
+    assert kernel.told == []
+    kernel.open.set()
+    finish(invalidator, kernel, 2)
+    assert kernel.told == [1, 2]
+
+
+def test_a_change_before_the_start_or_after_the_stop_waits_for_nothing(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    with invalidator.changing():
+        invalidator.invalidate_inode(InodeNo(1))
+    invalidator.start()
+    finish(invalidator, kernel, 1)
+    with invalidator.changing():
+        invalidator.invalidate_inode(InodeNo(2))
+    assert kernel.told == [1]
 
 
 def test_nothing_is_told_after_the_stop(kernel: Kernel) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
 import pytest
 
-from nczfs.vfs.base import ROOT_INODE, InodeNo
+from nczfs.vfs.base import ROOT_INODE, Entry, InodeNo
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.kernel import KernelCache
 from nczfs.vfs.nodes import File, FixedDirectory, NodeStat, OpenFile
@@ -43,13 +46,21 @@ class Kernel:
 
     def __init__(self) -> None:
         self.inodes: list[InodeNo] = []
-        self.entries: list[tuple[InodeNo, bytes]] = []
+        self.entries: list[Entry] = []
+        self.changes: list[tuple[Collection[Entry], Collection[InodeNo]]] = []
 
     def invalidate_inode(self, ino: InodeNo) -> None:
         self.inodes.append(ino)
 
     def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
         self.entries.append((parent, name))
+
+    @contextmanager
+    def changing(
+        self, entries: Collection[Entry] = (), locked: Collection[InodeNo] = ()
+    ) -> Iterator[None]:
+        self.changes.append((entries, locked))
+        yield
 
 
 class Tree:
@@ -126,3 +137,18 @@ def test_what_concerns_somebody_is_told_by_paths() -> None:
     tree.cache.forget_all(lambda path: path == "/d/f")
     assert tree.kernel.inodes == [tree.file.ino]
     assert tree.kernel.entries == [(tree.directory.ino, b"f")]
+
+
+def test_a_change_names_its_entries_and_the_inodes_that_they_stand_for() -> None:
+    tree = Tree(TokenFile())
+    with tree.cache.changing((tree.directory, "f"), (tree.directory, "absent")):
+        pass
+    above = tree.directory.ino
+    assert tree.kernel.changes == [([(above, b"f"), (above, b"absent")], [tree.file.ino])]
+
+
+def test_without_a_kernel_a_change_is_told_to_nobody() -> None:
+    tree = Tree(TokenFile())
+    with KernelCache(tree.table, None, 0.0).changing((tree.directory, "f")):
+        pass
+    assert tree.kernel.changes == []

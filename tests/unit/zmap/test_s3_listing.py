@@ -1,0 +1,44 @@
+"""The pages of a listing, put in order."""
+
+from __future__ import annotations
+
+from nczfs import metrics
+from nczfs.zmap.base import Stat, Version
+from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.s3 import listing
+from nczfs.zmap.s3.page import Page
+
+HIDDEN = "nczfs_hidden_keys_total"
+
+
+def page(*objects: tuple[str, int], prefixes: tuple[str, ...] = ()) -> Page:
+    stats = [Stat(Key(key), size, Version("v"), 0) for key, size in objects]
+    return Page(stats, prefixes, "")
+
+
+def hidden_by(pages: Page, prefix: Prefix = ROOT) -> tuple[float, float]:
+    """How many keys are counted as hidden by looking at a level, and at all below it."""
+    counts = []
+    for look in (
+        lambda: listing.entries(iter([pages]), prefix),
+        lambda: listing.stats(iter([pages])),
+    ):
+        before = metrics.value(HIDDEN)
+        list(look())
+        counts.append(metrics.value(HIDDEN) - before)
+    return counts[0], counts[1]
+
+
+def test_what_is_no_key_is_counted_as_hidden() -> None:
+    assert hidden_by(page(("a", 1), ("b//c", 1), ("/d", 1))) == (2, 2)
+
+
+def test_a_marker_of_a_directory_is_not_hidden() -> None:
+    assert hidden_by(page(("a/", 0), ("a/b", 1)), Prefix("a")) == (0, 0)
+    assert hidden_by(page(("a/", 7)), Prefix("a")) == (1, 1)
+    assert hidden_by(page(("a//", 0)), Prefix("a")) == (1, 1)
+
+
+def test_markers_are_the_directories_that_they_stand_for() -> None:
+    found = listing.markers(iter([page(("a/", 0), ("a/b", 1), ("a/c/", 0), ("d/", 7), ("//", 0))]))
+    assert list(found) == ["a", "a/c"]
