@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from nczfs.errors import StoreError, Unavailable
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Part, Stat, Version, ZMap
+from nczfs.errors import NoSuchObject, StoreError, Unavailable
+from nczfs.zmap.base import Blob, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.wrappers import Change, Wrapper
 
 OPERATIONS: Final = frozenset(
     {"read", "write", "copy", "write_parts", "delete", "stat", "search", "list", "flush"}
@@ -39,7 +41,7 @@ class Fault:
     repeats: int = 1
 
 
-class Faulty(ZMap):
+class Faulty(Wrapper):
     """A store whose n-th call fails, before or after it took effect.
 
     For tests that fail call 0, 1, 2 ... until a whole operation succeeds: `fired` tells when no
@@ -60,7 +62,7 @@ class Faulty(ZMap):
         before_call: Callable[[str, str], None] | None = None,
         page_entries: int = 1000,
     ) -> None:
-        self._zmap = zmap
+        super().__init__(zmap)
         self._faults = faults
         self._before_call = before_call
         self._page_entries = page_entries
@@ -68,17 +70,6 @@ class Faulty(ZMap):
         self._counts = [0] * len(faults)
         self._calls = 0
         self._fired = 0
-
-    @property
-    def name(self) -> str:
-        return self._zmap.name
-
-    @property
-    def features(self) -> Features:
-        return self._zmap.features
-
-    def prepare_writing(self) -> Features:
-        return self._zmap.prepare_writing()
 
     @property
     def calls(self) -> int:
@@ -104,51 +95,10 @@ class Faulty(ZMap):
     ) -> Blob:
         return self._call("read", key, lambda: self._zmap.read(key, start, stop, version=version))
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        return self._call(
-            "write", key, lambda: self._zmap.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
-        )
-
-    def copy(
-        self,
-        source: Stat,
-        goal: Key,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        return self._call(
-            "copy",
-            goal,
-            lambda: self._zmap.copy(source, goal, replaces=replaces, mtime_ns=mtime_ns),
-        )
-
-    def write_parts(
-        self,
-        key: Key,
-        parts: Sequence[Part],
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        return self._call(
-            "write_parts",
-            key,
-            lambda: self._zmap.write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns),
-        )
-
-    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
-        return self._call("copy", stat.key, lambda: self._zmap.set_mtime(stat, mtime_ns))
-
-    def delete(self, key: Key) -> None:
-        self._call("delete", key, lambda: self._zmap.delete(key))
+    def delete_many(self, keys: Iterable[Key]) -> None:
+        for key in keys:  # each deletion is a call
+            with suppress(NoSuchObject):
+                self.delete(key)
 
     def stat(self, key: Key) -> Stat:
         return self._call("stat", key, lambda: self._zmap.stat(key))
@@ -162,21 +112,11 @@ class Faulty(ZMap):
     def exists(self, prefix: Prefix) -> bool:
         return self._call("search", prefix, lambda: self._zmap.exists(prefix))
 
-    def mark(self, prefix: Prefix) -> None:
-        self._call("write", prefix, lambda: self._zmap.mark(prefix))
-
-    def unmark(self, prefix: Prefix) -> None:
-        self._call("delete", prefix, lambda: self._zmap.unmark(prefix))
-
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
         return self._pages("list", prefix, self._zmap.markers(prefix))
 
     def flush(self) -> None:
         self._call("flush", "", self._zmap.flush)
-
-    def close(self) -> None:
-        """Close the store below."""
-        self._zmap.close()
 
     def _pages(self, operation: str, prefix: Prefix, items: Iterator[_T]) -> Iterator[_T]:
         while True:
@@ -188,14 +128,21 @@ class Faulty(ZMap):
                 return
 
     def _call(self, operation: str, key: str, call: Callable[[], _T]) -> _T:
+        with self._failing(operation, key):
+            return call()
+
+    @contextmanager
+    def _failing(self, operation: str, key: str) -> Iterator[None]:
         if self._before_call is not None:
             self._before_call(operation, key)
         fault = self._next_fault(operation)
-        if fault is None:
-            return call()
-        if fault.after:
-            call()
-        raise fault.error(f"{self.name}/{key}: {operation} failed on purpose")
+        if fault is None or fault.after:
+            yield
+        if fault is not None:
+            raise fault.error(f"{self.name}/{key}: {operation} failed on purpose")
+
+    def _changing(self, change: Change, key: str) -> AbstractContextManager[None]:
+        return self._failing(change, key)
 
     def _next_fault(self, operation: str) -> Fault | None:
         found = None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from nczfs.errors import ReadOnlyStore
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.base import Blob, Version, ZMap
+from nczfs.zmap.keys import Key
+from nczfs.zmap.wrappers import ReadOnly
 
 BLOCK_BYTES = 256 << 10
 READ_BYTES_MAX = 1 << 20  # a larger read is a request of its own, and nothing of it is kept
@@ -29,7 +29,7 @@ class _Block:
     mtime_ns: int
 
 
-class ReadAhead(ZMap):
+class ReadAhead(ReadOnly):
     """A store round a far one, for an object that is read in many small pieces: an archive.
 
     Reads that name a version are cut from blocks of 256 KiB, of which the last 64 are kept; blocks
@@ -42,27 +42,17 @@ class ReadAhead(ZMap):
     """
 
     def __init__(self, source: ZMap, *, owns_source: bool = False) -> None:
-        self._source = source
+        super().__init__(source)
         self._owns_source = owns_source
         self._lock = threading.Lock()
         self._blocks: OrderedDict[_BlockId, Future[_Block]] = OrderedDict()
-
-    @property
-    def name(self) -> str:
-        return self._source.name
-
-    @property
-    def features(self) -> Features:
-        return replace(
-            self._source.features, writable=False, conditional_writes=False, markers=False
-        )
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
     ) -> Blob:
         is_small = stop is not None and 0 < stop - start <= READ_BYTES_MAX
-        if not is_small or version is None or not self._source.features.ranges:
-            return self._source.read(key, start, stop, version=version)
+        if not is_small or version is None or not self._zmap.features.ranges:
+            return self._zmap.read(key, start, stop, version=version)
         assert stop is not None
         first, last = start // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES
         blocks = self._fetched(key, version, first, last)
@@ -73,34 +63,12 @@ class ReadAhead(ZMap):
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         return Blob(data, version, blocks[0].object_size, blocks[0].mtime_ns)
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        raise ReadOnlyStore(f"{self.name}/{key}: read in blocks, and so not written")
-
-    def delete(self, key: Key) -> None:
-        raise ReadOnlyStore(f"{self.name}/{key}: read in blocks, and so not written")
-
-    def stat(self, key: Key) -> Stat:
-        return self._source.stat(key)
-
-    def search(self, prefix: Prefix) -> Iterator[Entry]:
-        return self._source.search(prefix)
-
-    def list(self, prefix: Prefix) -> Iterator[Stat]:
-        return self._source.list(prefix)
-
     def close(self) -> None:
         """Forget the blocks, and close the far store where it is ours."""
         with self._lock:
             self._blocks.clear()
         if self._owns_source:
-            self._source.close()
+            self._zmap.close()
 
     def _fetched(self, key: Key, version: Version, first: int, last: int) -> Sequence[_Block]:
         """The blocks `first` to `last`, of which this thread fetches those that nobody has."""
@@ -125,7 +93,7 @@ class ReadAhead(ZMap):
     ) -> None:
         """Fetch blocks side by side; a failure is told to all who wait, and not kept."""
         try:
-            blob = self._source.read(
+            blob = self._zmap.read(
                 key, run.start * BLOCK_BYTES, run.stop * BLOCK_BYTES, version=version
             )
         except BaseException as error:

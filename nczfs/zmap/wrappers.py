@@ -1,30 +1,29 @@
-"""Stores round another store: below a prefix, without writes, counted."""
+"""Stores round another store: as it is, below a prefix, without writes, counted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from nczfs.errors import ReadOnlyStore
 from nczfs.metrics import STORE_BYTES_READ, STORE_REQUESTS
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Part, Range, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, checked_length
 
+Change: TypeAlias = Literal["write", "copy", "write_parts", "delete"]
 
-class Prefixed(ZMap):
-    """The part of a store below a prefix, as a store of its own. Closing it closes the other.
 
-    A key that together with the prefix has more than 1024 bytes raises `KeyTooLong`.
-    """
+class Wrapper(ZMap):
+    """A store that hands everything on to another one. Closing it closes the other."""
 
-    def __init__(self, zmap: ZMap, prefix: Prefix) -> None:
+    def __init__(self, zmap: ZMap) -> None:
         self._zmap = zmap
-        self._prefix = prefix
-        self._before = f"{prefix}/" if prefix else ""
 
     @property
     def name(self) -> str:
-        return f"{self._zmap.name}/{self._prefix}" if self._prefix else self._zmap.name
+        return self._zmap.name
 
     @property
     def features(self) -> Features:
@@ -32,6 +31,112 @@ class Prefixed(ZMap):
 
     def prepare_writing(self) -> Features:
         return self._zmap.prepare_writing()
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        return self._zmap.read(key, start, stop, version=version)
+
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        with self._changing("write", key):
+            return self._zmap.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
+
+    def copy(
+        self,
+        source: Stat,
+        goal: Key,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        with self._changing("copy", goal):
+            return self._zmap.copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
+
+    def write_parts(
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        with self._changing("write_parts", key):
+            return self._zmap.write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
+
+    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
+        with self._changing("copy", stat.key):
+            return self._zmap.set_mtime(stat, mtime_ns)
+
+    def delete(self, key: Key) -> None:
+        with self._changing("delete", key):
+            self._zmap.delete(key)
+
+    def delete_many(self, keys: Iterable[Key]) -> None:
+        with self._changing("delete", ""):
+            self._zmap.delete_many(keys)
+
+    def stat(self, key: Key) -> Stat:
+        return self._zmap.stat(key)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        return self._zmap.search(prefix)
+
+    def list(self, prefix: Prefix) -> Iterator[Stat]:
+        return self._zmap.list(prefix)
+
+    def exists(self, prefix: Prefix) -> bool:
+        return self._zmap.exists(prefix)
+
+    def mark(self, prefix: Prefix) -> None:
+        with self._changing("write", prefix):
+            self._zmap.mark(prefix)
+
+    def unmark(self, prefix: Prefix) -> None:
+        with self._changing("delete", prefix):
+            self._zmap.unmark(prefix)
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        return self._zmap.markers(prefix)
+
+    def flush(self) -> None:
+        self._zmap.flush()
+
+    def close(self) -> None:
+        """Close the store that it is round."""
+        self._zmap.close()
+
+    def _changing(self, change: Change, key: str) -> AbstractContextManager[None]:
+        """What is round a call that changes something; what it raises is raised.
+
+        Parameters
+        ----------
+        key : of an object or a directory; "" of many.
+        """
+        del change, key
+        return nullcontext()
+
+
+class Prefixed(Wrapper):
+    """The part of a store below a prefix, as a store of its own. Closing it closes the other.
+
+    A key that together with the prefix has more than 1024 bytes raises `KeyTooLong`.
+    """
+
+    def __init__(self, zmap: ZMap, prefix: Prefix) -> None:
+        super().__init__(zmap)
+        self._prefix = prefix
+        self._before = f"{prefix}/" if prefix else ""
+
+    @property
+    def name(self) -> str:
+        return f"{self._zmap.name}/{self._prefix}" if self._prefix else self._zmap.name
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
@@ -107,13 +212,6 @@ class Prefixed(ZMap):
             if found != self._prefix:
                 yield Prefix(found[len(self._before) :])
 
-    def flush(self) -> None:
-        self._zmap.flush()
-
-    def close(self) -> None:
-        """Close the store that this is a part of."""
-        self._zmap.close()
-
     def _outer(self, key: Key) -> Key:
         return checked_length(self._before + key)
 
@@ -127,15 +225,8 @@ class Prefixed(ZMap):
         return replace(stat, key=Key(stat.key[len(self._before) :]))
 
 
-class ReadOnly(ZMap):
+class ReadOnly(Wrapper):
     """A store that refuses writes. Closing it closes the other."""
-
-    def __init__(self, zmap: ZMap) -> None:
-        self._zmap = zmap
-
-    @property
-    def name(self) -> str:
-        return self._zmap.name
 
     @property
     def features(self) -> Features:
@@ -143,57 +234,15 @@ class ReadOnly(ZMap):
             self._zmap.features, writable=False, conditional_writes=False, server_copies=False
         )
 
-    def read(
-        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
-    ) -> Blob:
-        return self._zmap.read(key, start, stop, version=version)
+    def prepare_writing(self) -> Features:
+        return self.features
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        raise ReadOnlyStore(f"{self.name}/{key}: the store was opened read-only")
-
-    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
-        raise ReadOnlyStore(f"{self.name}/{stat.key}: the store was opened read-only")
-
-    def delete(self, key: Key) -> None:
-        raise ReadOnlyStore(f"{self.name}/{key}: the store was opened read-only")
-
-    def stat(self, key: Key) -> Stat:
-        return self._zmap.stat(key)
-
-    def search(self, prefix: Prefix) -> Iterator[Entry]:
-        return self._zmap.search(prefix)
-
-    def list(self, prefix: Prefix) -> Iterator[Stat]:
-        return self._zmap.list(prefix)
-
-    def exists(self, prefix: Prefix) -> bool:
-        return self._zmap.exists(prefix)
-
-    def mark(self, prefix: Prefix) -> None:
-        raise ReadOnlyStore(f"{self.name}/{prefix}: the store was opened read-only")
-
-    def unmark(self, prefix: Prefix) -> None:
-        raise ReadOnlyStore(f"{self.name}/{prefix}: the store was opened read-only")
-
-    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
-        return self._zmap.markers(prefix)
-
-    def flush(self) -> None:
-        self._zmap.flush()
-
-    def close(self) -> None:
-        """Close the store that is read."""
-        self._zmap.close()
+    def _changing(self, change: Change, key: str) -> AbstractContextManager[None]:
+        where = f"{self.name}/{key}".rstrip("/")
+        raise ReadOnlyStore(f"{where}: the store was opened read-only")
 
 
-class Metered(ZMap):
+class Metered(Wrapper):
     """A store whose calls and bytes read are counted. Closing it closes the other.
 
     A call is counted when it is made, whatever comes of it; a search or a listing is one, however
@@ -205,7 +254,7 @@ class Metered(ZMap):
     """
 
     def __init__(self, zmap: ZMap, label: str) -> None:
-        self._zmap = zmap
+        super().__init__(zmap)
         self._reads = STORE_REQUESTS.labels(label, "read")
         self._writes = STORE_REQUESTS.labels(label, "write")
         self._deletes = STORE_REQUESTS.labels(label, "delete")
@@ -214,16 +263,9 @@ class Metered(ZMap):
         self._lists = STORE_REQUESTS.labels(label, "list")
         self._bytes_read = STORE_BYTES_READ.labels(label)
 
-    @property
-    def name(self) -> str:
-        return self._zmap.name
-
-    @property
-    def features(self) -> Features:
-        return self._zmap.features
-
-    def prepare_writing(self) -> Features:
-        return self._zmap.prepare_writing()
+    def _changing(self, change: Change, key: str) -> AbstractContextManager[None]:
+        (self._deletes if change == "delete" else self._writes).inc()
+        return nullcontext()
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
@@ -232,51 +274,6 @@ class Metered(ZMap):
         blob = self._zmap.read(key, start, stop, version=version)
         self._bytes_read.inc(len(blob.data))
         return blob
-
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        self._writes.inc()
-        return self._zmap.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
-
-    def copy(
-        self,
-        source: Stat,
-        goal: Key,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        self._writes.inc()
-        return self._zmap.copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
-
-    def write_parts(
-        self,
-        key: Key,
-        parts: Sequence[Part],
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        self._writes.inc()
-        return self._zmap.write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
-
-    def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
-        self._writes.inc()
-        return self._zmap.set_mtime(stat, mtime_ns)
-
-    def delete(self, key: Key) -> None:
-        self._deletes.inc()
-        self._zmap.delete(key)
-
-    def delete_many(self, keys: Iterable[Key]) -> None:
-        self._deletes.inc()
-        self._zmap.delete_many(keys)
 
     def stat(self, key: Key) -> Stat:
         self._stats.inc()
@@ -294,21 +291,6 @@ class Metered(ZMap):
         self._searches.inc()
         return self._zmap.exists(prefix)
 
-    def mark(self, prefix: Prefix) -> None:
-        self._writes.inc()
-        self._zmap.mark(prefix)
-
-    def unmark(self, prefix: Prefix) -> None:
-        self._deletes.inc()
-        self._zmap.unmark(prefix)
-
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
         self._lists.inc()
         return self._zmap.markers(prefix)
-
-    def flush(self) -> None:
-        self._zmap.flush()
-
-    def close(self) -> None:
-        """Close the store that is counted."""
-        self._zmap.close()
