@@ -67,23 +67,22 @@ def parse_page(body: bytes, where: str) -> Page:
         space += "}" if space else ""
         if what != "ListBucketResult":
             raise ValueError(f"a document of type {what}")
-        unquote = _unquote if document.findtext(f"{space}EncodingType") == "url" else str
+        is_quoted = document.findtext(f"{space}EncodingType") == "url"
         if columns is None or document.find(f"{space}Contents") is None:
             columns = _parsed(ElementTree.fromstring(body), space)
-        keys = [Key(unquote(key)) for key in columns.keys]
+        keys = _unquoted(columns.keys) if is_quoted else columns.keys
         objects = list(
             map(
                 Stat,
-                keys,
+                map(Key, keys),
                 map(int, columns.sizes),
                 map(version_of, columns.etags),
                 (_time_ns(time[:19]) for time in columns.times),
             )
         )
-        prefixes = [
-            unquote(element.text or "")
-            for element in document.iterfind(f"{space}CommonPrefixes/{space}Prefix")
-        ]
+        elements = document.iterfind(f"{space}CommonPrefixes/{space}Prefix")
+        named = [element.text or "" for element in elements]
+        prefixes = _unquoted(named) if is_quoted else named
     except (ElementTree.ParseError, TypeError, ValueError) as error:
         raise StoreError(f"{where}: the answer is no listing of S3 ({error})") from error
     truncated = document.findtext(f"{space}IsTruncated") == "true"
@@ -147,10 +146,15 @@ def _parsed(document: ElementTree.Element, space: str) -> _Columns:
     return _Columns(*columns)
 
 
-def _unquote(text: str) -> str:
-    """A key out of a listing with ``encoding-type=url``, which writes a blank as "+"."""
-    text = text.replace("%2F", "/")  # all that Ceph makes of most keys
-    return unquote_plus(text, errors="surrogateescape") if "%" in text or "+" in text else text
+def _unquoted(texts: Sequence[str]) -> Sequence[str]:
+    """Keys out of a listing with ``encoding-type=url``, which writes a blank as "+"."""
+    # Most keys have no more than their slashes quoted: all at once takes a tenth of the time.
+    plain = "\n".join(texts).replace("%2F", "/")
+    if "%" not in plain and "+" not in plain and texts:
+        unquoted = plain.split("\n")
+        if len(unquoted) == len(texts):
+            return unquoted
+    return [unquote_plus(text, errors="surrogateescape") for text in texts]
 
 
 def _are_usual(keys: Sequence[str]) -> bool:
