@@ -21,6 +21,7 @@ from nczfs.errors import (
 from nczfs.vfs.base import Changes
 from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
 from nczfs.vfs.objects.file import ObjectFile
+from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.names import is_file_name, new_key
 from nczfs.vfs.objects.renaming import rename_file, rename_prefix
 from nczfs.zmap import keys
@@ -117,20 +118,23 @@ class ObjectsDirectory(Directory):
         key = new_key(self._prefix, name)
         if Prefix(key) in self._store.made:
             raise IsADirectory(f"{key}: is a directory")
-        live = self._tree.files.get(key)
-        if live is None:
-            self._store.delete(key)
-        else:
-            with live.lock:
-                live.hold()
-                if live.base is not None:
-                    # What is only here by now, since another client deleted it, goes as well.
-                    with suppress(NoSuchPath) if live.dirty else nullcontext():
-                        self._store.delete(key)
-                else:
-                    self._store.deleted(key)
-                self._tree.files.unlink(key)
+        with self._tree.files.held(key) as live:
+            if live is None:
+                self._store.delete(key)
+            else:
+                self._unlink_open(live)
         self._touch()
+
+    def _unlink_open(self, live: LiveFile) -> None:
+        with live.lock:
+            live.hold()
+            if live.base is not None:
+                # What is only here by now, since another client deleted it, goes as well.
+                with suppress(NoSuchPath) if live.dirty else nullcontext():
+                    self._store.delete(live.key)
+            else:
+                self._store.deleted(live.key)
+            self._tree.files.unlink(live.key)
 
     def rmdir(self, name: str) -> None:
         node = self.lookup(name)

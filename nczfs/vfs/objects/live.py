@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from nczfs.errors import NczfsError, StaleHandle
 from nczfs.vfs.base import Buffer
@@ -124,10 +125,13 @@ class LiveFile:
             self._become(base)
 
     def hold(self) -> None:
-        """Take what can still be read on the disk: its object is about to go."""
+        """Take what others can still read on the disk: its object is about to go.
+
+        The caller has it `LiveFiles.held`.
+        """
         with self.lock:
             try:
-                if self.handles and self.size:
+                if self.handles > 1 and self.size:
                     self._stage().fill()
             except NczfsError as error:
                 log.warning("%s: cannot be kept for those who have it open: %s", self.key, error)
@@ -245,6 +249,19 @@ class LiveFiles:
         """The live file of a key; no lock."""
         return self._files.get(key)
 
+    @contextmanager
+    def held(self, key: Key) -> Iterator[LiveFile | None]:
+        """The live file of a key, which is not let go of before the end, whoever closes it."""
+        with self._lock:
+            live = self._files.get(key)
+            if live is not None:
+                live.handles += 1
+        try:
+            yield live
+        finally:
+            if live is not None:
+                self.close(live, writing=False)
+
     def unsaved(self, key: Key) -> LiveFile | None:
         """The live file of a key, if it is not what the store has; no lock."""
         live = self._files.get(key)
@@ -291,10 +308,10 @@ class LiveFiles:
         with self._lock:
             return [f for k, f in self._files.items() if f.dirty and k.startswith(start)]
 
-    def all_below(self, prefix: Prefix) -> list[LiveFile]:
-        """All below a prefix."""
+    def keys_below(self, prefix: Prefix) -> list[Key]:
+        """The keys of all below a prefix."""
         with self._lock:
-            return [f for k, f in self._files.items() if k.startswith(f"{prefix}/")]
+            return [key for key in self._files if key.startswith(f"{prefix}/")]
 
     def unlink(self, key: Key) -> None:
         """The name of a live file is gone."""

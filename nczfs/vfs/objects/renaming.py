@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 from nczfs.errors import StaleHandle
-from nczfs.vfs.objects.live import LiveFiles
+from nczfs.vfs.objects.live import LiveFile, LiveFiles
 from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.zmap.base import Stat
@@ -19,28 +19,20 @@ def rename_file(
 
     The new object is there before the old one goes: whoever ends in between leaves both.
     """
-    if (replaced := files.get(goal)) is not None:
-        replaced.hold()
-    live = files.get(key)
-    if live is None:
-        _move_stored(store, key, goal, replace=replace)
-        files.unlink(goal)
-        return
-    with live.lock:
-        if live.dirty:
-            was_stored = live.base is not None
-            if was_stored:
-                live.check_base()  # nobody else's is deleted
-            copy = live.store_elsewhere(goal, replace=replace)
-            store.kept.move(key, goal, copy)
-            if was_stored:
-                store.delete(key)
+    with files.held(goal) as replaced, files.held(key) as live:
+        if replaced is not None:
+            replaced.hold()
+        if live is None:
+            _move_stored(store, key, goal, replace=replace)
+            files.unlink(goal)
+            return
+        with live.lock:
+            if live.dirty:
+                _move_written(store, live, goal, replace=replace)
             else:
-                store.deleted(key)
-        else:
-            live.moved(_move_stored(store, key, goal, replace=replace))
-        files.unlink(goal)
-        files.rename(live, goal)
+                live.moved(_move_stored(store, key, goal, replace=replace))
+            files.unlink(goal)
+            files.rename(live, goal)
 
 
 def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Prefix) -> None:
@@ -53,19 +45,21 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     def moved(key: str) -> Key:
         return Key(goal + key[len(prefix) :])
 
-    for live in files.below(prefix):
-        rename_file(store, files, live.key, moved(live.key), replace=True)
+    for unsaved in files.below(prefix):
+        rename_file(store, files, unsaved.key, moved(unsaved.key), replace=True)
     stats = [stat for stat in store.zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
     markers = list(store.zmap.markers(prefix))
-    with store.noted(prefix, goal) if stats or markers else nullcontext():
-        found = store.each(lambda stat: _copy_newest(store, stat, moved(stat.key)), stats)
-        copies = {s.key: copy for s, copy in zip(stats, found, strict=True) if copy is not None}
-        open_files = [live for live in files.all_below(prefix) if live.key in copies]
-        store.zmap.delete_many(copies)
-        store.move_markers(prefix, markers, goal)
-    for live in open_files:
-        live.moved(copies[live.key])
-        files.rename(live, live.key)
+    with ExitStack() as held:
+        with store.noted(prefix, goal) if stats or markers else nullcontext():
+            found = store.each(lambda stat: _copy_newest(store, stat, moved(stat.key)), stats)
+            copies = {s.key: copy for s, copy in zip(stats, found, strict=True) if copy is not None}
+            open_files = [held.enter_context(files.held(key)) for key in files.keys_below(prefix)]
+            store.zmap.delete_many(copies)
+            store.move_markers(prefix, markers, goal)
+        for live in open_files:
+            if live is not None and live.key in copies:
+                live.moved(copies[live.key])
+                files.rename(live, live.key)
     for directory in [prefix, *store.made.below(prefix)]:
         store.made.add(Prefix(moved(directory)))
         store.kept.move(directory, moved(directory))
@@ -76,6 +70,19 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     for changed in (prefix, goal):
         store.metadata.forget(changed)
         store.announce(changed)
+
+
+def _move_written(store: ObjectStore, live: LiveFile, goal: Key, *, replace: bool) -> None:
+    """What is dirty becomes the new object; the old one is deleted, if it is still ours."""
+    key, was_stored = live.key, live.base is not None
+    if was_stored:
+        live.check_base()
+    copy = live.store_elsewhere(goal, replace=replace)
+    store.kept.move(key, goal, copy)
+    if was_stored:
+        store.delete(key)
+    else:
+        store.deleted(key)
 
 
 def _move_stored(store: ObjectStore, key: Key, goal: Key, *, replace: bool) -> Stat:

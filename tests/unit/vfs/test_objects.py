@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,9 +29,11 @@ from nczfs.errors import (
 )
 from nczfs.vfs.base import Changes, FileKind
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.objects.store import ObjectStore
+from nczfs.vfs.staging import StagedFile
 from nczfs.vfs.tree import VfsOptions, mount_tree
-from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import parse_key, parse_prefix
+from nczfs.zmap.base import Stat, ZMap
+from nczfs.zmap.keys import Key, parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from tests.conftest import ExpectedWarnings
 from tests.support.trees import exists, find, listing, read
@@ -351,6 +353,38 @@ def test_a_file_renamed_over_an_open_one_leaves_it_alone(fs: TreeFileSystem, sto
     close(fs, new)
     close(fs, old)
     assert stored(store) == {"plain/notes.txt": b"saved"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fs: unlink(fs, NOTES),
+        lambda fs: rename(fs, "objects/plain/tmp", NOTES),
+    ],
+    ids=["removed", "replaced"],
+)
+def test_a_file_that_is_closed_while_its_object_goes_leaves_nothing_behind(
+    fs: TreeFileSystem,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[TreeFileSystem], None],
+) -> None:
+    """The kernel lets go of a file some time after it was closed."""
+    write(fs, "objects/plain/tmp", b"saved")
+    handles = [open_file(fs, NOTES, os.O_RDONLY)]
+    stage = ObjectStore.stage
+
+    def close_first(store: ObjectStore, key: Key, base: Stat | None) -> StagedFile:
+        for handle in handles:
+            close(fs, handle)
+        handles.clear()
+        return stage(store, key, base)
+
+    monkeypatch.setattr(ObjectStore, "stage", close_first)
+    change(fs)
+    assert handles == []
+    assert json.loads(read(fs, ".nczfs/status.json"))["spool_used_bytes"] == 0
+    assert [path.name for path in (tmp_path / "spool").rglob("*") if not path.is_dir()] == ["lock"]
 
 
 def test_directories_are_made_emptied_and_removed(fs: TreeFileSystem, store: ZMap) -> None:
