@@ -69,8 +69,7 @@ class Invalidator:
                 self._changed.wait_for(self._is_settled, PATIENCE_S)
         finally:
             with self._changed:
-                self._locked.subtract(locks)
-                self._locked = +self._locked
+                self._locked -= Counter(locks)
                 self._changed.notify_all()
 
     def start(self) -> None:

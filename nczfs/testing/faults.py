@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from nczfs.errors import NoSuchObject, StoreError, Unavailable
+from nczfs.errors import StoreError, Unavailable
 from nczfs.zmap.base import Blob, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.wrappers import Change, Wrapper
@@ -96,9 +96,7 @@ class Faulty(Wrapper):
         return self._call("read", key, lambda: self._zmap.read(key, start, stop, version=version))
 
     def delete_many(self, keys: Iterable[Key]) -> None:
-        for key in keys:  # each deletion is a call
-            with suppress(NoSuchObject):
-                self.delete(key)
+        ZMap.delete_many(self, keys)  # each deletion is a call
 
     def stat(self, key: Key) -> Stat:
         return self._call("stat", key, lambda: self._zmap.stat(key))

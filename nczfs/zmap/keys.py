@@ -62,6 +62,11 @@ def join(prefix: str, name: str) -> Key:
     return Key(f"{prefix}/{name}" if prefix else name)
 
 
+def moved(key: str, prefix: Prefix, goal: Prefix) -> Key:
+    """The key, or prefix, that one at or below `prefix` has when that is renamed to `goal`."""
+    return Key(goal + key[len(prefix) :])
+
+
 def _check(text: str) -> None:
     if fault := _fault(text):
         raise BadKey(f"{text!r} is not a key: {fault}")

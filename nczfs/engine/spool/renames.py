@@ -9,7 +9,7 @@ from nczfs.engine.spool.entries import Entry, Kind, write_entry
 from nczfs.engine.spool.space import Spool, disk
 from nczfs.errors import Conflict, NoSuchObject, SpoolError
 from nczfs.zmap.base import Stat, ZMap
-from nczfs.zmap.keys import Key, Prefix, parse_prefix
+from nczfs.zmap.keys import Key, Prefix, moved, parse_prefix
 
 GOAL = "goal"
 
@@ -45,10 +45,10 @@ def end(zmap: ZMap, entry: Entry) -> None:
     prefix, goal = parse_prefix(entry.key), goal_of(entry)
     left = [stat for stat in zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
     for stat in left:
-        _copy(zmap, stat, Key(goal + stat.key[len(prefix) :]))
+        _copy(zmap, stat, moved(stat.key, prefix, goal))
     zmap.delete_many([stat.key for stat in left])
     for marked in list(zmap.markers(prefix)):
-        zmap.mark(Prefix(goal + marked[len(prefix) :]))
+        zmap.mark(Prefix(moved(marked, prefix, goal)))
         zmap.unmark(marked)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, nullcontext
+from functools import partial
 
 from nczfs.errors import StaleHandle
 from nczfs.vfs.objects.live import LiveFile, LiveFiles
 from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.objects.store import ObjectStore
+from nczfs.zmap import keys
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import Key, Prefix
 
@@ -41,17 +43,14 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     An error or the end of the process in between leaves both, or some of the old ones, and an entry
     of the spool, by which it can be ended.
     """
-
-    def moved(key: str) -> Key:
-        return Key(goal + key[len(prefix) :])
-
+    new_key = partial(keys.moved, prefix=prefix, goal=goal)
     for unsaved in files.below(prefix):
-        rename_file(store, files, unsaved.key, moved(unsaved.key), replace=True)
+        rename_file(store, files, unsaved.key, new_key(unsaved.key), replace=True)
     stats = [stat for stat in store.zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
     markers = list(store.zmap.markers(prefix))
     with ExitStack() as held:
         with store.noted(prefix, goal) if stats or markers else nullcontext():
-            found = store.each(lambda stat: _copy_newest(store, stat, moved(stat.key)), stats)
+            found = store.each(lambda stat: _copy_newest(store, stat, new_key(stat.key)), stats)
             copies = {s.key: copy for s, copy in zip(stats, found, strict=True) if copy is not None}
             open_files = [held.enter_context(files.held(key)) for key in files.keys_below(prefix)]
             store.zmap.delete_many(copies)
@@ -61,8 +60,8 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
                 live.moved(copies[live.key])
                 files.rename(live, live.key)
     for directory in [prefix, *store.made.below(prefix)]:
-        store.made.add(Prefix(moved(directory)))
-        store.kept.move(directory, moved(directory))
+        store.made.add(Prefix(new_key(directory)))
+        store.kept.move(directory, new_key(directory))
     for key, copy in copies.items():
         store.kept.move(key, copy.key, copy)
     store.made.discard(prefix)

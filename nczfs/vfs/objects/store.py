@@ -28,7 +28,7 @@ from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.objects.times import KnownTimes
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Part, Range, Stat, Version, part_size
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.keys import Key, Prefix, moved
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -213,7 +213,7 @@ class ObjectStore:
 
     def move_markers(self, prefix: Prefix, markers: Sequence[Prefix], goal: Prefix) -> None:
         """Mark directories below another prefix, and no more below this one."""
-        self.each(lambda marked: self.zmap.mark(Prefix(goal + marked[len(prefix) :])), markers)
+        self.each(lambda marked: self.zmap.mark(Prefix(moved(marked, prefix, goal))), markers)
         self.each(self.zmap.unmark, markers)
 
     def noted(self, prefix: Prefix, goal: Prefix) -> AbstractContextManager[None]:

@@ -28,6 +28,7 @@ from nczfs.zmap.directory.replacing import Replacer
 from nczfs.zmap.directory.rooted import READ, RootedDirectory
 from nczfs.zmap.directory.versions import stat_of, version_of
 from nczfs.zmap.directory.walking import Walker
+from nczfs.zmap.fileio import read_at
 from nczfs.zmap.keys import Key, Prefix
 
 
@@ -124,7 +125,7 @@ class DirectoryZMap(ZMap):
                     raise Conflict(f"{self._name}/{key}: replaced since it was opened")
                 size = status.st_size
                 last = size if stop is None or stop > size else stop
-                data = _pread(fd, start, last - start) if start < last else b""
+                data = read_at(fd, start, last) if start < last else b""
             finally:
                 os.close(fd)
         except OSError as error:
@@ -226,16 +227,3 @@ class DirectoryZMap(ZMap):
         except OSError as unknown:
             return translated(unknown, self._name)
         return failure
-
-
-def _pread(fd: int, start: int, count: int) -> bytes:
-    """Bytes of a file, fewer only at its end. One read gives at most 2 GiB less a page."""
-    data = os.pread(fd, count, start)
-    if len(data) == count:
-        return data
-    parts = [data]
-    while data and (count := count - len(data)):
-        start += len(data)
-        data = os.pread(fd, count, start)
-        parts.append(data)
-    return b"".join(parts)

@@ -102,15 +102,7 @@ class Writer:
         if condition or time:
             # A mark of ours, or a time, replaces all metadata: those of the source are named again.
             headers |= {**self._replaced(source), **time, **_marked(condition, writer)}
-        request = Request("PUT", goal, headers, work_s=source.size / COPIED_BYTES_S)
-        answer = self._transport.send(request, copy_fault)
-        if answer.status == 200 and (version := answers.made_version(answer)) is not None:
-            return version
-        if ours := self._in_spite(answer, condition, writer, goal):
-            return ours
-        if answer.status in REFUSED:
-            self._current(source)
-        raise self._refused(answer, goal, replaces if condition else None)
+        return self._made_copy(source, goal, headers, condition, writer, replaces)
 
     def set_mtime(self, source: Stat, mtime_ns: int) -> Version:
         """Give an object another time by one copy onto itself."""
@@ -128,15 +120,27 @@ class Writer:
             **headers_of(mtime_ns),
             **_marked(checks, writer),
         }
-        request = Request("PUT", key, headers, work_s=source.size / COPIED_BYTES_S)
+        return self._made_copy(source, key, headers, checks, writer, source.version)
+
+    def _made_copy(
+        self,
+        source: Stat,
+        goal: Key,
+        headers: Mapping[str, str],
+        condition: Mapping[str, str],
+        writer: str,
+        replaces: Version | None,
+    ) -> Version:
+        """Send a request that copies, and judge the answer; `condition` is in the headers."""
+        request = Request("PUT", goal, headers, work_s=source.size / COPIED_BYTES_S)
         answer = self._transport.send(request, copy_fault)
         if answer.status == 200 and (version := answers.made_version(answer)) is not None:
             return version
-        if ours := self._in_spite(answer, checks, writer, key):
+        if ours := self._in_spite(answer, condition, writer, goal):
             return ours
         if answer.status in REFUSED:
             self._current(source)
-        raise self._refused(answer, key, source.version if checks else None)
+        raise self._refused(answer, goal, replaces if condition else None)
 
     def assemble(
         self, key: Key, parts: Sequence[Part], replaces: Version | None, mtime_ns: int | None

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from nczfs.errors import CorruptStore
+from nczfs.zmap import fileio
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.directory import TEMPORARY
 from nczfs.zmap.zip import disk
@@ -162,7 +163,7 @@ class _Plan:
 
     def _read_index(self, fd: int, size: int) -> ZipIndex:
         def read_at(start: int, stop: int) -> Buffer:
-            return disk.read_at(fd, start, stop)
+            return fileio.read_at(fd, start, stop)
 
         try:
             return read_index(read_at, size)
@@ -173,7 +174,7 @@ class _Plan:
         """The rows that are kept, with their entries."""
         end = self._index.end
         pieces = (
-            disk.read_at(self._fd, at, min(at + _PIECE_BYTES, end.stop))
+            fileio.read_at(self._fd, at, min(at + _PIECE_BYTES, end.stop))
             for at in range(end.start, end.stop, _PIECE_BYTES)
         )
         row = 0
@@ -189,13 +190,13 @@ class _Plan:
         name, extra, _ = entry_parts(entry, 0)
         size, compressed_size, offset = widened(extra, (fields[9], fields[8], fields[16]))
         start = offset + self._index.end.shift
-        head = disk.read_at(self._fd, start, start + LOCAL.size) if start < 1 << 62 else b""
+        head = fileio.read_at(self._fd, start, start + LOCAL.size) if start < 1 << 62 else b""
         if len(head) < LOCAL.size or not head.startswith(LOCAL_MAGIC):
             raise CorruptStore(f"{self._member(name)}: no member begins where it should")
         *_, name_size, extra_size = LOCAL.unpack(head)
         stop = start + LOCAL.size + name_size + extra_size + compressed_size
         if fields[3] & HAS_DESCRIPTOR:
-            after = disk.read_at(self._fd, stop, stop + _DESCRIPTOR_BYTES_MAX)
+            after = fileio.read_at(self._fd, stop, stop + _DESCRIPTOR_BYTES_MAX)
             stop += _descriptor_size(after, fields[7], compressed_size, size)
         if stop > self._index.end.start:
             raise CorruptStore(f"{self._member(name)}: reaches into the central directory")
@@ -211,7 +212,7 @@ class _Plan:
         self._order = np.flatnonzero(self._kept)
         self._order = self._order[np.argsort(self._starts[self._order], kind="stable")]
         self._lead = self._index.end.shift
-        if self._order.size and disk.read_at(self._fd, 0, 4) != LOCAL_MAGIC:
+        if self._order.size and fileio.read_at(self._fd, 0, 4) != LOCAL_MAGIC:
             # A program that unpacks it stands there, whichever way offsets are counted.
             self._lead = int(self._starts[self._order[0]])
         at = self._lead

@@ -42,18 +42,6 @@ def write_all_at(fd: int, parts: Sequence[Buffer], offset: int) -> int:
     return size
 
 
-def read_at(fd: int, start: int, stop: int) -> bytes:
-    """Bytes [start, stop), fewer only at the end. One call gives at most 2 GiB less a page."""
-    data = os.pread(fd, stop - start, start)
-    if len(data) == stop - start:
-        return data
-    parts = [data]
-    while data and (start := start + len(data)) < stop:
-        data = os.pread(fd, stop - start, start)
-        parts.append(data)
-    return b"".join(parts)
-
-
 def copy(source: int, start: int, stop: int, target: int, offset: int) -> None:
     """Copy bytes [start, stop) of a file into another, in the kernel where it can.
 

@@ -24,6 +24,7 @@ from enum import Enum
 from typing import Final
 
 from nczfs.errors import Conflict, NoSuchObject, StoreBusy, Unavailable
+from nczfs.zmap import fileio
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.directory import TEMPORARY
 from nczfs.zmap.zip import disk
@@ -131,7 +132,7 @@ class GrowingArchive(ArchiveBytes):
             while True:
                 state, tail = self._state, self._tail
                 if start < state.size or tail is None:
-                    data = disk.read_at(self._fd, start, max(start, min(stop, state.size)))
+                    data = fileio.read_at(self._fd, start, max(start, min(stop, state.size)))
                     self._check_unchanged(state)
                     return data
                 data = tail.read(start - state.size, stop - state.size)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from nczfs.zmap import fileio
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.zip import disk
 
@@ -112,7 +113,7 @@ class Tail:
 
     def read(self, start: int, stop: int) -> bytes:
         """Bytes [start, stop) of those that are in it."""
-        return disk.read_at(self._fd, HEADER_BYTES + start, HEADER_BYTES + stop)
+        return fileio.read_at(self._fd, HEADER_BYTES + start, HEADER_BYTES + stop)
 
     def seal(self, old_size: int, old_crc: int) -> None:
         """Let the bytes belong to the archive, durably."""
@@ -192,5 +193,5 @@ def crc_of(fd: int, start: int, stop: int) -> int:
     """The checksum of bytes [start, stop) of a file, as far as it has them."""
     crc = 0
     for at in range(start, stop, _PIECE_BYTES):
-        crc = crc32(disk.read_at(fd, at, min(at + _PIECE_BYTES, stop)), crc)
+        crc = crc32(fileio.read_at(fd, at, min(at + _PIECE_BYTES, stop)), crc)
     return crc
