@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -169,10 +168,3 @@ def writes(mount: Mount) -> list[str]:
     calls: list[str] = []
     mount.before = lambda operation, key: calls.append(key) if operation == "write" else None
     return calls
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)

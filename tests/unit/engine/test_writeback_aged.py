@@ -25,9 +25,9 @@ from tests.support.spooling import (
     mounted,
     new_memory,
     stored,
-    until,
     writes,
 )
+from tests.support.waiting import until
 
 
 @pytest.fixture

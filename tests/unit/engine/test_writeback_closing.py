@@ -25,9 +25,9 @@ from tests.support.spooling import (
     new_memory,
     recover,
     stored,
-    until,
     writes,
 )
+from tests.support.waiting import until
 
 
 @pytest.fixture
