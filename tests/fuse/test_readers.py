@@ -21,6 +21,7 @@ import zarr
 from tests.support.looking import peak_bytes
 from tests.support.mounts import mounted
 from tests.support.sample import Values
+from tests.support.waiting import until
 
 MIB = 1 << 20
 READERS = 8
@@ -228,6 +229,7 @@ def test_reading_along_the_chunks_is_not_warned_of(store: Path) -> None:
         for name in CHUNKS:
             digest(dataset / name / "values.raw")
         log = dataset.parent.parent / ".nczfs/access.log"
+        until(lambda: len(log.read_text().splitlines()) == len(CHUNKS))
         assert "amplification" not in log.read_text()
         assert "/rows values.raw box=[0:24,0:1000,0:1024]" in log.read_text()
 

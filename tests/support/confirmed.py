@@ -23,6 +23,8 @@ import numpy as np
 
 from tests.support.sample import Values
 
+TRY_AGAIN = {errno.EAGAIN, errno.ETIMEDOUT}
+
 
 class Writer(ABC):
     """Writes until it is told to stop, or cannot."""
@@ -133,7 +135,8 @@ class ElementWriter(Writer):
 
     Parameters
     ----------
-    patience_s : while others write the dataset (EAGAIN) it tries so long to open the file.
+    patience_s : while others write the dataset (EAGAIN), or the time of the request was over
+        just after they had written (ETIMEDOUT), it tries so long to open the file.
 
     Attributes
     ----------
@@ -224,9 +227,9 @@ class ElementWriter(Writer):
             try:
                 return os.open(self.path, os.O_RDWR)
             except OSError as error:
-                if error.errno != errno.EAGAIN or time.monotonic() >= give_up:
+                if error.errno not in TRY_AGAIN or time.monotonic() >= give_up:
                     raise
-            self.refused += 1
+                self.refused += error.errno == errno.EAGAIN
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1
