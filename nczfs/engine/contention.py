@@ -179,7 +179,11 @@ class Contender:
         except NoSuchObject:
             self._claim = None
             return False
+        known_until = self._valid_until
         self._write(self._claim)
+        if self._clock.uptime() >= known_until - self._terms.settle_s:
+            self.withdraw()  # before it was written others may have taken it for expired
+            return False
         return True
 
     def withdraw(self) -> None:

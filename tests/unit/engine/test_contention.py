@@ -168,6 +168,22 @@ def test_a_lease_that_expired_or_was_removed_is_not_renewed(
     assert not holder.is_valid
 
 
+def test_a_lease_that_expired_while_it_was_renewed_is_lost(zmap: Unconditional, time: Time) -> None:
+    holder, other = contender(zmap, time), contender(zmap, time)
+    assert take(holder, time)
+
+    def others_go_on(asked: str) -> None:
+        if asked == "write":
+            zmap.before = lambda _: None
+            time.sleep(TERMS.term_s)
+            assert take(other, time, tries=10)
+
+    zmap.before = others_go_on
+    assert not holder.renew()
+    assert (holder.is_valid, other.is_valid) == (False, True)
+    assert zmap.claims() == [other.key]
+
+
 def test_who_waits_for_long_stays_in_the_queue(zmap: Unconditional, time: Time) -> None:
     holder, waiting = contender(zmap, time), contender(zmap, time)
     assert take(holder, time)
