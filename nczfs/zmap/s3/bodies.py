@@ -6,8 +6,11 @@ other threads from running.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http.client import HTTPResponse
+from typing import Any
 
 import numpy as np
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
@@ -52,12 +55,36 @@ class _Response(HTTPResponse):
         return wanted[:size]  # type: ignore[return-value]  # urllib3 hands it through
 
 
+class _Asking(threading.local):
+    """What this thread does between its questions and their answers."""
+
+    then: Callable[[], None] | None = None
+
+
+_asking = _Asking()
+
+
+@contextmanager
+def when_asked(act: Callable[[], None]) -> Iterator[None]:
+    """Within it, each request of this thread calls `act` before it waits for its answer."""
+    _asking.then = act
+    try:
+        yield
+    finally:
+        _asking.then = None
+
+
 class _Connection(HTTPConnection):
     response_class = _Response
 
+    def getresponse(self) -> Any:
+        if _asking.then is not None:
+            _asking.then()
+        return super().getresponse()
 
-class _SecureConnection(HTTPSConnection):
-    response_class = _Response
+
+class _SecureConnection(_Connection, HTTPSConnection):
+    pass
 
 
 class _Pool(HTTPConnectionPool):

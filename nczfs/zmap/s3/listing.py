@@ -13,6 +13,7 @@ from nczfs.metrics import HIDDEN_KEYS
 from nczfs.zmap.base import Entry, Stat
 from nczfs.zmap.keys import Prefix, is_name, join, parse_key
 from nczfs.zmap.s3.answers import document_fault, failure
+from nczfs.zmap.s3.bodies import when_asked
 from nczfs.zmap.s3.page import Page, parse_page
 from nczfs.zmap.s3.transport import Request, Transport
 
@@ -34,11 +35,12 @@ def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page
     """
     where = f"{transport.name}/{start}".rstrip("/")
 
-    def fetch(token: str) -> bytes:
-        answer = transport.send(
-            Request("GET", "", query=question(start, token, one_level=one_level)),
-            lambda answer: document_fault(answer, "ListBucketResult", "listing"),
-        )
+    def fetch(token: str, asked: Callable[[], None] = lambda: None) -> bytes:
+        with when_asked(asked):
+            answer = transport.send(
+                Request("GET", "", query=question(start, token, one_level=one_level)),
+                lambda answer: document_fault(answer, "ListBucketResult", "listing"),
+            )
         if answer.status != 200:
             raise failure(answer, where, anonymous=transport.anonymous)
         return answer.document
@@ -56,20 +58,20 @@ def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page
 class _Ahead:
     """Fetches the coming pages in a thread, two ahead at most.
 
-    The thread asks for the next page before it hands one over: so it is on its way when taking
-    this one apart begins to keep the other thread from running.
+    A page is handed over when the next one has been asked for: to take it apart keeps the thread
+    from running, and the server would have nothing to do.
 
     Parameters
     ----------
-    fetch : the body of the page of a token.
+    fetch : the body of the page of a token; calls what it is given when it has asked.
     """
 
-    def __init__(self, fetch: Callable[[str], bytes]) -> None:
+    def __init__(self, fetch: Callable[[str, Callable[[], None]], bytes]) -> None:
         self._fetch = fetch
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="nczfs-list")
         self._room = Semaphore(PAGES_AHEAD)
         self._left = False
-        self._coming: tuple[str, Future[_Fetched]] | None = None
+        self._coming: _Coming | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -81,29 +83,57 @@ class _Ahead:
 
     def body(self, token: str) -> bytes:
         """The page of a token."""
-        if self._coming is None or self._coming[0] != token:
-            self._coming = (token, self._pool.submit(self._fetch_on, token))
-        fetched = self._coming[1].result()
-        self._coming = fetched.coming
+        if self._coming is None or self._coming.token != token:
+            self._coming = self._ask(token, lambda: None)
+        fetched = self._coming.page.result()
+        self._coming = fetched.following
         self._room.release()
         return fetched.body
 
-    def _fetch_on(self, token: str) -> _Fetched:
-        self._room.acquire()
+    def _ask(self, token: str, asked: Callable[[], None]) -> _Coming:
+        coming = _Coming(token, Future())
+        self._pool.submit(self._fetch_into, coming, asked).add_done_callback(coming.failed)
+        return coming
+
+    def _fetch_into(self, coming: _Coming, asked: Callable[[], None]) -> None:
+        if not self._room.acquire(blocking=False):
+            asked()
+            self._room.acquire()
         if self._left:
-            return _Fetched(b"", None)
-        body = self._fetch(token)
-        ahead = _token_in(body)
-        if ahead in {"", token} or self._left:
-            return _Fetched(body, None)
-        return _Fetched(body, (ahead, self._pool.submit(self._fetch_on, ahead)))
+            return
+        try:
+            body = self._fetch(coming.token, asked)
+        finally:
+            asked()
+        token = _token_in(body)
+        if token in {"", coming.token}:
+            coming.page.set_result(_Fetched(body, None))
+            return
+
+        def hand_over() -> None:
+            if not coming.page.done():
+                coming.page.set_result(_Fetched(body, following))
+
+        following = self._ask(token, hand_over)
+
+
+class _Coming(NamedTuple):
+    """A page that is on its way."""
+
+    token: str
+    page: Future[_Fetched]
+
+    def failed(self, fetching: Future[None]) -> None:
+        """Hand over the error that fetching it ended with, if it did."""
+        if not fetching.cancelled() and (error := fetching.exception()) is not None:
+            self.page.set_exception(error)
 
 
 class _Fetched(NamedTuple):
     """A page, and the one after it where its token was found."""
 
     body: bytes
-    coming: tuple[str, Future[_Fetched]] | None
+    following: _Coming | None
 
 
 def _token_in(body: bytes) -> str:
