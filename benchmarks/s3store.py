@@ -1,4 +1,4 @@
-"""The S3 store alone, beside obstore: whole objects by 16 threads, and listing many keys.
+"""The S3 store alone, beside obstore: whole objects by 32 threads, and listing many keys.
 
     python -m benchmarks.s3store [--pairs N] [--only objects,listing] [--keys N]
 
@@ -24,6 +24,7 @@ from obstore.store import S3Store
 
 from benchmarks.harness import MIB, TOOLS, delayed, paired
 from benchmarks.harness import _settings as settings
+from nczfs.engine.options import EngineOptions
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.registry import StoreOptions, open_store
@@ -34,7 +35,7 @@ from nczfs.zmap.s3.transport import Request, Transport
 
 BUCKET = "bench"
 DELAY_MS = 20
-THREADS = 16  # as the engine fetches
+THREADS = EngineOptions().fetch_threads
 SIZES = {"large": (256, MIB), "small": (2000, 4096)}
 
 

@@ -55,10 +55,11 @@ class Array:
         self._options = options
         self._rounding = rounding
         threads = options.decode_threads
-        # So many chunks are under way at a time when several are read or written. Each one on its
+        # So many chunks are under way at a time when several are read, or written. Each one on its
         # way to the store holds its encoded bytes as well.
-        self._depth = options.fetch_threads if far else 2 * threads
-        self._reader = PickReader(chunks, depth=self._depth, threads=threads)
+        depth = options.fetch_threads if far else 2 * threads
+        self._reader = PickReader(chunks, depth=depth, threads=threads)
+        self._store_depth = options.store_threads if far else 2 * threads
         self._runs = runs.runs_of(self.description)
 
     def resized(self, description: ArrayDescription) -> Array:
@@ -203,7 +204,7 @@ class Array:
         assert values.shape == box.shape
         values = self._storable(values)
         try:
-            with UnderWay(self._depth) as through:
+            with UnderWay(self._store_depth) as through:
                 for part in self.description.grid.parts(box):
                     # With an ellipsis a scalar stays an array; of text it would be no array's kin.
                     index: tuple[Any, ...] = (*part.target.slices(), ...)

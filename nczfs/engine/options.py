@@ -41,7 +41,8 @@ class EngineOptions:
     is_single_writer : nobody else writes: no lease is taken where the store has no conditional
         writes.
     lease : how long things take about leases.
-    fetch_threads : requests to a far store at a time.
+    fetch_threads : objects read of a far store at a time.
+    store_threads : objects written at a time; each holds its encoded bytes.
     decode_threads : chunks decoded at a time.
     """
 
@@ -55,7 +56,8 @@ class EngineOptions:
     flush_age_s: float | None = None
     is_single_writer: bool = False
     lease: LeaseTerms = field(default_factory=LeaseTerms)
-    fetch_threads: int = 16
+    fetch_threads: int = 32
+    store_threads: int = 16
     decode_threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
 
 

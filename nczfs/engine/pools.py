@@ -37,7 +37,7 @@ class Pools:
             "decode": options.decode_threads,
             "assemble": options.decode_threads,
             "copy": 2 * options.decode_threads,
-            "write": options.fetch_threads,
+            "write": options.store_threads,
             "spill": 1,
         }
         self._lock = threading.Lock()

@@ -34,7 +34,7 @@ from nczfs.metrics import STORE_RETRIES
 ATTEMPTS = 10
 FIRST_WAIT_S = 0.1  # doubled with each attempt; a random part of it is waited
 LONGEST_WAIT_S = 2.0
-SLOWEST_BYTES_S = 16 << 10  # a line of 2 Mbit/s that 16 threads share
+SLOWEST_BYTES_S = 8 << 10  # a line of 2 Mbit/s that 32 threads share
 SHORTEST_ATTEMPT_S = 0.1  # less time than this left is none: its timeout would hide the cause
 
 _T = TypeVar("_T")

@@ -80,7 +80,7 @@ class StoreOptions:
     check_etag: Literal["auto", "yes", "no"] = "auto"
     request_timeout_s: float = 15.0
     attempt_timeout_s: float = 4.0
-    connections: int = 32
+    connections: int = 48
     forbidden_is_absent: Literal["auto", "yes", "no"] = "auto"
     read_only: bool = False
     durable: bool = False

@@ -80,7 +80,7 @@ class OneVariable(RuleBasedStateMachine):
 
     def opened(self, mode: str, layout: str | None = None, separator: str = ".") -> OpenDataset:
         options = EngineOptions(
-            memory_limit_bytes=self.budget, cache_bytes_max=0, fetch_threads=2, decode_threads=2
+            memory_limit_bytes=self.budget, cache_bytes_max=0, store_threads=2, decode_threads=2
         )
         return open_zmap(self.zmap, mode, format=layout, separator=separator, options=options)
 
@@ -177,7 +177,7 @@ class SharedDimensions(RuleBasedStateMachine):
 
     def options(self) -> EngineOptions:
         return EngineOptions(
-            memory_limit_bytes=self.budget, cache_bytes_max=0, fetch_threads=2, decode_threads=2
+            memory_limit_bytes=self.budget, cache_bytes_max=0, store_threads=2, decode_threads=2
         )
 
     def variable(self, path: str) -> Any:

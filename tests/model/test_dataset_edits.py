@@ -26,7 +26,7 @@ from nczfs.zmap.memory import MemoryZMap
 FORMATS = ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "nczarr-L1", "zarr2")
 EARLY = ("nczarr-L2U", "nczarr-L1")
 OPTIONS = EngineOptions(
-    memory_limit_bytes=1 << 16, cache_bytes_max=0, fetch_threads=2, decode_threads=2
+    memory_limit_bytes=1 << 16, cache_bytes_max=0, store_threads=2, decode_threads=2
 )
 CODECS: tuple[list[dict[str, Any]] | None, ...] = (
     None,

@@ -97,7 +97,7 @@ class KilledMounts(RuleBasedStateMachine):
         self.spool_dir = self.place / f"spool{next(self.numbers)}"
         options = VfsOptions(
             engine=EngineOptions(
-                cache_bytes_max=0, fetch_threads=2, decode_threads=2, metadata_ttl_s=0
+                cache_bytes_max=0, store_threads=2, decode_threads=2, metadata_ttl_s=0
             ),
             read_only=False,
             spool_dir=self.spool_dir,

@@ -14,7 +14,7 @@ from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.memory import MemoryZMap
 
 OPTIONS = EngineOptions(
-    memory_limit_bytes=1 << 16, cache_bytes_max=0, fetch_threads=2, decode_threads=2
+    memory_limit_bytes=1 << 16, cache_bytes_max=0, store_threads=2, decode_threads=2
 )
 NODES = ("", "v", "g", "g/w")
 NAMES = ("units", "a", "b")

@@ -19,7 +19,7 @@ from nczfs.zmap.memory import MemoryZMap
 
 LENGTH, CHUNK, FILL = 10, 4, -1
 OPTIONS = EngineOptions(
-    memory_limit_bytes=1 << 20, cache_bytes_max=0, fetch_threads=2, decode_threads=2
+    memory_limit_bytes=1 << 20, cache_bytes_max=0, store_threads=2, decode_threads=2
 )
 
 positions = st.integers(0, LENGTH - 1)

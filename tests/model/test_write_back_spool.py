@@ -101,7 +101,7 @@ class Mortal(RuleBasedStateMachine):
         self.lock = threading.Lock()
         self.faulty = Faulty(self.memory, before_call=self.note)
         options = EngineOptions(
-            memory_limit_bytes=self.budget, cache_bytes_max=0, fetch_threads=2, decode_threads=2
+            memory_limit_bytes=self.budget, cache_bytes_max=0, store_threads=2, decode_threads=2
         )
         self.spool = Spool(self.directory, "memory://store", self.spool_bytes)
         self.engine = Engine(options, self.spool)

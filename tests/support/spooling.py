@@ -57,7 +57,7 @@ class Mount:
         options = EngineOptions(
             memory_limit_bytes=budget,
             cache_bytes_max=0,
-            fetch_threads=threads,
+            store_threads=threads,
             decode_threads=2,
             flush_age_s=age_s,
         )

@@ -171,7 +171,7 @@ def test_threads_that_write_one_variable_leave_what_each_wrote_last(
     options = EngineOptions(
         memory_limit_bytes=6000,
         cache_bytes_max=0,
-        fetch_threads=threads_for_writing,
+        store_threads=threads_for_writing,
         decode_threads=2,
     )
     with open_zmap(memory, "w", options=options) as dataset:
