@@ -198,17 +198,14 @@ class _Entries:
         """The index; nothing is left here after it."""
         root = self._find_top() if top is None else top.encode("utf-8", "surrogateescape")
         before = root + b"/" if root else b""
-        longest = MAX_KEY_BYTES + len(before)
+        sizes = np.fromiter(map(len, self._names), np.uint64, len(self._names))
         # Longer names were let pass as long as the top was not known.
-        self._dropped += sum(len(name) > longest for name in self._names)
-        rows = np.array(
-            [
-                row
-                for row, name in enumerate(self._names)
-                if name and len(name) <= longest and name.startswith(before)
-            ],
-            np.uint32,
-        )
+        too_long = sizes > MAX_KEY_BYTES + len(before)
+        self._dropped += int(np.count_nonzero(too_long))
+        is_key = (sizes > 0) & ~too_long
+        if before:
+            is_key &= np.fromiter((name.startswith(before) for name in self._names), bool)
+        rows = np.flatnonzero(is_key).astype(np.uint32)
         names = np.array([*self._names, None], object)[rows]
         order = np.argsort(names, kind="stable")
         rows, names = rows[order], names[order]
@@ -217,7 +214,7 @@ class _Entries:
         is_last[:-1] = names[1:] != names[:-1]
         kept, names = rows[is_last], names[is_last]
         ends = np.zeros(len(kept) + 1, np.uint64)
-        np.cumsum(np.fromiter(map(len, names), np.uint64) - np.uint64(len(before)), out=ends[1:])
+        np.cumsum(sizes[kept] - np.uint64(len(before)), out=ends[1:])
         keys = bytearray()
         for at in range(0, len(names), _JOINED):
             keys += b"".join([name[len(before) :] for name in names[at : at + _JOINED]])

@@ -57,7 +57,7 @@ class ObjectBytes(ArchiveBytes):
 
     @property
     def identity(self) -> str:
-        return f"{self.name} {self._pinned.size} {self._pinned.version.token}"
+        return f"{self.name} {self._pinned.size} {self._pinned.version}"
 
     def read(self, start: int, stop: int) -> Buffer:
         try:
