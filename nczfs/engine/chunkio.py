@@ -100,7 +100,7 @@ class ChunkIO:
         try:
             if (
                 known is not None
-                and isinstance(known.version, Version)
+                and known.version is not None
                 and self._zmap.stat(key).version == known.version
             ):
                 return lambda: known
@@ -134,7 +134,7 @@ class ChunkIO:
         if decode is None:
             return self._fill(), ABSENT
         loaded = decode()
-        assert isinstance(loaded.version, Version)
+        assert loaded.version is not None
         return loaded.values, loaded.version
 
     def store(self, chunk: ChunkIndex, values: Values, replaces: Version | None) -> Version | None:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nczfs.model.grid import ChunkIndex
+from nczfs.zmap.base import Version
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 ChunkId: TypeAlias = "tuple[int, ChunkIndex]"
@@ -18,9 +19,9 @@ ChunkId: TypeAlias = "tuple[int, ChunkIndex]"
 class Loaded:
     """What a load gives: the values, the bytes they keep in memory, the version they came from.
 
-    `version` is whatever the loader wants to be shown again when the chunk is checked for change.
+    `version` is None where the store has no object: the values are fill.
     """
 
     values: Values
     nbytes: int
-    version: object
+    version: Version | None

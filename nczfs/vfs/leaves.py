@@ -184,12 +184,12 @@ def view_file(
 
 def group_info_file(context: ViewContext, at: At, view: View) -> GroupInfoFile:
     """The info.json of a group."""
-    versions = tuple(version.token for version in at.loaded.used.values())
+    versions = tuple(at.loaded.used.values())
     mtime_ns = at.loaded.mtime_ns or context.mtime_ns
     return GroupInfoFile(context, view, versions, mtime_ns, at.dataset, at.path)
 
 
 def text_file(context: ViewContext, at: At, view: View) -> ViewFile:
     """A text about a node as a file: another one when its documents change."""
-    versions = tuple(version.token for version in at.loaded.used.values())
+    versions = tuple(at.loaded.used.values())
     return ViewFile(context, view, versions, at.loaded.mtime_ns or context.mtime_ns)

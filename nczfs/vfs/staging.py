@@ -149,7 +149,7 @@ class StagedFile:
         What is done to it from now on does so too. Raises NoSpace, Unavailable.
         """
         if self._log is not None:
-            self._log.begin(key, replaces.token, list(self._valid.gaps(0, self._base_stop)))
+            self._log.begin(key, replaces, list(self._valid.gaps(0, self._base_stop)))
 
     def note_saved(self) -> None:
         """The file is in the store, or will never be."""
@@ -170,7 +170,7 @@ class StagedFile:
         with contextlib.suppress(NczfsError):
             self.fill()
         missing = list(self._valid.gaps(0, self._base_stop))
-        details = {"replaces": replaces.token, "missing": missing}
+        details = {"replaces": replaces, "missing": missing}
         entry = Entry(Kind.OBJECT, self._spool.url, key, reason, details)
         with disk(self.path):
             os.ftruncate(self._fd, self.size)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, NewType, TypeAlias
 
 from nczfs.errors import CorruptStore, NoSuchObject
 from nczfs.zmap.joining import join
@@ -17,19 +17,14 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview"
 RANGE_STEP_BYTES = 16 << 20  # read at once of a range that is copied
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """An opaque token that changes whenever an object is replaced (ETag; mtime, inode, size)."""
-
-    token: str
-
+Version = NewType("Version", str)
+"""An opaque token that changes whenever an object is replaced (ETag; mtime, inode, size)."""
 
 ABSENT = Version("")
 """As `replaces` of a write: the object must not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(NamedTuple):
     """Bytes of an object, the version they came from, and the size of the whole object.
 
     `mtime_ns` is 0 where the store does not tell it with a read.
@@ -41,8 +36,7 @@ class Blob:
     mtime_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What a store knows of an object without reading it.
 
     Attributes
@@ -56,7 +50,7 @@ class Stat:
     size: int
     version: Version
     mtime_ns: int = 0
-    kept_mtime_ns: int | None = field(default=None, compare=False)
+    kept_mtime_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +79,7 @@ def part_size(part: Part) -> int:
     return part.size if isinstance(part, Range) else memoryview(part).nbytes
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A name of the next level below a prefix.
 
     Attributes

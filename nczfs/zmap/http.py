@@ -75,8 +75,8 @@ class HttpZMap(ZMap):
             return self._nothing(key, version)
         # Always a range: its answer has the size of the object beside that of the body.
         headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
-        if version is not None and version.token.startswith('"'):  # weak ones never match
-            headers["if-match"] = version.token
+        if version is not None and version.startswith('"'):  # weak ones never match
+            headers["if-match"] = version
         answer = self._transport.send(
             Request("GET", key, headers, start, stop),
             lambda answer: _range_fault(answer, start, stop),

@@ -156,7 +156,7 @@ class ReferenceZMap(ZMap):
         return found
 
     def _version_of(self, found: Reference) -> Version:
-        return Version(f"{self._version.token}:{found.row:x}")
+        return Version(f"{self._version}:{found.row:x}")
 
     def _stat(self, key: Key, found: Reference) -> Stat:
         size = found.size if found.size != WHOLE else self._pinned(key, found)[1]

@@ -193,7 +193,7 @@ class Prefixed(Wrapper):
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         for entry in self._zmap.search(self._outer_prefix(prefix)):
-            yield replace(entry, stat=self._inner(entry.stat)) if entry.stat else entry
+            yield entry._replace(stat=self._inner(entry.stat)) if entry.stat else entry
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return map(self._inner, self._zmap.list(self._outer_prefix(prefix)))
@@ -219,10 +219,10 @@ class Prefixed(Wrapper):
         return Prefix(self._before + prefix) if prefix else self._prefix
 
     def _outer_stat(self, stat: Stat) -> Stat:
-        return replace(stat, key=self._outer(stat.key))
+        return stat._replace(key=self._outer(stat.key))
 
     def _inner(self, stat: Stat) -> Stat:
-        return replace(stat, key=Key(stat.key[len(self._before) :]))
+        return stat._replace(key=Key(stat.key[len(self._before) :]))
 
 
 class ReadOnly(Wrapper):

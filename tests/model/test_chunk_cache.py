@@ -15,6 +15,7 @@ from nczfs.engine.loaded import ChunkId, Loaded
 from nczfs.engine.spill import SpillTier
 from nczfs.engine.use import Use
 from nczfs.model.boxes import Box
+from nczfs.zmap.base import Version
 
 SHAPE = (30, 1100)  # of bytes, and two blocks of the disk tier and a bit
 NBYTES = 30 * 1100
@@ -24,7 +25,7 @@ ROWS = st.integers(0, 29)
 
 def chunk(number: int, version: int) -> Loaded:
     values = np.arange(NBYTES, dtype=np.int64) + 7 * number + 101 * version
-    return Loaded((values % 251).astype(np.uint8).reshape(SHAPE), NBYTES, version)
+    return Loaded((values % 251).astype(np.uint8).reshape(SHAPE), NBYTES, Version(str(version)))
 
 
 class ChunkCacheMachine(RuleBasedStateMachine):
@@ -49,7 +50,7 @@ class ChunkCacheMachine(RuleBasedStateMachine):
 
     def load(self, number: int, known: Loaded | None) -> Loaded:
         self.oldest[number] = self.stored[number]
-        if known is not None and known.version == self.stored[number]:
+        if known is not None and known.version == str(self.stored[number]):
             return known
         return chunk(number, self.stored[number])
 

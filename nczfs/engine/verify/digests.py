@@ -90,5 +90,5 @@ def _incarnation(subject: Subject, variable: Variable) -> str:
     total = 0
     for stat in subject.zmap.list(subject.dataset.prefix(variable.key)):
         if variable.array.chunk_index(stat.key[cut:]) is not None:
-            total += int.from_bytes(mark_of(stat.key, stat.version.token))
+            total += int.from_bytes(mark_of(stat.key, stat.version))
     return f"{variable.array!r} {total}"

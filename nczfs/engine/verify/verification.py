@@ -107,4 +107,4 @@ class Verification:
         description = self._descriptions.get(key)
         if description is None:
             description = self._descriptions[key] = repr(chunk.variable.array)
-        return mark_of(description, chunk.stat.key, chunk.stat.version.token)
+        return mark_of(description, chunk.stat.key, chunk.stat.version)

@@ -97,4 +97,4 @@ class Memory:
 
 
 def _etag(version: Version, *, quoted: bool) -> str:
-    return version.token if quoted else version.token.strip('"')
+    return version if quoted else version.strip('"')

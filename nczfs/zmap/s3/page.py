@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
 from nczfs.errors import StoreError
-from nczfs.zmap.base import Stat
+from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3.answers import version_of
 
@@ -76,7 +76,7 @@ def parse_page(body: bytes, where: str) -> Page:
                 Stat,
                 map(Key, keys),
                 map(int, columns.sizes),
-                map(version_of, columns.etags),
+                [Version(tag) if tag[:1] == '"' else version_of(tag) for tag in columns.etags],
                 (_time_ns(time[:19]) for time in columns.times),
             )
         )

@@ -114,7 +114,7 @@ class S3ZMap(ZMap):
         # its Content-Length, on the way is seen.
         headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
         if version is not None:
-            headers["if-match"] = version.token
+            headers["if-match"] = version
         md5_bytes_max = MD5_BYTES_MAX[self._options.check_etag]
         answer = self._transport.send(
             Request("GET", key, headers), answers.range_fault(start, stop, md5_bytes_max)

@@ -15,10 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.loaded import Loaded
 from nczfs.errors import CorruptChunk, NczfsError, Unavailable
+from nczfs.zmap.base import Version
 
 
 def loaded(number: int, nbytes: int = 1000, version: str = "v") -> Loaded:
-    return Loaded(np.full(nbytes, number % 256, np.uint8), nbytes, version)
+    return Loaded(np.full(nbytes, number % 256, np.uint8), nbytes, Version(version))
 
 
 def test_a_chunk_that_many_want_is_loaded_once() -> None:

@@ -24,6 +24,7 @@ from nczfs.engine.spill import SpillTier, spill_tier
 from nczfs.engine.spillfile import BLOCK_BYTES, SpillFile, default_directory
 from nczfs.engine.use import Use
 from nczfs.model.boxes import Box, whole
+from nczfs.zmap.base import Version
 from tests.conftest import ExpectedWarnings
 
 SHAPE = (64, 64)
@@ -59,7 +60,7 @@ class Store:
                 self.confirmed.append(number)
                 return known
             self.loads.append(number)
-            return Loaded(self.values(number), NBYTES, self.version)
+            return Loaded(self.values(number), NBYTES, Version(self.version))
 
         return load
 
@@ -162,7 +163,7 @@ def test_a_part_that_is_read_back_is_what_was_written(data: st.DataObject) -> No
     start = tuple(data.draw(st.integers(0, n - 1)) for n in shape)
     stop = tuple(data.draw(st.integers(a + 1, n)) for a, n in zip(start, shape, strict=True))
     tier = SpillTier(at_once, 1 << 20, None, 1 << 24)
-    tier.offer((1, (0,)), Loaded(values, values.nbytes, "v"), 0.0, share_read=0.0)
+    tier.offer((1, (0,)), Loaded(values, values.nbytes, Version("v")), 0.0, share_read=0.0)
     tier.flush()
     slot = tier.find((1, (0,)))
     assert slot is not None
@@ -217,7 +218,7 @@ def test_a_chunk_larger_than_the_memory_is_kept_on_the_disk(tier: SpillTier) -> 
 @pytest.mark.parametrize(
     "chunk",
     [
-        Loaded(np.array(["some", "text"] * 100, object), 20_000, "v"),
+        Loaded(np.array(["some", "text"] * 100, object), 20_000, Version("v")),
         Loaded(np.broadcast_to(np.float32(1), SHAPE), 0, None),
     ],
     ids=["objects", "fill"],
@@ -281,7 +282,7 @@ def test_a_dropped_chunk_is_loaded_anew(reader: Reader) -> None:
 def test_a_chunk_that_is_put_takes_the_place_of_a_spilled_one(reader: Reader) -> None:
     reader.spill(0)
     reader.store.version = "v2"
-    reader.cache.put((1, (0,)), Loaded(reader.store.values(0), NBYTES, "v2"))
+    reader.cache.put((1, (0,)), Loaded(reader.store.values(0), NBYTES, Version("v2")))
     reader.point(0)
     assert reader.store.loads == []
     reader.spill(1)
@@ -290,7 +291,7 @@ def test_a_chunk_that_is_put_takes_the_place_of_a_spilled_one(reader: Reader) ->
 
 def test_what_was_written_by_us_and_not_read_is_not_spilled(reader: Reader) -> None:
     for number in range(50):
-        reader.cache.put((1, (number,)), Loaded(reader.store.values(number), NBYTES, "v1"))
+        reader.cache.put((1, (number,)), Loaded(reader.store.values(number), NBYTES, Version("v1")))
     assert reader.cache.disk_bytes == 0
 
 

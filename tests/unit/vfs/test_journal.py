@@ -129,7 +129,7 @@ def test_what_is_stored_is_not_put_back_and_what_is_written_then_is(
     left = killed()
     (found,) = recovery.entries(left)
     assert found.entry is not None
-    assert found.entry.details["replaces"] == store.stat(Key("old")).version.token
+    assert found.entry.details["replaces"] == store.stat(Key("old")).version
     recovered(left, store)
     assert content(store, "old") == b"otwo" + OLD[4:]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,7 +96,7 @@ def test_where_the_store_can_copy_what_was_not_touched_is_not_fetched(
     assert found == [Range(STAT, 0, 20), b"new", Range(STAT, 23, 200), bytes(5) + b"end"]
     assert source.fetched == []
     newer = Source()
-    staged.rebase(Base(replace(STAT, size=208, version=Version("2")), newer.fetch, 10))
+    staged.rebase(Base(STAT._replace(size=208, version=Version("2")), newer.fetch, 10))
     assert staged.read(100, 10) == OLD[100:110]
     assert (newer.fetched, source.fetched) == ([(100, 110)], [])
 
@@ -166,7 +165,7 @@ def test_what_was_written_is_kept_though_the_rest_cannot_be_fetched(spool: Spool
     def gone(start: int, stop: int) -> bytes:
         raise StaleHandle("gone")
 
-    staged = stage(spool, "a", 10, Base(replace(STAT, size=10), gone, 10))
+    staged = stage(spool, "a", 10, Base(STAT._replace(size=10), gone, 10))
     staged.write(0, b"new")
     with pytest.raises(StaleHandle):
         content(staged)

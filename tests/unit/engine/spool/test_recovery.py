@@ -443,7 +443,7 @@ def test_an_object_is_put_back_and_what_was_never_fetched_comes_from_its_version
     objects: Any, url: str, spool_dir: Path
 ) -> None:
     version = objects.write(KEY, b"0123456789")
-    keep_object(spool_dir, url, b"\0\0ab\0\0\0\0\0\0cd", version.token, [(0, 2), (4, 10)])
+    keep_object(spool_dir, url, b"\0\0ab\0\0\0\0\0\0cd", version, [(0, 2), (4, 10)])
     assert put_back(spool_dir) == []
     assert objects.read(KEY).data == b"01ab456789cd"
 
@@ -452,7 +452,7 @@ def test_an_object_is_put_back_and_what_was_never_fetched_comes_from_its_version
 def test_an_object_that_was_new_is_put_where_there_is_none(
     objects: Any, url: str, spool_dir: Path, content: bytes
 ) -> None:
-    keep_object(spool_dir, url, content, ABSENT.token, [])
+    keep_object(spool_dir, url, content, ABSENT, [])
     assert put_back(spool_dir) == []
     assert bytes(objects.read(KEY).data) == content
 
@@ -462,7 +462,7 @@ def test_an_object_that_others_have_changed_is_left_to_them_unless_forced(
     objects: Any, url: str, spool_dir: Path, deleted: bool
 ) -> None:
     version = objects.write(KEY, b"first")
-    keep_object(spool_dir, url, b"ours!", version.token, [])
+    keep_object(spool_dir, url, b"ours!", version, [])
     if deleted:
         objects.delete(KEY)
     else:
@@ -479,7 +479,7 @@ def test_an_object_that_was_put_back_before_is_only_removed_from_the_spool(
     objects: Any, url: str, spool_dir: Path
 ) -> None:
     version = objects.write(KEY, b"first")
-    keep_object(spool_dir, url, b"ours!", version.token, [])
+    keep_object(spool_dir, url, b"ours!", version, [])
     objects.write(KEY, b"ours!")
     assert put_back(spool_dir) == []
     assert objects.read(KEY).data == b"ours!"
@@ -490,7 +490,7 @@ def test_an_object_whose_other_bytes_are_gone_is_refused(
     objects: Any, url: str, spool_dir: Path
 ) -> None:
     version = objects.write(KEY, b"first")
-    keep_object(spool_dir, url, b"ours!", version.token, [(0, 2)])
+    keep_object(spool_dir, url, b"ours!", version, [(0, 2)])
     objects.write(KEY, b"other")
     for force in (False, True):
         assert len(put_back(spool_dir, force=force)) == 1
@@ -514,7 +514,7 @@ def test_an_object_entry_that_makes_no_sense_is_refused(
     objects: Any, url: str, spool_dir: Path, missing: Any, key: str
 ) -> None:
     version = objects.write(KEY, b"first")
-    keep_object(spool_dir, url, b"ours!", version.token, missing, key)
+    keep_object(spool_dir, url, b"ours!", version, missing, key)
     assert len(put_back(spool_dir, force=True)) == 1
     assert objects.read(KEY).data == b"first"
 
@@ -522,7 +522,7 @@ def test_an_object_entry_that_makes_no_sense_is_refused(
 def test_an_object_is_exported_as_it_is(
     objects: Any, url: str, spool_dir: Path, tmp_path: Path
 ) -> None:
-    keep_object(spool_dir, url, b"content", ABSENT.token, [])
+    keep_object(spool_dir, url, b"content", ABSENT, [])
     (found,) = recovery.entries(spool_dir)
     assert recovery.describe(found) == f"{url} a/b: 7 bytes"
     assert recovery.export(found, tmp_path).read_bytes() == b"content"
