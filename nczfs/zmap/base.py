@@ -36,6 +36,8 @@ class Blob(NamedTuple):
     mtime_ns: int = 0
 
 
+# Named tuples, since listings make them by the hundred thousand: they take a third of the time of a
+# frozen dataclass.
 class Stat(NamedTuple):
     """What a store knows of an object without reading it.
 

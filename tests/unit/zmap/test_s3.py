@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 import tracemalloc
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
@@ -29,9 +30,11 @@ from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT, Prefix
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.access import Access
+from nczfs.zmap.s3.bodies import when_asked
 from nczfs.zmap.s3.transport import Request, Transport
 from tests.support.s3_script import KEY, OBJECT, Serve, fault
 from tests.support.scripted import Asked, Reply, Scripted
+from tests.support.waiting import until
 
 
 def is_listing(asked: Asked) -> bool:
@@ -195,6 +198,53 @@ def test_the_memory_of_a_listing_does_not_grow_with_it(
         assert tracemalloc.get_traced_memory()[1] < 6 << 20  # all of 25 pages are 8 MB
     finally:
         tracemalloc.stop()
+
+
+def numbered(page: int, *, last: bool = False) -> Reply:
+    """A page with one key, and the token of the next one."""
+    more = "" if last else f"<NextContinuationToken>{page + 1}</NextContinuationToken>"
+    truncated = f"<IsTruncated>{str(not last).lower()}</IsTruncated>"
+    return listing(f"{truncated}{more}{found(str(page), 1)}")
+
+
+def page_of(asked: Asked) -> int:
+    return int(parse_qs(urlsplit(asked.path).query).get("continuation-token", ["0"])[0])
+
+
+def test_a_page_comes_while_the_server_thinks_about_the_next_one(serve: Serve) -> None:
+    was_looked_at = threading.Event()
+
+    def script(asked: Asked) -> Reply:
+        page = page_of(asked)
+        if page == 2:
+            assert was_looked_at.wait(30)
+        return numbered(page, last=page == 2)
+
+    server, open_bucket = serve(script)
+    items = open_bucket().list(ROOT)
+    assert [next(items).key, next(items).key] == ["0", "1"]
+    until(lambda: len(server.asked) == 3)
+    was_looked_at.set()
+    assert [stat.key for stat in items] == ["2"]
+
+
+def test_an_error_ends_a_listing_behind_what_came_before_it(serve: Serve) -> None:
+    def script(asked: Asked) -> Reply:
+        page = page_of(asked)
+        return fault(403, "AccessDenied") if page == 3 else numbered(page)
+
+    _, open_bucket = serve(script)
+    items = open_bucket().list(ROOT)
+    assert [next(items).key for _ in range(3)] == ["0", "1", "2"]
+    with pytest.raises(AccessDenied):
+        next(items)
+
+
+def test_who_is_told_that_it_was_asked_is_told_before_the_answer(serve: Serve) -> None:
+    asked = threading.Event()
+    _, open_bucket = serve(lambda _: OBJECT if asked.wait(30) else fault(500, "late"))
+    with when_asked(asked.set):
+        assert bytes(open_bucket().read(KEY).data) == b"data"
 
 
 @pytest.mark.parametrize("token", ["1", "a&amp;b", "&#65;", "t/é+="])
