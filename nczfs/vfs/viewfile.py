@@ -28,9 +28,7 @@ from nczfs.views.reader import read_at, read_if_cached, request
 
 WINDOW_BYTES = 4 * MIB
 WINDOWS_AHEAD_BYTES = 12 * MIB
-ROWS_AHEAD_BYTES = (
-    24 * MIB
-)  # more brings nothing from a disk, and a far store keeps 16 requests busy
+ROWS_AHEAD_BYTES = 24 * MIB  # more brings nothing from a disk
 FAR_ROWS_AHEAD_BYTES = 64 * MIB
 
 

@@ -48,7 +48,7 @@ class StoreOptions:
     check_etag : compare objects that are read whole with their ETag, which is their MD5 as a rule;
         "auto": those of up to 256 KiB.
     request_timeout_s : a request has its answer, or its error, within this time, which stands still
-        while at least 16 KiB a second of an object move.
+        while at least 8 KiB a second of an object move.
     attempt_timeout_s : an attempt that gets no byte for this long is given up and repeated.
     connections : kept open, and so the most requests at once that need no new one.
     forbidden_is_absent : whether 403 for a key means that there is none, as S3 answers to those

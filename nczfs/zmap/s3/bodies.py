@@ -1,7 +1,7 @@
-"""Connections whose large bodies come into one buffer, instead of pieces that are joined later.
+"""Connections whose large bodies come into one buffer, and which say when they have asked.
 
-To join them takes a quarter of what reading an object of 1 MiB takes of a processor, and keeps all
-other threads from running.
+To join the pieces of a body takes a quarter of what reading an object of 1 MiB takes of a
+processor, and keeps all other threads from running.
 """
 
 from __future__ import annotations
@@ -96,4 +96,4 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 ONE_BUFFER_POOLS: Mapping[str, type[HTTPConnectionPool]] = {"http": _Pool, "https": _SecurePool}
-"""Classes of connections whose answers are read so, by scheme."""
+"""Classes of such connections, by scheme."""
