@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from nczfs.engine.options import Tally
 from nczfs.model.boxes import boxes_of_run
@@ -24,15 +26,37 @@ STEP_SHARE = 4  # one step in so many must be the same to be called a direction
 
 
 class AccessLog:
-    """The last lines, kept for ``.nczfs/access.log`` and handed to the log ``nczfs.access``."""
+    """The last lines, kept for ``.nczfs/access.log`` and handed to the log ``nczfs.access``.
+
+    `_lock` guards the dict of what is open.
+    """
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LINES_KEPT)
         self._warned: set[str] = set()
+        self._lock = threading.Lock()
+        self._open: dict[str, _Together] = {}
 
     def opened(self, url: str, variable: Variable, view: str, layout: Layout) -> Access:
         """Begin the account of one open file."""
-        return Access(self, url, variable, view, layout)
+        access = Access(self, url, variable, view, layout)
+        with self._lock:
+            self._open.setdefault(access.what, _Together()).open.add(access)
+        return access
+
+    def closed(self, access: Access) -> None:
+        """End it."""
+        with self._lock:
+            together = self._open[access.what]
+            together.end(access)
+            if not together.open:
+                del self._open[access.what]
+
+    def cost(self, access: Access) -> Cost:
+        """Of all open files that show the same; of the one alone, if it was closed meanwhile."""
+        with self._lock:
+            together = self._open.get(access.what)
+            return access.cost if together is None else together.cost()
 
     def line(self, text: str) -> None:
         """Add a line."""
@@ -53,6 +77,43 @@ class AccessLog:
         return (text + "\n").encode("utf-8", "surrogateescape") if text else b""
 
 
+class Cost(NamedTuple):
+    """How many bytes were answered, and how many were decoded for that."""
+
+    answered: int
+    decoded: int
+
+    @property
+    def is_amplified(self) -> bool:
+        """Whether that is worth a warning."""
+        return (
+            self.decoded > AMPLIFIED_BYTES_MIN and self.decoded > AMPLIFICATION_MIN * self.answered
+        )
+
+
+class _Together:
+    """The open files that show the same.
+
+    They share chunks, and the kernel keeps pages for all of them: what was decoded ahead for one
+    may be answered to another.
+    """
+
+    def __init__(self) -> None:
+        self.open: set[Access] = set()
+        self._ended = Cost(0, 0)
+
+    def end(self, access: Access) -> None:
+        self.open.remove(access)
+        self._ended = _sum([self._ended, access.cost])
+
+    def cost(self) -> Cost:
+        return _sum([self._ended, *(access.cost for access in self.open)])
+
+
+def _sum(costs: Sequence[Cost]) -> Cost:
+    return Cost(sum(cost.answered for cost in costs), sum(cost.decoded for cost in costs))
+
+
 class Access:
     """The account of one open file. `_lock` guards its sums."""
 
@@ -62,7 +123,7 @@ class Access:
         self.tally = Tally()
         self._log = access_log
         self._variable = variable
-        self._what = f"{url} /{variable.path} {view}"
+        self.what = f"{url} /{variable.path} {view}"
         self._layout = layout
         self._lock = threading.Lock()
         self._reads = 0
@@ -72,6 +133,11 @@ class Access:
         self._last = -1
         self._steps: dict[int, int] = {}
         self._warned = False
+
+    @property
+    def cost(self) -> Cost:
+        """So far."""
+        return Cost(self._bytes, self.tally.bytes_decoded)
 
     def answered(self, offset: int, size: int) -> None:
         """A read was answered with `size` bytes from `offset` on."""
@@ -87,24 +153,27 @@ class Access:
             amplified = not self._warned and self._is_amplified()
             self._warned = self._warned or amplified
         if amplified:
-            self._log.warning(self._what, self._warning())
+            self._log.warning(self.what, self._warning())
 
     def closed(self) -> None:
         """The file is closed: one line says what was read."""
+        self._log.closed(self)
         if not self._reads:
             return
         tally = self.tally
         self._log.line(
-            f"{self._what} box={self._box()} reads={self._reads} bytes={self._bytes} "
+            f"{self.what} box={self._box()} reads={self._reads} bytes={self._bytes} "
             f"chunks_loaded={tally.chunks_loaded} bytes_decoded={tally.bytes_decoded}"
         )
 
     def _is_amplified(self) -> bool:
-        decoded = self.tally.bytes_decoded
-        return decoded > AMPLIFIED_BYTES_MIN and decoded > AMPLIFICATION_MIN * self._bytes
+        if self.tally.bytes_decoded <= AMPLIFIED_BYTES_MIN:
+            return False
+        return self.cost.is_amplified and self._log.cost(self).is_amplified
 
     def _warning(self) -> str:
-        factor = self.tally.bytes_decoded / max(1, self._bytes)
+        answered, decoded = self._log.cost(self)
+        factor = decoded / max(1, answered)
         axis = self._axis()
         along = f", axis {axis}" if axis else ""
         return (
