@@ -8,6 +8,8 @@ import shutil
 import tarfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +188,26 @@ def test_ls_asks_for_each_object_once_and_only_for_times(
         long = requests_of(ceph_with_faults, lambda: times(path / "objects/d"))
         assert [long[f"HEAD d/{name}"] for name in names] == [1] * len(names)
         assert set(times(path / "objects/d").values()) == {7 * 10**9}
+
+
+def test_ls_of_many_pages_asks_for_several_objects_at_a_time(
+    ceph_with_faults: Faults, bucket: str, client: Any
+) -> None:
+    """SEMANTICS O15."""
+    looked_at = 20
+    with ThreadPoolExecutor(16) as threads:
+        keys = [f"d/f{number:04}" for number in range(1200)]
+        list(threads.map(lambda key: client.put_object(Bucket=bucket, Key=key), keys))
+    url = ceph_with_faults.server.url(bucket)
+    with mounted(url, "--keep-times", "--objects-only") as path:
+
+        def begin() -> None:
+            with os.scandir(path / "objects/d") as entries:
+                for entry in islice(entries, looked_at):
+                    entry.stat()
+
+        asked = requests_of(ceph_with_faults, begin)
+    assert sum(count for what, count in asked.items() if what.startswith("HEAD d/f")) > looked_at
 
 
 def test_an_empty_directory_is_in_the_bucket_until_it_is_removed(

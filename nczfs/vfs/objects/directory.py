@@ -76,7 +76,7 @@ class ObjectsDirectory(Directory):
 
     def listing(self) -> Iterator[tuple[str, Node]]:
         unlisted = self._unlisted()
-        for entry in self._store.metadata.entries(self._prefix):
+        for entry in self._store.entries(self._prefix):
             if not is_file_name(entry.name):
                 metrics.HIDDEN_KEYS.inc()
                 continue

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TypeVar
 
-from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.metadata import LISTED_ENTRIES_MAX, MetadataCache
 from nczfs.engine.pools import Pools
 from nczfs.engine.spool.renames import noted
 from nczfs.engine.spool.space import Spool
@@ -27,7 +28,7 @@ from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
 from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.objects.times import KnownTimes
 from nczfs.vfs.staging import Base, StagedFile, stage
-from nczfs.zmap.base import ABSENT, Part, Range, Stat, Version, part_size
+from nczfs.zmap.base import ABSENT, Entry, Part, Range, Stat, Version, part_size
 from nczfs.zmap.keys import Key, Prefix, moved
 
 T = TypeVar("T")
@@ -191,6 +192,17 @@ class ObjectStore:
             self.times.learn(stat, mtime_ns)
             return stat
         return self._stored(Stat(stat.key, stat.size, version, mtime_ns, mtime_ns))
+
+    def entries(self, prefix: Prefix) -> Iterator[Entry]:
+        """The names below a prefix.
+
+        Where each object is asked for its time, all are listed first: who knows which ones follow
+        asks for several at a time.
+        """
+        entries = self.metadata.entries(prefix)
+        if self.times is None:
+            return entries
+        return chain([*islice(entries, LISTED_ENTRIES_MAX)], entries)
 
     def with_time(self, stat: Stat) -> Stat:
         """The same object, asked for where only that tells its time; then as it is now."""

@@ -18,7 +18,7 @@ from nczfs.zmap.keys import Key, Prefix
 
 OBJECTS_MAX = 100_000  # about 300 bytes each
 DIRECTORIES_MAX = 64
-AT_ONCE_MAX = 64
+AT_ONCE_MAX = 256  # each time, the whole listing is looked through
 
 
 class _Seen(NamedTuple):
