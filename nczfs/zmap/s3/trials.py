@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from nczfs.errors import AccessDenied, StoreError
+from nczfs.errors import AccessDenied, StoreError, Unavailable
 from nczfs.zmap.base import ABSENT, Version
 from nczfs.zmap.keys import OWN_FILES, Key, Prefix
 from nczfs.zmap.s3 import multipart
@@ -23,6 +23,7 @@ from nczfs.zmap.s3.conditions import REFUSED, Conditions, Memory, SourceCheck
 from nczfs.zmap.s3.transport import Answer, Request, Transport
 
 PROBE = f"{OWN_FILES}probe-"
+TRIALS_MAX = 20
 
 _NOBODYS = Version(f'"{"0" * 32}"')
 _SOURCE_CHECKS = (
@@ -33,10 +34,18 @@ _SOURCE_CHECKS = (
 
 
 class _Made(NamedTuple):
-    """The outcome of a request that was to make an object."""
+    """The outcome of a request that was to make an object.
+
+    `repeated` : it was sent twice, and the first one may have made it.
+    """
 
     status: int
     version: Version | None = None
+    repeated: bool = False
+
+
+class _Unsure(Exception):
+    """A trial ended in "no", and that may be since a request of it was done twice."""
 
 
 _Make: TypeAlias = Callable[[bytes, Mapping[str, str]], _Made]
@@ -70,8 +79,12 @@ class Trials:
         """Of a PUT. Where we may not write, so that nothing can be learned, none are honoured."""
         known = self._memory.get(self._bucket).puts
         if known is None:
-            with self._key() as key:
-                known = self._tried(partial(self._put, key), key)
+
+            def trial() -> Conditions | None:
+                with self._key() as key:
+                    return self._tried(partial(self._put, key), key)
+
+            known = self._until_sure(trial)
             if known is None:
                 return Conditions()
             self._memory.learn(self._bucket, partial(replace, puts=known))
@@ -81,13 +94,17 @@ class Trials:
         """Of what is at the goal of a copy."""
         known = self._memory.get(self._bucket).copies
         if known is None:
-            with self._key() as source, self._key() as goal:
 
-                def make(body: bytes, condition: Mapping[str, str]) -> _Made:
-                    put = self._put(source, body, {})
-                    return self._copy(source, goal, condition) if put.status == 200 else put
+            def trial() -> Conditions | None:
+                with self._key() as source, self._key() as goal:
 
-                known = self._tried(make, goal) or Conditions()
+                    def make(body: bytes, condition: Mapping[str, str]) -> _Made:
+                        put = self._put(source, body, {})
+                        return self._copy(source, goal, condition) if put.status == 200 else put
+
+                    return self._tried(make, goal)
+
+            known = self._until_sure(trial) or Conditions()
             self._memory.learn(self._bucket, partial(replace, copies=known))
         return known
 
@@ -95,8 +112,12 @@ class Trials:
         """Of the end of an upload in parts."""
         known = self._memory.get(self._bucket).completions
         if known is None:
-            with self._key() as key:
-                known = self._tried(partial(self._upload, key), key) or Conditions()
+
+            def trial() -> Conditions | None:
+                with self._key() as key:
+                    return self._tried(partial(self._upload, key), key)
+
+            known = self._until_sure(trial) or Conditions()
             self._memory.learn(self._bucket, partial(replace, completions=known))
         return known
 
@@ -113,13 +134,40 @@ class Trials:
             self._memory.learn(self._bucket, partial(replace, sources=known))
         return known
 
+    def _until_sure(self, trial: Callable[[], Conditions | None]) -> Conditions | None:
+        """The outcome of a trial, made again until it is sure. Raises Unavailable."""
+        for _ in range(TRIALS_MAX):
+            with contextlib.suppress(_Unsure):
+                return trial()
+        raise Unavailable(
+            f"{self._transport.name}: cannot find out whether conditions hold: connections break"
+        )
+
     def _tried(self, make: _Make, key: Key) -> Conditions | None:
         """Make an object again and again under right and wrong conditions.
 
         Returns
         -------
         None where it cannot be made without one.
+
+        Raises
+        ------
+        _Unsure
         """
+        repeated = False
+
+        def noting(body: bytes, condition: Mapping[str, str]) -> _Made:
+            nonlocal repeated
+            made = make(body, condition)
+            repeated |= made.repeated
+            return made
+
+        known = self._judged(noting, key)
+        if repeated and not (known and known.hold):
+            raise _Unsure
+        return known
+
+    def _judged(self, make: _Make, key: Key) -> Conditions | None:
         steps = itertools.count(1)
 
         def step(condition: Mapping[str, str]) -> _Made:
@@ -159,13 +207,15 @@ class Trials:
         request = Request("PUT", key, {**self._headers, **condition}, body=body)
         answer = self._transport.send(request, etag_fault)
         etag = answer.headers.get("etag", "")
-        return _Made(answer.status, version_of(etag) if answer.status == 200 else None)
+        version = version_of(etag) if answer.status == 200 else None
+        return _Made(answer.status, version, answer.repeated)
 
     def _copy(self, source: Key, goal: Key, condition: Mapping[str, str]) -> _Made:
         copied_from = self._transport.copy_source(source)
         request = Request("PUT", goal, {**self._headers, **condition, **copied_from})
         answer = self._transport.send(request, copy_fault)
-        return _Made(answer.status, made_version(answer) if answer.status == 200 else None)
+        version = made_version(answer) if answer.status == 200 else None
+        return _Made(answer.status, version, answer.repeated)
 
     def _upload(self, key: Key, body: bytes, condition: Mapping[str, str]) -> _Made:
         try:
@@ -179,8 +229,8 @@ class Trials:
             if answer is None or answer.status != 200:
                 upload.abort()
         if answer.status != 200:
-            return _Made(answer.status)
-        return _Made(200, made_version(answer) or self._version(key))
+            return _Made(answer.status, repeated=answer.repeated)
+        return _Made(200, made_version(answer) or self._version(key), answer.repeated)
 
     def _version(self, key: Key) -> Version | None:
         answer = self._transport.send(Request("HEAD", key), header_fault)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 
 import pytest
 
-from nczfs.errors import AccessDenied, Conflict, ObjectExists, StoreError, UsageError
+from nczfs.errors import AccessDenied, Conflict, ObjectExists, StoreError, Unavailable, UsageError
 from nczfs.zmap import attempts
 from nczfs.zmap.base import ABSENT
 from nczfs.zmap.keys import Key, Prefix
@@ -83,6 +84,36 @@ def test_who_may_only_read_learns_nothing_and_is_told_so_by_the_write(serve: Ser
         zmap.write(KEY, b"data", replaces=ABSENT)
     bucket.before = lambda asked: None
     assert zmap.prepare_writing().conditional_writes
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_trial_is_not_misled_by_an_answer_that_was_lost(serve: Serve, place: int) -> None:
+    """The request that is sent again meets what the first one made."""
+    puts = itertools.count()
+
+    def lose(asked: Asked, reply: Reply) -> Reply:
+        return Reply(500) if asked.method == "PUT" and next(puts) == place else reply
+
+    bucket = Bucket(after=lose)
+    assert serve(bucket)[1]().prepare_writing().conditional_writes
+    assert bucket.objects == {}
+
+
+def test_who_cannot_find_out_whether_conditions_hold_does_not_guess(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.001)
+    seen = set[tuple[str, bytes]]()
+
+    def lose_each_once(asked: Asked, reply: Reply) -> Reply:
+        if asked.method != "PUT" or (asked.path, asked.body) in seen:
+            return reply
+        seen.add((asked.path, asked.body))
+        return Reply(500)
+
+    zmap = serve(Bucket("ignored", after=lose_each_once))[1]()
+    with pytest.raises(Unavailable, match="cannot find out whether conditions hold"):
+        zmap.prepare_writing()
 
 
 def test_a_write_whose_answer_was_lost_is_no_conflict_with_itself(serve: Serve) -> None:
