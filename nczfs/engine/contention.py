@@ -179,9 +179,9 @@ class Contender:
         except NoSuchObject:
             self._claim = None
             return False
-        known_until = self._valid_until
+        alive_until = self._alive_until
         self._write(self._claim)
-        if self._clock.uptime() >= known_until - self._terms.settle_s:
+        if self._clock.uptime() >= alive_until:
             self.withdraw()  # before it was written others may have taken it for expired
             return False
         return True
@@ -218,7 +218,11 @@ class Contender:
 
     def _is_alive(self, now: float) -> bool:
         """Whether our claim has not expired for anybody, nor soon will."""
-        return now < self._valid_until - self._terms.settle_s
+        return now < self._alive_until
+
+    @property
+    def _alive_until(self) -> float:
+        return self._valid_until - self._terms.settle_s
 
     def _is_live(self, claim: Claim) -> bool:
         """Whether somebody's claim has not expired, on whose clock ever."""

@@ -7,7 +7,6 @@ Each trial is made when its outcome is first needed, once for a bucket in a proc
 from __future__ import annotations
 
 import contextlib
-import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -44,11 +43,7 @@ class _Made(NamedTuple):
     repeated: bool = False
 
 
-class _Unsure(Exception):
-    """A trial ended in "no", and that may be since a request of it was done twice."""
-
-
-_Make: TypeAlias = Callable[[bytes, Mapping[str, str]], _Made]
+_Make: TypeAlias = Callable[[Key, bytes, Mapping[str, str]], _Made]
 """Make an object of these bytes under a condition."""
 
 
@@ -79,12 +74,7 @@ class Trials:
         """Of a PUT. Where we may not write, so that nothing can be learned, none are honoured."""
         known = self._memory.get(self._bucket).puts
         if known is None:
-
-            def trial() -> Conditions | None:
-                with self._key() as key:
-                    return self._tried(partial(self._put, key), key)
-
-            known = self._until_sure(trial)
+            known = self._tried(self._put)
             if known is None:
                 return Conditions()
             self._memory.learn(self._bucket, partial(replace, puts=known))
@@ -94,17 +84,13 @@ class Trials:
         """Of what is at the goal of a copy."""
         known = self._memory.get(self._bucket).copies
         if known is None:
+            with self._key() as source:
 
-            def trial() -> Conditions | None:
-                with self._key() as source, self._key() as goal:
+                def make(goal: Key, body: bytes, condition: Mapping[str, str]) -> _Made:
+                    put = self._put(source, body, {})
+                    return self._copy(source, goal, condition) if put.status == 200 else put
 
-                    def make(body: bytes, condition: Mapping[str, str]) -> _Made:
-                        put = self._put(source, body, {})
-                        return self._copy(source, goal, condition) if put.status == 200 else put
-
-                    return self._tried(make, goal)
-
-            known = self._until_sure(trial) or Conditions()
+                known = self._tried(make) or Conditions()
             self._memory.learn(self._bucket, partial(replace, copies=known))
         return known
 
@@ -112,12 +98,7 @@ class Trials:
         """Of the end of an upload in parts."""
         known = self._memory.get(self._bucket).completions
         if known is None:
-
-            def trial() -> Conditions | None:
-                with self._key() as key:
-                    return self._tried(partial(self._upload, key), key)
-
-            known = self._until_sure(trial) or Conditions()
+            known = self._tried(self._upload) or Conditions()
             self._memory.learn(self._bucket, partial(replace, completions=known))
         return known
 
@@ -134,17 +115,11 @@ class Trials:
             self._memory.learn(self._bucket, partial(replace, sources=known))
         return known
 
-    def _until_sure(self, trial: Callable[[], Conditions | None]) -> Conditions | None:
-        """The outcome of a trial, made again until it is sure. Raises Unavailable."""
-        for _ in range(TRIALS_MAX):
-            with contextlib.suppress(_Unsure):
-                return trial()
-        raise Unavailable(
-            f"{self._transport.name}: cannot find out whether conditions hold: connections break"
-        )
-
-    def _tried(self, make: _Make, key: Key) -> Conditions | None:
+    def _tried(self, make: _Make) -> Conditions | None:
         """Make an object again and again under right and wrong conditions.
+
+        A "no" may come of a request that was done though its answer was lost, and was refused when
+        it was sent again: then all is tried again.
 
         Returns
         -------
@@ -152,27 +127,27 @@ class Trials:
 
         Raises
         ------
-        _Unsure
+        Unavailable : answers are lost all the time.
         """
-        repeated = False
+        for _ in range(TRIALS_MAX):
+            made: list[_Made] = []
+            with self._key() as key:
+                known = self._judged(partial(make, key), key, made)
+            if (known and known.hold) or not any(outcome.repeated for outcome in made):
+                return known
+        raise Unavailable(
+            f"{self._transport.name}: cannot find out whether conditions hold: connections break"
+        )
 
-        def noting(body: bytes, condition: Mapping[str, str]) -> _Made:
-            nonlocal repeated
-            made = make(body, condition)
-            repeated |= made.repeated
-            return made
-
-        known = self._judged(noting, key)
-        if repeated and not (known and known.hold):
-            raise _Unsure
-        return known
-
-    def _judged(self, make: _Make, key: Key) -> Conditions | None:
-        steps = itertools.count(1)
+    def _judged(
+        self, make: Callable[[bytes, Mapping[str, str]], _Made], key: Key, made: list[_Made]
+    ) -> Conditions | None:
+        """The outcome of one trial; what was made is added to `made`."""
 
         def step(condition: Mapping[str, str]) -> _Made:
             # Other bytes each time, so that the version is another one.
-            return make(b"nczfs probes conditional writes: %d" % next(steps), condition)
+            made.append(make(b"nczfs probes conditional writes: %d" % len(made), condition))
+            return made[-1]
 
         creating = Conditions(creates=True).headers(ABSENT)
         creates = step(creating).status == 200 and step(creating).status == 412
