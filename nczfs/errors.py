@@ -9,10 +9,12 @@
     │   ├── ObjectExists           the key exists and must not
     │   ├── Conflict               the object is not the version that the caller named
     │   ├── AccessDenied           the store refuses us
+    │   │   └── ReferenceRefused       we refuse to follow a reference that leads elsewhere
     │   ├── StoreBusy              another process is writing, where only one can
     │   │   └── LeaseNotHeld       another process is writing the dataset just now (transient)
     │   ├── ReadOnlyStore          our own configuration, or the kind of store, refuses writes
-    │   ├── BadKey                 the text is not a key (``KeyTooLong``: over 1024 bytes)
+    │   ├── BadKey                 the text is not a key (``KeyTooLong``: over 1024 bytes;
+    │   │                          ``KeyNotText``: no UTF-8, which all keys of the store are)
     │   ├── NoSpace                the store is full, or a quota is reached
     │   ├── ObjectTooLarge         over a limit of the store or a configured size
     │   ├── CorruptStore           the container itself is broken (a torn zip archive)
@@ -84,6 +86,10 @@ class AccessDenied(StoreError):
     """The store refuses: no permission, or no valid credentials."""
 
 
+class ReferenceRefused(AccessDenied):
+    """A document refers to what nobody allowed it to."""
+
+
 class StoreBusy(StoreError):
     """Another process, which the message names, is writing to a store that takes one writer."""
 
@@ -104,6 +110,10 @@ class BadKey(StoreError):
 
 class KeyTooLong(BadKey):
     """A key has at most 1024 bytes (the limit of S3)."""
+
+
+class KeyNotText(BadKey):
+    """The key is bytes that are not UTF-8, and the keys of the store are text."""
 
 
 class NoSpace(StoreError):

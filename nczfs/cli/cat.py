@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.store import shown
 from nczfs.errors import BadSelection, UsageError
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "-b", "--box", metavar="BOX", help="part of it, as NumPy selects: '0, 10:20, ::2, ...'"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--raw", action="store_true", help="bytes as values.raw has them")
-    form.add_argument("--text", action="store_true", help="lines as values.txt has them")
+    form.add_argument("--raw", action="store_true", help="bytes as values.raw has them (default)")
+    form.add_argument(
+        "--text", action="store_true", help="lines as values.txt has them (default on a terminal)"
+    )
     form.add_argument("--json", action="store_true", help="nested lists")
 
 
@@ -40,7 +43,8 @@ def run(request: Request) -> int:
     with opened(arguments.url, request.settings) as node:
         if isinstance(node, Group):
             names = ", ".join(node.variables) or "none"
-            raise UsageError(f"{arguments.url} is a group; name a variable of it ({names})")
+            where = shown(arguments.url, request.settings)
+            raise UsageError(f"{where} is a group; name a variable of it ({names})")
         box = selection(arguments.box) if arguments.box is not None else (...,)
         out = sys.stdout.buffer
         if arguments.json:

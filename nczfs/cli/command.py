@@ -62,6 +62,7 @@ def parse(command: Command, argv: list[str], *, sloppy: bool = False) -> Request
     command.add_arguments(parser)
     add_options(parser, command.scopes)
     arguments = parser.parse_args(argv)
+    parser.check_not_empty(arguments)
     words = read_words(getattr(arguments, "words", None) or (), sloppy=sloppy)
     settings = resolve(
         given(arguments),

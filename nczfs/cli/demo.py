@@ -34,7 +34,9 @@ def run(request: Request) -> int:
     store = _copy_sample()
     made = _make(directory)
     try:
-        mountpoint = mounting.prepare(directory, allow_other=request.settings.flag("allow-other"))
+        settings = request.settings
+        for_others = settings.flag("allow-other") or settings.flag("allow-root")
+        mountpoint = mounting.prepare(directory, allow_other=for_others)
         _show(store, mountpoint, mount.start(str(store), mountpoint, request))
     finally:
         if made:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.store import shown
 from nczfs.errors import UsageError
 
 if TYPE_CHECKING:
@@ -107,11 +108,10 @@ def run(request: Request) -> int:
     from nczfs.vfs.nodefiles import stem
     from nczfs.zmap.url import parse_url
 
+    where = shown(arguments.url, request.settings)
     with opened(arguments.url, request.settings) as node:
         if isinstance(node, Variable):
-            raise UsageError(
-                f"{arguments.url} is a variable; give the URL of its group, and -v its name"
-            )
+            raise UsageError(f"{where} is a variable; give the URL of its group, and -v its name")
         if arguments.kind:
             print(KIND)
             return 0
@@ -122,7 +122,7 @@ def run(request: Request) -> int:
             properties=_properties(request) if arguments.specials else None,
         )
         name = arguments.name or stem(parse_url(arguments.url).last_word)
-        data = None if arguments.header else _data(node, _wanted(arguments, tree), arguments)
+        data = None if arguments.header else _data(node, _wanted(arguments, tree, where), arguments)
         out = sys.stdout.buffer
         for piece in _joined(text(tree, name=name, style=style, data=data)):
             out.write(encoded(piece))
@@ -161,7 +161,9 @@ def _data_style(arguments: argparse.Namespace) -> DataStyle:
     )
 
 
-def _wanted(arguments: argparse.Namespace, tree: model.Group) -> Callable[[PrintedVariable], bool]:
+def _wanted(
+    arguments: argparse.Namespace, tree: model.Group, where: str
+) -> Callable[[PrintedVariable], bool]:
     """Whether the values of a variable are to be printed.
 
     A bare name means the variable in each group that has one, as for ncdump.
@@ -175,7 +177,7 @@ def _wanted(arguments: argparse.Namespace, tree: model.Group) -> Callable[[Print
 
     for name in names or ():
         if not any(name in spellings(variable) for variable in _all_variables(tree)):
-            raise UsageError(f"-v {name}: no variable of that name is in {arguments.url}")
+            raise UsageError(f"-v {name}: no variable of that name is in {where}")
 
     def wanted(printed: PrintedVariable) -> bool:
         if names is not None and not spellings(printed.variable).intersection(names):

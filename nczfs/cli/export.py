@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nczfs.cli import logs
 from nczfs.cli.command import Command, Request
 from nczfs.cli.parser import typed
-from nczfs.cli.store import engine_options
+from nczfs.cli.store import engine_options, shown
 from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_layout_arguments,
@@ -82,9 +82,8 @@ def run(request: Request) -> int:
     limit = memory_limit(settings)
     options = replace(engine_options(settings), memory_limit_bytes=limit // 2, cache_bytes_max=0)
     with terminable(), opened_from_root(arguments.url, settings, options) as node:
-        source = dataset_source(
-            node, arguments.url, tell, skip_unsupported=arguments.skip_unsupported
-        )
+        name = shown(arguments.url, settings)
+        source = dataset_source(node, name, tell, skip_unsupported=arguments.skip_unsupported)
         choices = Choices(arguments.chunks, arguments.codecs)
         _write(chosen(source, choices), request, limit)
     return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import place, store_options
+from nczfs.cli.store import place, shown, store_options
 from nczfs.errors import NoContent, NotADataset
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def _rows(url: str, settings: Settings, *, recursive: bool) -> Iterator[dict[str
                 yield from _members(node, "", recursive=recursive)
             else:
                 yield _variable(node, node.name)
-    except (NotADataset, NoContent):
+    except (NotADataset, NoContent) as error:
         names = list(_names(url, settings))
         if not names:
-            raise
+            raise NoContent(f"{shown(url, settings)}: is empty, no key is there") from error
         yield from names
 
 

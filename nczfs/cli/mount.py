@@ -41,7 +41,8 @@ def run(request: Request) -> int:
         print(f"nczfs: {hint}", file=sys.stderr)
     os.environ.update(request.words.environment)
     url = place(arguments.url, settings)
-    mountpoint = mounting.prepare(arguments.mountpoint, allow_other=settings.flag("allow-other"))
+    for_others = settings.flag("allow-other") or settings.flag("allow-root")
+    mountpoint = mounting.prepare(arguments.mountpoint, allow_other=for_others)
     _check(settings)
     if settings.flag("foreground"):
         log = logs.configure_foreground(settings)

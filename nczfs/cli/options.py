@@ -167,7 +167,7 @@ OPTIONS: tuple[Option, ...] = (
         _S,
         values.choice("auto", "yes", "no"),
         "auto",
-        "take 403 for a key as: there is none (auto: ask the store about a key that cannot exist)",
+        "take 403 for a key as: there is none (auto: while what was read is still given out)",
         "auto|yes|no",
     ),
     Option(

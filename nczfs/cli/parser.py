@@ -18,6 +18,13 @@ class Parser(argparse.ArgumentParser):
         names = ("-h", "--help") if short_help else ("--help",)
         self.add_argument(*names, action="help", help="show this text")
 
+    def check_not_empty(self, arguments: argparse.Namespace) -> None:
+        """Refuse a place that is "", as of a variable of the shell that nobody set."""
+        for action in self._get_positional_actions():
+            value = getattr(arguments, action.dest)
+            if "" in (value if isinstance(value, list) else [value]):
+                self.error(f"{action.metavar} is empty")
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (`{self.prog} --help` shows the usage)")
 

@@ -12,6 +12,7 @@ from nczfs.cli import logs
 from nczfs.cli.command import Command, Request
 from nczfs.cli.options import Scope
 from nczfs.cli.store import store_options
+from nczfs.engine.verify.findings import printable
 from nczfs.errors import NczfsError, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class _Work:
         try:
             description, done = self._done(found)
         except (NczfsError, OSError) as error:
-            self._tell(found, str(error), "failed")
+            self._tell(found, str(error), "damaged" if self._arguments.list else "failed")
             return False
         self._tell(found, description, done)
         return True
@@ -86,10 +87,12 @@ class _Work:
             recovery.remove(found)
             return str(found.path), "discarded"
         description = recovery.describe(found)
-        if arguments.list:
-            return description, "in use by its mount" if found.in_use else "unsaved"
         if arguments.export is not None:
             return description, f"written to {recovery.export(found, arguments.export)}"
+        if found.leftover is not None:
+            return description, "incomplete"
+        if arguments.list:
+            return description, "in use by its mount" if found.in_use else "unsaved"
         if found.is_owned:
             return description, "left to its mount, which lives"
         self._store_of(found).put_back(found, force=arguments.force)
@@ -123,7 +126,7 @@ class _Work:
         if entry is not None and self._arguments.list:
             saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.saved_at))
             since = f" ({saved}: {entry.reason})"
-        print(f"{found.name}: {description}: {done}{since}")
+        print(printable(f"{found.name}: {description}: {done}{since}"))
 
 
 def _chosen(found: list[Found], names: list[str]) -> list[Found]:

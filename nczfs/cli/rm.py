@@ -19,6 +19,7 @@ from nczfs.errors import (
     NotADataset,
     UsageError,
 )
+from nczfs.zmap.url import parse_url
 
 if TYPE_CHECKING:
     from nczfs.engine.dataset import Dataset
@@ -45,7 +46,7 @@ def run(request: Request) -> int:
         root, path = _root_of(target, settings)
         count = _remove(root, path, settings, arguments)
         said = "would be removed" if arguments.dry_run else "removed"
-        print(f"{target}: {count} {'object' if count == 1 else 'objects'} {said}")
+        print(f"{parse_url(target).text}: {count} {'object' if count == 1 else 'objects'} {said}")
     return 0
 
 
@@ -116,6 +117,8 @@ def _root_of(url: str, settings: Settings) -> tuple[str, str]:
 
 def _below(url: str, path: str) -> str:
     """The URL of what lies below another."""
+    if not path.strip("/"):
+        raise UsageError(f"PATH {path!r} is below no URL; -r without a PATH removes all")
     front, hash_sign, fragment = url.partition("#")
     return f"{front.rstrip('/')}/{path.strip('/')}{hash_sign}{fragment}"
 
@@ -128,7 +131,6 @@ def _opened(url: str, settings: Settings) -> Iterator[tuple[Dataset, FormatOptio
     from nczfs.engine.options import format_options
     from nczfs.zmap.keys import ROOT
     from nczfs.zmap.registry import open_store
-    from nczfs.zmap.url import parse_url
 
     parsed = parse_url(url)
     zmap = open_store(parsed, store_options(settings))

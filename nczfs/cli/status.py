@@ -22,7 +22,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mountpoint", metavar="MOUNTPOINT")
     parser.add_argument("--json", action="store_true", help="as the mount's status.json has it")
     parser.add_argument(
-        "--wait", action="store_true", help="until everything that was written is stored"
+        "--wait",
+        action="store_true",
+        help="until everything that was written is stored; an error where some of it never will be",
     )
 
 
@@ -41,11 +43,17 @@ def run(request: Request) -> int:
             Path(path, ".nczfs/flush").write_text("\n", "utf-8")
         while _unsaved(document := _read(path)):
             time.sleep(WAIT_S)
+    status = json.loads(document)
     if request.arguments.json:
         sys.stdout.write(document)
     else:
-        for name, value in json.loads(document).items():
+        for name, value in status.items():
             print(f"{name.replace('_', ' ')}: {_shown(value)}")
+    if request.arguments.wait and status["spooled"]:
+        raise MountError(
+            f"{path}: {status['spooled']} pieces of what was written could not be stored, and are "
+            f"in the spool: `nczfs recover --list` shows them"
+        )
     return 0
 
 
@@ -57,6 +65,11 @@ def _read(path: str) -> str:
             raise MountError(
                 f"{path}: the daemon of this mount is dead; `nczfs umount {path}` clears it,"
                 " and mounting again does too"
+            ) from error
+        if error.errno == errno.EACCES:
+            raise MountError(
+                f"{path}: only the user who mounted it may look; with `-o allow_root` root may too,"
+                " with `-o allow_other` everybody"
             ) from error
         raise
 

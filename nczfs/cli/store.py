@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Literal, cast
 
 from nczfs.cli.sources import Settings
+from nczfs.zmap.url import check_path, parse_url
 
 if TYPE_CHECKING:
     from nczfs.engine.options import EngineOptions
@@ -65,14 +66,25 @@ def engine_options(settings: Settings) -> EngineOptions:
 
 
 def place(url: str, settings: Settings) -> str:
-    """The URL with ``--prefix`` taken in, and a relative path made absolute."""
+    """The URL with ``--prefix`` taken in, and a relative path made absolute.
+
+    Raises
+    ------
+    BadUrl : it is empty, or a URL with a slash too few.
+    """
     front, hash_sign, fragment = url.partition("#")
     if "://" not in front:
+        check_path(front)
         front = os.path.abspath(os.path.expanduser(front))
     prefix = settings.maybe_text("prefix")
     if prefix:
         front = f"{front.rstrip('/')}/{prefix.strip('/')}"
     return front + hash_sign + fragment
+
+
+def shown(url: str, settings: Settings) -> str:
+    """The URL as messages have it: absolute, without secrets."""
+    return parse_url(place(url, settings)).text
 
 
 def parent(url: str) -> tuple[str, str] | None:

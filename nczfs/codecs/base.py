@@ -11,7 +11,7 @@ import numpy as np
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 TooLong: TypeAlias = Callable[[str], object]
-"""Hears of a chunk that decodes to more bytes than it has, in the thread that decodes it."""
+"""Hears what is wrong with a chunk of too many bytes, in the thread that decodes it."""
 
 
 class Pipeline(ABC):
@@ -23,8 +23,12 @@ class Pipeline(ABC):
         """Whether decoding takes no longer than getting new memory for the values does."""
 
     @abstractmethod
-    def decode(self, data: Buffer) -> Values:
+    def decode(self, data: Buffer, too_long: TooLong | None = None) -> Values:
         """The values of one chunk.
+
+        Parameters
+        ----------
+        too_long : hears when the chunk decodes to more bytes than it has; None: nobody does.
 
         Returns
         -------

@@ -13,7 +13,7 @@ from numcodecs.registry import get_codec
 
 from nczfs.codecs import arrayfilters, blocks, bytefilters, objects, streams
 from nczfs.codecs.arrayfilters import NumcodecsCodec
-from nczfs.codecs.base import Pipeline, TooLong
+from nczfs.codecs.base import Pipeline
 from nczfs.codecs.codec import Codec, Flat, Order, Settings, Size, from_buffer
 from nczfs.codecs.v2 import V2Pipeline
 from nczfs.errors import UnknownCodec
@@ -59,13 +59,8 @@ _REFUSED = {"pickle": "unpickling runs whatever code the data contain"}
 _OBJECT_CODECS = frozenset({"json2", "msgpack2", "vlen-array", "vlen-bytes", "vlen-utf8"})
 
 
-def pipeline_of(array: ArrayDescription, too_long: TooLong | None = None) -> Pipeline:
+def pipeline_of(array: ArrayDescription) -> Pipeline:
     """The pipeline that decodes and encodes the chunks of an array.
-
-    Parameters
-    ----------
-    too_long : hears of each chunk that decodes to more bytes than it has; None: the first one is
-        warned of in the log.
 
     Raises
     ------
@@ -79,7 +74,12 @@ def pipeline_of(array: ArrayDescription, too_long: TooLong | None = None) -> Pip
         raise UnknownCodec(f"elements of {array.dtype.typestr!r} have no bytes to encode")
     _check_objects(array)
     codecs = [(spec.name, _codec(spec, array)) for spec in chain.codecs]
-    return V2Pipeline(array, codecs, too_long)
+    return V2Pipeline(array, codecs)
+
+
+def is_of_numcodecs(name: str) -> bool:
+    """Whether a codec is one of numcodecs that is done here in its stead."""
+    return name in _CODECS or name in _ORDERED
 
 
 def _check_objects(array: ArrayDescription) -> None:

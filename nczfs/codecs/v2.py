@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from math import prod
 
@@ -14,8 +13,6 @@ from nczfs.codecs.codec import Codec, Flat, Order, Size, as_bytes, from_buffer
 from nczfs.errors import CodecError, CorruptChunk
 from nczfs.model.hierarchy import ArrayDescription
 
-logger = logging.getLogger(__name__)
-
 
 class V2Pipeline(Pipeline):
     """Filters and compressor of a Zarr v2 array.
@@ -23,7 +20,6 @@ class V2Pipeline(Pipeline):
     Parameters
     ----------
     codecs : with their names, in encoding order.
-    too_long : None: the first such chunk is warned of in the log.
 
     Notes
     -----
@@ -33,12 +29,7 @@ class V2Pipeline(Pipeline):
     of any length. Longer ones are a CorruptChunk.
     """
 
-    def __init__(
-        self,
-        array: ArrayDescription,
-        codecs: Sequence[tuple[str, Codec]],
-        too_long: TooLong | None = None,
-    ) -> None:
+    def __init__(self, array: ArrayDescription, codecs: Sequence[tuple[str, Codec]]) -> None:
         self._shape = array.chunk_shape
         self._count = prod(array.chunk_shape)
         self._chunk_bytes = array.chunk_bytes
@@ -52,13 +43,12 @@ class V2Pipeline(Pipeline):
         for _, codec in codecs:
             sizes.append(codec.encoded_size(sizes[-1]))
         self._sizes = tuple(sizes)
-        self._too_long = too_long or _OneWarning()
 
     @property
     def is_cheap(self) -> bool:
         return all(codec.is_cheap for _, codec in self._codecs)
 
-    def decode(self, data: Buffer) -> Values:
+    def decode(self, data: Buffer, too_long: TooLong | None = None) -> Values:
         flat = from_buffer(data)
         flat.flags.writeable = False
         for place in range(len(self._codecs) - 1, -1, -1):
@@ -74,7 +64,7 @@ class V2Pipeline(Pipeline):
                 raise
             except Exception as error:
                 raise CorruptChunk(f"codec {name!r}: {error or type(error).__name__}") from error
-        values = self._cut(flat)
+        values = self._cut(flat, too_long)
         if self._as_stored:
             return values
         # copyto converts the byte order without the GIL, field by field in structured types.
@@ -87,7 +77,7 @@ class V2Pipeline(Pipeline):
             return np.empty(self._shape, self._native)
         return buffers.empty(self._chunk_bytes).view(self._native).reshape(self._shape)
 
-    def _cut(self, flat: Flat) -> Values:
+    def _cut(self, flat: Flat, too_long: TooLong | None) -> Values:
         """The chunk's elements in their shape, as stored; what is too much is left out."""
         if self._stored.hasobject != flat.dtype.hasobject:
             raise CorruptChunk(f"the data decode to {flat.dtype}, and {self._stored} is stored")
@@ -95,8 +85,8 @@ class V2Pipeline(Pipeline):
             raise CorruptChunk(
                 f"the data decode to {flat.nbytes} bytes, and a chunk has {self._chunk_bytes}"
             )
-        if flat.nbytes > self._chunk_bytes:
-            self._too_long(
+        if flat.nbytes > self._chunk_bytes and too_long is not None:
+            too_long(
                 f"a chunk decodes to {flat.nbytes} bytes instead of {self._chunk_bytes}; "
                 "what is too much is left out"
             )
@@ -121,15 +111,3 @@ class V2Pipeline(Pipeline):
                     f"codec {name!r} cannot encode the values: {error or type(error).__name__}"
                 ) from error
         return flat.tobytes()
-
-
-class _OneWarning:
-    """Warns of the first thing that it is told, and of no other."""
-
-    def __init__(self) -> None:
-        self._is_given = False
-
-    def __call__(self, message: str) -> None:
-        if not self._is_given:
-            self._is_given = True
-            logger.warning("%s (said once for each array)", message)

@@ -184,7 +184,8 @@ class Group(OpenNode):
         return self._dataset.group(self.header.path)
 
     def __repr__(self) -> str:
-        return f"<nczfs.Group {self._dataset.url(self._at)}>"
+        state = "closed " if self._opened.is_closed else ""
+        return f"<{state}nczfs.Group {self._opened.url(self._at)}>"
 
     def _full(self, path: str) -> str:
         base = "" if path.startswith("/") else self._at
@@ -237,15 +238,17 @@ class OpenDataset(Group):
     def close(self) -> None:
         """`sync`, stop the threads and close the store. May be called twice."""
         editor, self._editor = self._editor, None
+        self._opened.is_closed = True
         try:
             if editor is not None:
-                editor.close()
+                editor.sync()
         finally:
             self._close()
 
     def discard(self) -> None:
         """`close`, without storing what is not stored yet."""
         self._editor = None
+        self._opened.is_closed = True
         self._close()
 
     def __enter__(self) -> OpenDataset:

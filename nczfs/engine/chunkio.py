@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import cached_property
 from math import prod
@@ -19,6 +20,8 @@ from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import ABSENT, Blob, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
+
+log = logging.getLogger(__name__)
 
 NDIM_MAX = 64  # of numpy
 
@@ -43,7 +46,9 @@ class ChunkIO:
     ----------
     prefix : where the array lies in `zmap`.
     place : of the variable, for messages.
-    too_long : as for `pipeline_of`.
+    too_long : hears of each chunk that decodes to more bytes than it has, with its key; None: the
+        first one is warned of in the log.
+    confirm : raises StructureChanged when the store describes other chunks by now.
     """
 
     def __init__(
@@ -54,13 +59,15 @@ class ChunkIO:
         array: ArrayDescription,
         missing_chunks: MissingChunks,
         too_long: TooLong | None = None,
+        confirm: Callable[[], None] | None = None,
     ) -> None:
         self._zmap = zmap
         self.prefix = prefix
         self._place = place
         self.array = array
         self._missing_chunks = missing_chunks
-        self._too_long = too_long
+        self._too_long = too_long or _OneWarning()
+        self.confirm = confirm or _nobody_asks
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -71,7 +78,7 @@ class ChunkIO:
                 f"than {NDIM_MAX} are not read"
             )
         try:
-            return pipeline_of(self.array, self._too_long)
+            return pipeline_of(self.array)
         except NczfsError as error:
             raise type(error)(f"{self._place}: {error}") from error
 
@@ -121,7 +128,13 @@ class ChunkIO:
     def resized(self, array: ArrayDescription) -> ChunkIO:
         """The same chunks, of an array of another shape."""
         return ChunkIO(
-            self._zmap, self.prefix, self._place, array, self._missing_chunks, self._too_long
+            self._zmap,
+            self.prefix,
+            self._place,
+            array,
+            self._missing_chunks,
+            self._too_long,
+            self.confirm,
         )
 
     def newest(self, chunk: ChunkIndex) -> tuple[Values, Version]:
@@ -190,10 +203,11 @@ class ChunkIO:
         return np.broadcast_to(fill_element(self.array), self.array.chunk_shape)
 
     def _decode(self, key: Key, blob: Blob, pipeline: Pipeline) -> Loaded:
+        place = f"{self._zmap.name}/{key}"
         try:
-            values = pipeline.decode(blob.data)
+            values = pipeline.decode(blob.data, lambda wrong: self._too_long(f"{place}: {wrong}"))
         except NczfsError as error:
-            raise type(error)(f"{self._zmap.name}/{key}: {error}") from error
+            raise type(error)(f"{place}: {error}") from error
         assert values.shape == self.array.chunk_shape
         nbytes = memory_of(values)
         metrics.CHUNKS_DECODED.inc()
@@ -208,6 +222,22 @@ class ChunkIO:
             )
         metrics.CHUNKS_MISSING.inc()
         return Loaded(self._fill(), 0, None)
+
+
+def _nobody_asks() -> None:
+    return
+
+
+class _OneWarning:
+    """Warns of the first thing that it is told, and of no other."""
+
+    def __init__(self) -> None:
+        self._is_given = False
+
+    def __call__(self, message: str) -> None:
+        if not self._is_given:
+            self._is_given = True
+            log.warning("%s (said once for each array)", message)
 
 
 def fill_element(array: ArrayDescription) -> Values:

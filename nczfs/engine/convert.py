@@ -55,6 +55,19 @@ def converted(values: Any, dtype: DataType, place: str) -> Values:
         raise BadValue(f"{place}: {given.dtype} values for elements of {native}: {error}") from None
 
 
+def converted_fill(fill: Any, dtype: DataType, place: str) -> Values:
+    """A fill value as an array of one element, or of none for an empty text.
+
+    Raises
+    ------
+    BadValue : it is none of the type; also where `converted` would drop a fraction.
+    """
+    found = converted(np.asarray(fill), dtype, f"{place}: fill value").reshape(-1)
+    if dtype.stored.kind in "iu" and not np.array_equal(found, np.asarray(fill).reshape(-1)):
+        raise BadValue(f"{place}: fill value: {fill} is no value of type {dtype.typestr}")
+    return found[:1]
+
+
 def attribute_of(name: str, value: Any) -> Attribute:
     """An attribute from a Python value.
 
@@ -93,7 +106,7 @@ def fill_attribute(fill: Any, dtype: DataType, place: str) -> Attribute | None:
             return Attribute(name, NcType.STRING, (_decoded(fill, place),))
         except BadValue:
             return None  # bytes that are no text: the array's own fill value has them
-    value = converted(fill, dtype, f"{place}: fill value").reshape(-1)[0].item()
+    value = converted_fill(fill, dtype, place)[0].item()
     if dtype.nc_type is NcType.CHAR:
         return Attribute(name, NcType.CHAR, value.decode("utf-8", "surrogateescape") or "\0")
     return Attribute(name, dtype.nc_type, (value,))

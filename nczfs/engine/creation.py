@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 
 import numpy as np
 
-from nczfs.engine.convert import converted, fill_attribute
+from nczfs.engine.chunkio import NDIM_MAX
+from nczfs.engine.convert import converted_fill, fill_attribute
+from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.engine.quantize import split_off
-from nczfs.errors import UsageError
+from nczfs.errors import BadValue, UsageError
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.zarr2_chain import chain_of
 from nczfs.model.declaration import Fill, VariableDeclaration
@@ -55,12 +58,17 @@ def described(
         byte_order=declaration.byte_order,
         string_bytes=declaration.string_bytes,
     )
+    if len(dimensions) > NDIM_MAX:
+        raise UsageError(f"/{path}: {len(dimensions)} dimensions (max {NDIM_MAX})")
     shape = tuple(dimension.size for dimension in dimensions)
     chunk_shape = _chunk_shape(path, declaration, dimensions, stored.dtype)
     codecs = declaration.codecs
     if codecs is None:
         codecs = default_codecs(stored.dtype, metadata_format.name)
-    attributes = _attributes(path, declaration, stored.dtype)
+    declaration = replace(declaration, attributes=_attributes(path, declaration, stored.dtype))
+    attributes = declaration.attributes
+    # Whoever copies what is there says them, too.
+    codecs = codecs[len(stored.filters) :] if _begins(codecs, stored.filters) else codecs
     if metadata_format.last_is_compressor:
         codecs, rounded = split_off(codecs, stored.dtype, f"/{path}")
         attributes = attributes if rounded is None else (*attributes, rounded)
@@ -84,6 +92,10 @@ def described(
         tuple(dimensions),
         attributes,
     )
+
+
+def _begins(codecs: Sequence[CodecSpec], filters: Sequence[CodecSpec]) -> bool:
+    return tuple(codecs[: len(filters)]) == tuple(filters)
 
 
 def default_chunks(
@@ -150,25 +162,33 @@ def _attributes(
     path: str, declaration: VariableDeclaration, dtype: DataType
 ) -> tuple[Attribute, ...]:
     """Those of the declaration, and first the `_FillValue` that it states otherwise."""
-    fill = declaration.fill_value
-    if isinstance(fill, Fill) or any(a.name == "_FillValue" for a in declaration.attributes):
-        return declaration.attributes
-    attribute = fill_attribute(fill, dtype, f"/{path}")
-    return declaration.attributes if attribute is None else (attribute, *declaration.attributes)
+    fill, attributes = declaration.fill_value, declaration.attributes
+    if any(attribute.name == FILL_VALUE for attribute in attributes):
+        return tuple(_of_type(a, dtype) if a.name == FILL_VALUE else a for a in attributes)
+    attribute = None if isinstance(fill, Fill) else fill_attribute(fill, dtype, f"/{path}")
+    return attributes if attribute is None else (attribute, *attributes)
+
+
+def _of_type(fill: Attribute, dtype: DataType) -> Attribute:
+    """A `_FillValue` of the type of its variable; one that is none, as in netCDF-3, stays."""
+    try:
+        return fill if dtype.nc_type is None else as_fill_value(fill, dtype.nc_type)
+    except BadValue:
+        return fill
 
 
 def _fill_value(path: str, declaration: VariableDeclaration, dtype: DataType) -> object:
     fill = declaration.fill_value
     if fill is Fill.DEFAULT:
         fill = DEFAULT_FILL.get(dtype.nc_type) if dtype.nc_type is not None else None
-        own = next((a.value for a in declaration.attributes if a.name == "_FillValue"), None)
+        own = next((a.value for a in declaration.attributes if a.name == FILL_VALUE), None)
         if own is not None:
             fill = own[0] if isinstance(own, tuple) and own else own
     if fill is Fill.NONE or fill is None:
         return None
     if dtype.vlen is not None:
         return fill
-    value = converted(np.asarray(fill), dtype, f"/{path}: fill value").reshape(-1)[:1]
+    value = converted_fill(fill, dtype, f"/{path}")
     if dtype.stored.kind in "fc":
         # JSON has one NaN: chunks must not be left out for being all fill with other bits.
         parts = value.copy().view(value.real.dtype)

@@ -10,6 +10,7 @@ from nczfs.engine.array import Array
 from nczfs.engine.cache import ChunkCache
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.chunks import ArrayChunks
+from nczfs.engine.confirming import Confirmation
 from nczfs.engine.edits import Edits
 from nczfs.engine.hierarchy import Hierarchy, consolidated_of, is_within
 from nczfs.engine.lease import Leases
@@ -18,15 +19,17 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.quantize import rounding_of
 from nczfs.engine.spill import spill_tier
+from nczfs.engine.spool.chunks import codecs_digest
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.writeback import WriteBack
-from nczfs.errors import CodecError, MetadataError
+from nczfs.engine.writes import Writes
+from nczfs.errors import AccessDenied, CodecError, MetadataError, StructureChanged
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.detect import ROOT_KEYS, detect
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import Variable
+from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.zmap.base import Version, ZMap
 from nczfs.zmap.guarded import Guarded
 from nczfs.zmap.keys import Key, Prefix, join
@@ -71,6 +74,14 @@ class Dataset(Hierarchy):
 
     What changes the store through `zmap` holds the lease of the dataset, where one is needed.
     `_arrays_lock` guards the dict of arrays.
+
+    Parameters
+    ----------
+    edited : called when the node at a prefix may read otherwise, by a change that was made here.
+
+    Attributes
+    ----------
+    is_closed : nothing shall be asked of it any more; set by who opened it.
     """
 
     def __init__(
@@ -80,14 +91,24 @@ class Dataset(Hierarchy):
         root: Prefix,
         metadata_format: MetadataFormat,
         options: FormatOptions,
+        edited: Callable[[Prefix], None] = lambda _: None,
     ) -> None:
         self.engine = engine
         self.lease = engine.leases.of(metadata.zmap, root)
         self.zmap: ZMap = Guarded(metadata.zmap, self.lease.writing)
-        edits = Edits(metadata, root, metadata_format, options, engine.pools, self.lease.writing)
+        edits = Edits(
+            metadata,
+            root,
+            metadata_format,
+            options,
+            engine.pools,
+            self.lease.writing,
+            lambda path: edited(self.prefix(path)),
+        )
         super().__init__(metadata, root, metadata_format, options, edits)
         self._arrays_lock = threading.Lock()
         self._arrays: dict[str, tuple[Variable, Array]] = {}
+        self.is_closed = False
         self.lease.add_user(self)
 
     def array(self, variable: Variable) -> Array:
@@ -135,7 +156,7 @@ class Dataset(Hierarchy):
         with self._arrays_lock:
             found = [(known, array) for known, (_, array) in self._arrays.items()]
         for array in [array for known, array in found if is_within(known, path)]:
-            array.writes.end()
+            array.writes.end("the variable was removed")
             self.engine.writeback.drop(array.number, lambda _: False)
         self.forget(path)
         prefix = self.prefix(path)
@@ -189,14 +210,37 @@ class Dataset(Hierarchy):
             for index in gone.values():
                 self.engine.cache.drop((number, index))
 
+    def confirm(self, variable: Variable) -> None:
+        """Ask the store whether chunks of a variable still are what it describes.
+
+        Raises
+        ------
+        StructureChanged : another client has removed it, or made it anew; it is forgotten here, and
+            read anew by who asks for it. MetadataError, StoreError.
+        """
+        path, single = variable.key, self.format.single
+        self.ask_again(single.keys(path))
+        documents = self.documents()
+        documents.fetch(single.keys(path))
+        stored = self.edits.applied(path, documents.node(single, path))
+        if stored is None and single is not self.format:
+            loaded = self.load(path)  # there is nothing but the consolidated copy
+            stored = loaded.node if loaded is not None else None
+        if not isinstance(stored, Variable) or not _same_chunks(stored.array, variable.array):
+            raise StructureChanged(
+                f"{self.url(path)}: another client removed it or made it anew since it was opened"
+            )
+
     def _new_array(self, variable: Variable) -> Array:
         engine = self.engine
+        writes = Writes()
         io = ChunkIO(
             self.zmap,
             self.prefix(variable.key),
             self.url(variable.key),
             variable.array,
             engine.options.missing_chunks,
+            confirm=Confirmation(lambda: self._confirm(variable, writes)),
         )
         chunks = ArrayChunks(
             io,
@@ -204,9 +248,19 @@ class Dataset(Hierarchy):
             engine.writeback,
             engine.pools,
             grows=tuple(dimension.unlimited for dimension in variable.dimensions),
+            writes=writes,
         )
         rounding = rounding_of(variable)
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
+
+    def _confirm(self, variable: Variable, writes: Writes) -> None:
+        """As `confirm`, for the array that has these `writes`."""
+        try:
+            self.confirm(variable)
+        except StructureChanged as error:
+            writes.end(str(error))
+            self.forget(variable.key)
+            raise
 
 
 def open_dataset(
@@ -216,6 +270,7 @@ def open_dataset(
     options: FormatOptions,
     *,
     writable: bool = False,
+    edited: Callable[[Prefix], None] = lambda _: None,
 ) -> Dataset | None:
     """The dataset at a prefix, None when nothing there is a group or an array.
 
@@ -227,7 +282,7 @@ def open_dataset(
     MetadataError : there is one, and its root cannot be read.
     """
     store = StoreDocuments(metadata, root, options.document_bytes_max)
-    copies = consolidated_of(store, options) if metadata.far and not writable else None
+    copies = _copies(store, options) if metadata.far and not writable else None
     if copies is None:
         store.fetch(ROOT_KEYS)
     try:
@@ -238,7 +293,28 @@ def open_dataset(
         return None
     if copies is not None:
         found = consolidated.ConsolidatedFormat(found, options)
-    return Dataset(engine, metadata, root, found, options)
+    return Dataset(engine, metadata, root, found, options, edited)
+
+
+def _copies(
+    store: StoreDocuments, options: FormatOptions
+) -> consolidated.ConsolidatedDocuments | None:
+    """The consolidated documents, None where there are none."""
+    try:
+        return consolidated_of(store, options)
+    except AccessDenied:
+        # Stores that forbid what is absent are known by what they give: by one of the others.
+        store.fetch(ROOT_KEYS)
+        return consolidated_of(store, options)
+
+
+def _same_chunks(one: ArrayDescription, other: ArrayDescription) -> bool:
+    """Whether a chunk of the one can be a chunk of the other."""
+    return (
+        (one.chunk_shape, one.chunk_keys) == (other.chunk_shape, other.chunk_keys)
+        and one.dtype.typestr == other.dtype.typestr
+        and codecs_digest(one) == codecs_digest(other)
+    )
 
 
 def _same_array(one: Variable, other: Variable) -> bool:

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from nczfs.codecs.wanted import check_codecs
 from nczfs.engine import removal
 from nczfs.engine.changes import (
     AddDimension,
@@ -25,11 +26,13 @@ from nczfs.engine.chunkio import fill_element
 from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.creation import described
 from nczfs.engine.dataset import Dataset
-from nczfs.errors import NameTaken, NczfsError, NoSuchNode, NotWritable, UsageError
+from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
+from nczfs.errors import CodecError, NameTaken, NczfsError, NoSuchNode, NotWritable, UsageError
 from nczfs.formats.attributes import DEFAULT_MAXSTRLEN, MAXSTRLEN, is_hidden
 from nczfs.formats.base import Node
 from nczfs.formats.dimensions import anonymous
 from nczfs.formats.names import below, checked_name, parent_of, split_path
+from nczfs.formats.zarr2 import check_array
 from nczfs.model.boxes import Box
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import NcType
@@ -55,7 +58,6 @@ class Editor:
         self._copy = copy
         self._separator = separator
         self._lock = threading.RLock()
-        self.is_closed = False
 
     def create_root(self) -> None:
         """Make the root group."""
@@ -93,13 +95,14 @@ class Editor:
 
         Raises
         ------
-        NameTaken, NoSuchNode (a dimension that nobody declares), Unsupported, UsageError.
+        NameTaken, NoSuchNode (a dimension that nobody declares), and as `described`.
         """
         with self._lock:
             name = checked_name(declaration.name)
             path = below(group, name)
             self._check_free(path)
-            variable = self._described(group, path, declaration)
+            dimensions = self._wanted_dimensions(group, declaration)
+            variable = self.described(path, declaration, dimensions)
             self._add(path, Create(variable))
             if self._group(group).arrays is not None:
                 self._dataset.edits.add(group, AddMember(name, is_group=False))
@@ -111,7 +114,7 @@ class Editor:
         Raises
         ------
         NotWritable : the group has members or dimensions, or is the root.
-        NoSuchNode (a dimension), Unsupported, UsageError, StoreError.
+        NoSuchNode (a dimension), StoreError, and as `described`.
         """
         with self._lock:
             header = self._group(path)
@@ -121,7 +124,8 @@ class Editor:
             kept = (a for a in header.attributes if a.name not in declared)
             declaration = replace(declaration, attributes=(*kept, *declaration.attributes))
             above = parent_of(path)
-            variable = self._described(above, path, declaration)
+            dimensions = self._wanted_dimensions(above, declaration)
+            variable = self.described(path, declaration, dimensions)
             self.sync()
             self._copy.distrust()
             self._dataset.delete_documents(path)
@@ -135,12 +139,33 @@ class Editor:
                 self._dataset.edits.add(above, GroupBecomesArray(variable.name))
             return variable
 
-    def _described(self, group: str, path: str, declaration: VariableDeclaration) -> Variable:
-        """The variable that a declaration asks for in a group, which declares its dimensions."""
+    def described(
+        self, path: str, declaration: VariableDeclaration, dimensions: Sequence[Dimension]
+    ) -> Variable:
+        """The variable that a declaration asks for; nothing is made.
+
+        Parameters
+        ----------
+        dimensions : those that it names; they need not be there yet.
+
+        Raises
+        ------
+        BadMetadata, BadValue, Unsupported, UsageError : it could not be made, or not be read
+            afterwards.
+        """
         if declaration.string_bytes is None:
             declaration = replace(declaration, string_bytes=self._string_bytes(declaration))
-        dimensions = [self.dimension(group, wanted) for wanted in declaration.dimensions]
-        return described(path, declaration, dimensions, self._dataset.format, self._separator)
+        dataset = self._dataset
+        variable = described(path, declaration, dimensions, dataset.format, self._separator)
+        check_array(variable.array, f"/{path}", dataset.format_options)
+        try:
+            check_codecs(variable.array, fill_element(replace(variable.array, fill_value=None)))
+        except CodecError as error:
+            raise UsageError(f"/{path}: {error}") from error
+        return variable
+
+    def _wanted_dimensions(self, group: str, declaration: VariableDeclaration) -> list[Dimension]:
+        return [self.dimension(group, wanted) for wanted in declaration.dimensions]
 
     def anonymous_dimension(self, size: int) -> str:
         """The full name of a dimension without a name, made when nobody has one so long."""
@@ -174,11 +199,19 @@ class Editor:
         return found
 
     def set_attribute(self, path: str, attribute: Attribute) -> None:
-        """Give an attribute a value. Raises UsageError for names that belong to the format."""
+        """Give an attribute a value; a `_FillValue` gets the type of its variable.
+
+        Raises
+        ------
+        UsageError : the name belongs to the format. BadValue : no `_FillValue` of the variable.
+        """
         if is_hidden(attribute.name):
             raise UsageError(f"/{path}: attribute {attribute.name!r} belongs to the format")
-        name = checked_name(attribute.name)
-        self._add(path, SetAttribute(replace(attribute, name=name)))
+        attribute = replace(attribute, name=checked_name(attribute.name))
+        if attribute.name == FILL_VALUE:
+            nc_type = _nc_type(self._dataset.node(path))
+            attribute = attribute if nc_type is None else as_fill_value(attribute, nc_type)
+        self._add(path, SetAttribute(attribute))
 
     def delete_attribute(self, path: str, name: str) -> None:
         """Remove an attribute; nothing happens when there is none."""
@@ -254,11 +287,6 @@ class Editor:
             raise
         dataset.zmap.flush()
         dataset.engine.writeback.settled()
-
-    def close(self) -> None:
-        """`sync` for the last time; nothing can be changed any more."""
-        self.is_closed = True
-        self.sync()
 
     def _add(self, path: str, change: Change) -> None:
         self._dataset.edits.check(path, change)
@@ -350,6 +378,10 @@ class Editor:
     def _delete_chunks_beyond(self, variable: Variable, axis: int, size: int) -> None:
         first = -(-size // variable.array.chunk_shape[axis])
         self._dataset.delete_chunks(variable, lambda chunk: chunk[axis] >= first)
+
+
+def _nc_type(node: Node) -> NcType | None:
+    return node.array.dtype.nc_type if isinstance(node, Variable) else None
 
 
 def _dimensions(node: Node) -> tuple[Dimension, ...]:

@@ -32,6 +32,7 @@ class Edits:
     ----------
     metadata_format : that of the dataset; the single documents are changed.
     guard : makes a context that is round each change of the store.
+    changed : called when a node at a path may read otherwise than before.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class Edits:
         options: FormatOptions,
         pools: Pools,
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
+        changed: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._guard = guard
+        self._changed_at = changed
         self._pools = pools
         self._metadata = metadata
         self._root = root
@@ -68,6 +71,7 @@ class Edits:
                 # A group that gets a thousand members is not made anew for each of them.
                 self._applied[path] = (known[0], change.apply(known[1]))
             self.revision += 1
+        self._changed_at(path)
 
     def check(self, path: str, change: Change) -> None:
         """Whether the format can hold what a node is with one more change.
@@ -85,6 +89,7 @@ class Edits:
         with self._lock:
             self._dimensions.setdefault(dimension.group, {})[dimension.name] = dimension
             self.revision += 1
+        self._changed_at(dimension.group)
 
     def applied(self, path: str, node: Node | None) -> Node | None:
         """What a node is with its pending changes; None when there is none."""
@@ -155,6 +160,7 @@ class Edits:
                 self._applied.pop(known, None)
             self._begun = {p for p in self._begun if p != path and not p.startswith(below)}
             self.revision += 1
+        self._changed_at(path)
 
     def pending(self) -> list[str]:
         """Paths of the nodes that have changes."""
@@ -243,6 +249,7 @@ class Edits:
             if not changes:
                 self._changes.pop(path, None)
             self.revision += 1
+        self._changed_at(path)
 
     def _with_dimensions(self, node: Node) -> Node:
         if isinstance(node, GroupHeader):

@@ -15,7 +15,7 @@ from nczfs.engine.loaded import ChunkId, Loaded
 from nczfs.engine.pools import Pools
 from nczfs.engine.saving import Saver
 from nczfs.engine.storing import store_snapshot
-from nczfs.errors import NczfsError, Unavailable
+from nczfs.errors import NczfsError, StructureChanged, Unavailable
 
 T = TypeVar("T")
 
@@ -131,6 +131,9 @@ class Flusher:
         self._dirty.fail(chunk_id, chunk, error)
         if chunk.gone:
             self._saver.forget(chunk)
+        elif isinstance(error, StructureChanged):
+            if self._saver.abandon(chunk):
+                self._dirty.drop(chunk_id)
         elif may_pass(error):
             self._dirty.count(chunk)
         else:

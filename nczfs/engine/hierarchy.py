@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from nczfs.engine.edits import Edits
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
-from nczfs.errors import MetadataError, NczfsError, NoSuchNode, NotADataset
+from nczfs.errors import BadMetadata, MetadataError, NczfsError, NoSuchNode, NotADataset
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
+from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, Group, GroupHeader, Variable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, join, parse_prefix
@@ -48,7 +49,7 @@ class Hierarchy:
         self.format = metadata_format
         self.edits = edits
         self._metadata = metadata
-        self._options = options
+        self.format_options = options
         self._nodes_lock = threading.Lock()
         self._nodes: dict[str, Loaded] = {}
         self._edited: dict[str, tuple[Loaded | None, int, Loaded | None]] = {}
@@ -85,6 +86,20 @@ class Hierarchy:
         edited = None if node is None else _edited(stored, node)
         self._edited[path] = (stored, revision, edited)
         return edited
+
+    def load_listed(self, path: str) -> Loaded | None:
+        """As `load`; an array that its group lists must be there.
+
+        A group without a document of its own is left to whoever looks at what is below it.
+
+        Raises
+        ------
+        BadMetadata : it is not.
+        """
+        loaded = self.load(path)
+        if loaded is None and self._lists_array(path):
+            raise BadMetadata(self._missing(path))
+        return loaded
 
     def node(self, path: str) -> Node:
         """The group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
@@ -133,7 +148,7 @@ class Hierarchy:
             if loaded is not None:
                 nodes.append(loaded.node)
             elif listed:
-                broken.append((name, f"{self.url(child)}: listed by its group, and not there"))
+                broken.append((name, self._missing(child)))
         return nodes, broken
 
     def group(self, path: str) -> Group:
@@ -167,7 +182,7 @@ class Hierarchy:
     def stale(self) -> list[str]:
         """Keys of which the consolidated copy says something else, where single ones are read."""
         store = self.documents()
-        copies = None if self._metadata.far else consolidated_of(store, self._options)
+        copies = None if self._metadata.far else consolidated_of(store, self.format_options)
         if copies is None:
             return []
         keys = copies.consolidated_keys()
@@ -175,7 +190,7 @@ class Hierarchy:
 
     def documents(self) -> StoreDocuments:
         """The single documents of the dataset."""
-        return StoreDocuments(self._metadata, self.root, self._options.document_bytes_max)
+        return StoreDocuments(self._metadata, self.root, self.format_options.document_bytes_max)
 
     def read_single_documents(self) -> None:
         """Believe no consolidated copy any more: who changes documents must know the true ones."""
@@ -226,8 +241,17 @@ class Hierarchy:
         node = self.node(path)
         return isinstance(node, GroupHeader) and node.arrays is not None
 
+    def _lists_array(self, path: str) -> bool:
+        above = self.load(parent_of(path))
+        group = None if above is None else above.node
+        names = group.arrays if isinstance(group, GroupHeader) else None
+        return path.rpartition("/")[2] in (names or ())
+
+    def _missing(self, path: str) -> str:
+        return f"{self.url(path)}: listed by its group, and not there"
+
     def _unchanged(self, known: Loaded) -> bool:
-        bytes_max = self._options.document_bytes_max
+        bytes_max = self.format_options.document_bytes_max
         return all(
             self._metadata.get(key, bytes_max).version == version
             for key, version in known.used.items()

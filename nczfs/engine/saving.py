@@ -52,6 +52,15 @@ class Saver:
         except NczfsError as error:
             log.critical("%s: is in memory only: %s", chunk.io.key(chunk.index), error)
 
+    def abandon(self, chunk: DirtyChunk) -> bool:
+        """Save a chunk of an array that is no more; whether nobody needs to hold it then."""
+        self.save_or_tell(chunk)
+        if chunk.saved is not None and self._spool is not None:
+            self._spool.keep(chunk.saved.path, chunk.saved.nbytes)
+            key = chunk.io.key(chunk.index)
+            log.error("%s: %s; saved in %s", key, chunk.error, chunk.saved.path)
+        return chunk.is_saved or self._spool is None
+
     def forget(self, chunk: DirtyChunk) -> None:
         """Remove the entry of a chunk that is gone."""
         if chunk.saved is not None and self._spool is not None:

@@ -15,7 +15,13 @@ from nczfs.zmap.base import Version
 def store_snapshot(
     io: ChunkIO, index: ChunkIndex, snapshot: Snapshot
 ) -> tuple[Values, Version | None]:
-    """Store a snapshot: the values that the store has then, and their version."""
+    """Store a snapshot: the values that the store has then, and their version.
+
+    Raises
+    ------
+    StructureChanged : the store has another array by now. CodecError, StoreError.
+    """
+    io.confirm()
     if snapshot.is_whole:
         return snapshot.values, io.store(index, snapshot.values, None)
 

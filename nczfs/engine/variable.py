@@ -15,7 +15,7 @@ from nczfs.engine.loaded import Values
 from nczfs.engine.mappings import Attributes
 from nczfs.engine.options import Tally
 from nczfs.engine.selection import select, select_for_writing
-from nczfs.errors import BadSelection, BadValue, NotWritable
+from nczfs.errors import BadSelection, BadValue, NotWritable, UsageError
 from nczfs.formats.base import Node
 from nczfs.model import hierarchy as model
 from nczfs.model.dtypes import NcType
@@ -29,12 +29,19 @@ class OpenNode:
     def __init__(
         self, dataset: Dataset, node: Node, editor: Editor | None, shown: str | None = None
     ) -> None:
-        self._dataset = dataset
+        self._opened = dataset
         self._editor = editor
         self._at = node.path
         self._shown = shown
         self._stored = node
         self._revision = dataset.edits.revision
+
+    @property
+    def _dataset(self) -> Dataset:
+        """The dataset, while it is open. Raises UsageError."""
+        if self._opened.is_closed:
+            raise UsageError(f"{self._opened.url(self._at)}: the dataset was closed")
+        return self._opened
 
     @property
     def stored(self) -> Node:
@@ -47,12 +54,9 @@ class OpenNode:
 
     @property
     def editor(self) -> Editor:
+        url = self._dataset.url(self._at)
         if self._editor is None:
-            raise NotWritable(
-                f"{self._dataset.url(self._at)}: was opened for reading; open it with mode 'r+'"
-            )
-        if self._editor.is_closed:
-            raise NotWritable(f"{self._dataset.url(self._at)}: the dataset was closed")
+            raise NotWritable(f"{url}: was opened for reading; open it with mode 'r+'")
         return self._editor
 
     @property
@@ -195,6 +199,8 @@ class Variable(OpenNode):
         return True
 
     def __repr__(self) -> str:
+        if self._opened.is_closed:
+            return f"<closed nczfs.Variable {self.path}>"
         dimensions = ", ".join(
             f"{name}: {size}" for name, size in zip(self.dimensions, self.shape, strict=True)
         )

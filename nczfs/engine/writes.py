@@ -19,22 +19,22 @@ class Writes:
     at_ns : the time of the last write; 0: there was none.
     """
 
-    __slots__ = ("_is_over", "at_ns", "revision")
+    __slots__ = ("_over", "at_ns", "revision")
 
     def __init__(self) -> None:
         self.revision = 0
         self.at_ns = 0
-        self._is_over = False
+        self._over: str | None = None
 
-    def end(self) -> None:
-        """The array was removed: it is neither read nor written any more."""
-        self._is_over = True
+    def end(self, why: str) -> None:
+        """The array is no more: it is neither read nor written from now on."""
+        self._over = why
         self.note()
 
     def check(self) -> None:
-        """Raise StructureChanged when the array was removed."""
-        if self._is_over:
-            raise StructureChanged("the variable was removed")
+        """Raise StructureChanged when the array is no more."""
+        if self._over is not None:
+            raise StructureChanged(self._over)
 
     def note(self) -> None:
         """Something was written, or may have been."""

@@ -8,7 +8,7 @@ from nczfs.formats.cdl.values import exact_number
 from nczfs.formats.jsontext import compact, one_line, plain
 from nczfs.formats.numbers import as_float, in_type
 from nczfs.formats.problems import Problems, shown
-from nczfs.model.dtypes import NC_TYPE_OF_CODE, NcType
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, NC_TYPE_OF_CODE, NcType
 from nczfs.model.hierarchy import Attribute, Json
 
 NAMES_MAX = 1 << 16
@@ -39,6 +39,7 @@ def read_attributes(
     *,
     lists_of_one: bool = False,
     text_type: NcType = NcType.CHAR,
+    variable_type: NcType | None = None,
 ) -> tuple[Attribute, ...]:
     """The attributes of a node, in stored order, those of the format left out.
 
@@ -50,6 +51,8 @@ def read_attributes(
     lists_of_one : netcdf-c 4.8.0 stores every value as a list, a text too.
     text_type : what the type strings of text mean. Where netcdf-c reads a dataset as pure Zarr,
         ``>S1`` is a STRING.
+    variable_type : of the elements of a variable; None: the node is a group, or netCDF has no such
+        type.
 
     Notes
     -----
@@ -78,7 +81,7 @@ def read_attributes(
                     f"{where}: attribute {shown(name)}: {shown(plain(value))} is not of its type "
                     f"{shown(str(typestr))}"
                 )
-        found.append(attribute or untyped(name, value))
+        found.append(attribute or untyped(name, value, variable_type))
     return tuple(found)
 
 
@@ -110,13 +113,18 @@ def typed(
     return Attribute(name, nc_type, tuple(number for number in numbers if number is not None))
 
 
-def untyped(name: str, value: Json) -> Attribute:
+def untyped(name: str, value: Json, variable_type: NcType | None = None) -> Attribute:
     """An attribute of a Zarr dataset, with the type that its value suggests.
 
     Integers are INT, UINT, INT64 or UINT64, the first that holds them all; numbers of which one
     has a point are DOUBLE, and among numbers the words that Zarr has for NaN and infinities are
-    numbers too; a string is CHAR, a list of strings STRING; everything else stays JSON.
+    numbers too; a string is CHAR, a list of strings STRING; everything else stays JSON. What can be
+    a number of the type of the variable is one in its ``_FillValue``, as netCDF demands it.
     """
+    if name == "_FillValue" and variable_type is not None and variable_type in CODE_OF_NC_TYPE:
+        only = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if (number := in_type(only, variable_type)) is not None:
+            return Attribute(name, variable_type, (number,))
     if isinstance(value, str):
         return Attribute(name, NcType.CHAR, str(value))
     items: list[Json] = value if isinstance(value, list) else [value]

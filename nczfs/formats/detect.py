@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nczfs.errors import Unsupported, UsageError
+from nczfs.errors import BadMetadata, Unsupported, UsageError
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
 from nczfs.formats.consolidated import KEY as ZMETADATA
 from nczfs.formats.nczarr import NczarrFormat
 from nczfs.formats.nczarr_layouts import L1, L3, LAYOUTS, Writer, writer_of
-from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP, read_documents
+from nczfs.formats.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, ZGROUP, read_documents
 from nczfs.formats.zarr2_nodes import Zarr2Format
 
 ZARR3 = "zarr.json"
@@ -36,16 +36,19 @@ def detect(documents: Documents, options: FormatOptions) -> MetadataFormat | Non
 
     Raises
     ------
-    BadMetadata : the root is an array, and its document is broken.
+    BadMetadata : the root is an array, and its document is broken or missing.
     Unsupported : Zarr v3, and nothing else; or another version in ``.zgroup``.
     """
-    if all(documents.get(key) is None for key in (ZARRAY, ZGROUP)):
+    is_bare = all(documents.get(key) is None for key in (ZARRAY, ZGROUP))
+    if is_bare:
         if documents.get(ZARR3) is not None:
             raise Unsupported(f"{ZARR3}: Zarr v3 is not read by this version")
         if all(documents.get(key) is None for key in (ZATTRS, L1.superblock, L1.group)):
             return None
     node = read_documents("", documents, options, is_known=True)
     assert node is not None
+    if is_bare and ARRAY_DIMENSIONS in node.attributes:
+        raise BadMetadata(f"{ZARRAY}: is missing, and {ZATTRS} is that of an array")
     writer = writer_of(node, documents)
     return next(make(options, writer) for test, make in FORMATS if test(writer, options))
 

@@ -44,6 +44,7 @@ from nczfs.formats.zarr2_nodes import named_dimensions
 from nczfs.formats.zarr2_stored import netcdf_type
 from nczfs.formats.zarr2_write import forget_fill
 from nczfs.model.declaration import ElementType
+from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
 
 GROUPS_REMEMBERED = 64
@@ -205,17 +206,23 @@ class NczarrFormat(MetadataFormat):
             self.name,
             array,
             dimensions,
-            self._attributes(node, documents),
+            self._attributes(node, documents, array.dtype.nc_type),
             node.problems.as_tuple(),
         )
 
-    def _attributes(self, node: NodeDocuments, documents: Documents) -> tuple[Attribute, ...]:
+    def _attributes(
+        self,
+        node: NodeDocuments,
+        documents: Documents,
+        variable_type: NcType | None = None,
+    ) -> tuple[Attribute, ...]:
         return read_attributes(
             node.attributes,
             types_member(self._layout, node, documents, self._options),
             node.key(ZATTRS),
             node.problems,
             lists_of_one=self._layout is L1,
+            variable_type=variable_type,
         )
 
     def _declared(self, path: str, documents: Documents) -> Mapping[str, Dimension]:

@@ -90,8 +90,23 @@ def read_array(
         ),
         ChunkKeys(_separator(document, where, problems)),
     )
-    _check_sizes(array, where, options)
+    check_array(array, where, options)
     return array
+
+
+def check_array(array: ArrayDescription, where: str, options: FormatOptions) -> None:
+    """Refuse an array that asks for the impossible; raises as `read_array` does, in which it is."""
+    for member, lengths in (("shape", array.shape), ("chunks", array.chunk_shape)):
+        for length in lengths:
+            if length > LENGTH_MAX:
+                raise BadMetadata(f"{where}: {member}: {shown(length)} is beyond 2^63 - 1")
+    if array.chunk_bytes > options.chunk_bytes_max:
+        raise Unsupported(
+            f"{where}: chunks of {shown(prod(array.chunk_shape))} elements decode to "
+            f"{shown(array.chunk_bytes)} bytes each (limit {options.chunk_bytes_max})"
+        )
+    if array.grid.chunk_count > CHUNK_COUNT_MAX:
+        raise BadMetadata(f"{where}: {shown(array.grid.chunk_count)} chunks (max 2^64)")
 
 
 def _check_version(document: dict[str, Json], where: str, problems: Problems) -> None:
@@ -118,8 +133,6 @@ def _lengths(document: dict[str, Json], member: str, where: str) -> tuple[int, .
     for length in value:
         if not isinstance(length, int) or isinstance(length, bool) or length < 0:
             raise BadMetadata(f"{where}: {member}: {shown(plain(length))} is no length")
-        if length > LENGTH_MAX:
-            raise BadMetadata(f"{where}: {member}: {shown(length)} is beyond 2^63 - 1")
         lengths.append(length)
     return tuple(lengths)
 
@@ -192,13 +205,3 @@ def _separator(document: dict[str, Json], where: str, problems: Problems) -> str
         return str(separator)
     problems.add(f"{where}: dimension_separator {shown(plain(separator))} is taken as '.'")
     return "."
-
-
-def _check_sizes(array: ArrayDescription, where: str, options: FormatOptions) -> None:
-    if array.chunk_bytes > options.chunk_bytes_max:
-        raise Unsupported(
-            f"{where}: chunks of {shown(prod(array.chunk_shape))} elements decode to "
-            f"{shown(array.chunk_bytes)} bytes each (limit {options.chunk_bytes_max})"
-        )
-    if array.grid.chunk_count > CHUNK_COUNT_MAX:
-        raise BadMetadata(f"{where}: {shown(array.grid.chunk_count)} chunks (max 2^64)")

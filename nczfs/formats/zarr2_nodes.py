@@ -72,7 +72,7 @@ class Zarr2Format(MetadataFormat):
         if array.shape == (1,) and node.attributes.get(ARRAY_DIMENSIONS) == [SCALAR_NAME]:
             array = as_scalar(array, node.key(ZARRAY), node.problems)
         dimensions = named_dimensions(node, array, _none_declared, self._options)
-        attributes = self._attributes(node, documents)
+        attributes = self._attributes(node, documents, array.dtype.nc_type)
         problems = node.problems.as_tuple()
         return Variable(path, path, self.name, array, dimensions, attributes, problems)
 
@@ -131,7 +131,12 @@ class Zarr2Format(MetadataFormat):
         layout = None if found is None else home(L3, found, "types")
         return None if layout is None else layout.types
 
-    def _attributes(self, node: NodeDocuments, documents: Documents) -> tuple[Attribute, ...]:
+    def _attributes(
+        self,
+        node: NodeDocuments,
+        documents: Documents,
+        variable_type: NcType | None = None,
+    ) -> tuple[Attribute, ...]:
         # netcdf-c lets the types of NCZarr attributes count, also where it reads as pure Zarr.
         return read_attributes(
             node.attributes,
@@ -139,6 +144,7 @@ class Zarr2Format(MetadataFormat):
             node.key(ZATTRS),
             node.problems,
             text_type=NcType.STRING,
+            variable_type=variable_type,
         )
 
     def _array(self, node: NodeDocuments, document: dict[str, Json]) -> ArrayDescription:

@@ -15,11 +15,13 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.ObjectExists: errno.EEXIST,
     errors.Conflict: errno.ESTALE,  # what was opened is not there any more
     errors.AccessDenied: errno.EACCES,
+    errors.ReferenceRefused: errno.EACCES,
     errors.StoreBusy: errno.EBUSY,
     errors.LeaseNotHeld: errno.EAGAIN,  # unlike a busy archive, it is free again by itself
     errors.ReadOnlyStore: errno.EROFS,
     errors.BadKey: errno.EINVAL,
     errors.KeyTooLong: errno.ENAMETOOLONG,
+    errors.KeyNotText: errno.EILSEQ,
     errors.NoSpace: errno.ENOSPC,
     errors.ObjectTooLarge: errno.EFBIG,
     errors.CorruptStore: errno.EIO,

@@ -74,6 +74,10 @@ def resolve(mountpoint: str) -> str:
 def prepare(mountpoint: str, *, allow_other: bool) -> str:
     """Check that nczfs can mount there; clears what a dead daemon of ours left.
 
+    Parameters
+    ----------
+    allow_other : other users shall see it, if only root (``allow_root``).
+
     Returns
     -------
     str : the mount point to use, absolute.
@@ -120,7 +124,8 @@ def check_fuse(*, allow_other: bool) -> None:
         raise MountError("fusermount3 is not installed: `apt-get install fuse3`")
     if allow_other and os.geteuid() != 0 and not _user_allow_other():
         raise MountError(
-            "allow_other: /etc/fuse.conf does not permit it; add the line `user_allow_other`"
+            "allow_other, allow_root: /etc/fuse.conf does not permit them; add the line"
+            " `user_allow_other`"
         )
 
 

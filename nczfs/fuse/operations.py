@@ -24,6 +24,7 @@ from nczfs.vfs.base import (
     HandleNo,
     InodeNo,
     Opened,
+    Owner,
 )
 
 log = logging.getLogger(__name__)
@@ -119,10 +120,10 @@ class Operations(pyfuse3.Operations):
             mtime_ns=attr.st_mtime_ns if fields.update_mtime else None,
         )
         handle = None if fh is None else HandleNo(fh)
+        stores = fields.update_size and fh is None  # truncate(2) answers when it is stored
+        workers = self._workers.flushers if stores else self._workers.writers
         return _entry(
-            await self._workers.writers.run(
-                "setattr", lambda: self._fs.setattr(InodeNo(inode), changes, handle)
-            )
+            await workers.run("setattr", lambda: self._fs.setattr(InodeNo(inode), changes, handle))
         )
 
     @answers
@@ -131,13 +132,14 @@ class Operations(pyfuse3.Operations):
 
     @answers
     async def statfs(self, ctx: pyfuse3.RequestContext) -> StatvfsData:
-        sizes = self._fs.statfs()
+        capacity = await self._workers.metadata.run("statfs", self._fs.statfs)
         answer = StatvfsData()
         answer.f_bsize = answer.f_frsize = 4096
-        answer.f_blocks = sizes.total_bytes // 4096
-        answer.f_bfree = answer.f_bavail = sizes.free_bytes // 4096
-        answer.f_files = sizes.files
-        answer.f_ffree = answer.f_favail = 0
+        answer.f_blocks = capacity.total_bytes // 4096
+        answer.f_bfree = capacity.free_bytes // 4096
+        answer.f_bavail = capacity.available_bytes // 4096
+        answer.f_files = capacity.files
+        answer.f_ffree = answer.f_favail = capacity.free_files
         answer.f_namemax = 255
         return answer
 
@@ -191,7 +193,9 @@ class Operations(pyfuse3.Operations):
         return _entry(
             await self._workers.writers.run_or_undo(
                 "mkdir",
-                lambda: self._fs.mkdir(InodeNo(parent_inode), name, stat.S_IMODE(mode)),
+                lambda: self._fs.mkdir(
+                    InodeNo(parent_inode), name, stat.S_IMODE(mode), _owner(ctx)
+                ),
                 self._forget_one,
             )
         )
@@ -251,7 +255,9 @@ class Operations(pyfuse3.Operations):
     ) -> tuple[FileInfo, EntryAttributes]:
         opened, attributes = await self._workers.writers.run_or_undo(
             "create",
-            lambda: self._fs.create(InodeNo(parent_inode), name, flags, stat.S_IMODE(mode)),
+            lambda: self._fs.create(
+                InodeNo(parent_inode), name, flags, stat.S_IMODE(mode), _owner(ctx)
+            ),
             self._undo_create,
         )
         # Even a file made by O_RDONLY is stored when it is closed.
@@ -271,7 +277,11 @@ class Operations(pyfuse3.Operations):
 
         def make() -> Attributes:
             opened, attributes = self._fs.create(
-                InodeNo(parent_inode), name, os.O_WRONLY | os.O_EXCL, stat.S_IMODE(mode)
+                InodeNo(parent_inode),
+                name,
+                os.O_WRONLY | os.O_EXCL,
+                stat.S_IMODE(mode),
+                _owner(ctx),
             )
             self._fs.flush(opened.handle)
             self._fs.release(opened.handle)
@@ -358,7 +368,7 @@ class Operations(pyfuse3.Operations):
     # -- helpers
 
     def _file_info(self, opened: Opened, flags: int) -> FileInfo:
-        if flags & os.O_ACCMODE != os.O_RDONLY:
+        if flags & (os.O_ACCMODE | os.O_TRUNC) != os.O_RDONLY:
             self._writable.add(opened.handle)
         return FileInfo(
             fh=pyfuse3.FileHandleT(opened.handle),
@@ -375,6 +385,11 @@ class Operations(pyfuse3.Operations):
     def _undo_create(self, made: tuple[Opened, Attributes]) -> None:
         self._release_opened(made[0])
         self._forget_one(made[1])
+
+
+def _owner(ctx: pyfuse3.RequestContext) -> Owner | None:
+    """Whoever asks, if it is another user than the one who mounted."""
+    return None if ctx.uid == os.getuid() else Owner(ctx.uid, ctx.gid)
 
 
 def _entry(attributes: Attributes) -> EntryAttributes:

@@ -107,8 +107,8 @@ class Faulty(Wrapper):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._pages("list", prefix, self._zmap.list(prefix))
 
-    def exists(self, prefix: Prefix) -> bool:
-        return self._call("search", prefix, lambda: self._zmap.exists(prefix))
+    def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
+        return self._call("search", prefix, lambda: self._zmap.exists(prefix, marked=marked))
 
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
         return self._pages("list", prefix, self._zmap.markers(prefix))

@@ -27,8 +27,9 @@ from nczfs.vfs.base import (
     HandleNo,
     InodeNo,
     Opened,
-    StatFs,
+    Owner,
 )
+from nczfs.zmap.base import Capacity
 
 _FIRST_COOKIE = 3  # 0 is the start; 1 and 2 are special for NFS
 
@@ -197,7 +198,7 @@ class ToyFileSystem(FileSystem):
         del self._handles[handle]
 
     def create(
-        self, parent: InodeNo, name: bytes, flags: int, mode: int
+        self, parent: InodeNo, name: bytes, flags: int, mode: int, owner: Owner | None = None
     ) -> tuple[Opened, Attributes]:
         self._before("create", name)
         with self._lock:
@@ -206,7 +207,9 @@ class ToyFileSystem(FileSystem):
                 node
             )
 
-    def mkdir(self, parent: InodeNo, name: bytes, mode: int) -> Attributes:
+    def mkdir(
+        self, parent: InodeNo, name: bytes, mode: int, owner: Owner | None = None
+    ) -> Attributes:
         self._before("mkdir", name)
         with self._lock:
             return self._attributes(self._make(parent, name, FileKind.DIRECTORY))
@@ -241,8 +244,8 @@ class ToyFileSystem(FileSystem):
             del self._node(old_parent).children[old_name]
             self._node(new_parent).children[new_name] = node
 
-    def statfs(self) -> StatFs:
-        return StatFs(total_bytes=1 << 40, free_bytes=1 << 39, files=len(self._nodes))
+    def statfs(self) -> Capacity:
+        return Capacity(1 << 40, free_bytes=1 << 39, available_bytes=1 << 38)
 
     def refresh(self, path: str) -> None:
         self.refreshed.append(path)

@@ -53,7 +53,7 @@ class Appearance:
             mtime_ns=stat.mtime_ns,
             uid=_or(stat.uid, self.uid),
             gid=_or(stat.gid, self.gid),
-            nlink=1,
+            nlink=int(stat.linked),
             valid_s=self.attr_ttl_s if stat.exact else 0.0,
             entry_valid_s=self.attr_ttl_s,
         )

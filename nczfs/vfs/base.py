@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NewType, Protocol, TypeAlias
 
+from nczfs.zmap.base import Capacity
+
 InodeNo = NewType("InodeNo", int)
 HandleNo = NewType("HandleNo", int)
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
@@ -59,6 +61,14 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """Who makes a file or directory."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """An open file; `direct_io` and `keep_cache` are for the kernel's page cache."""
 
@@ -74,15 +84,6 @@ class DirectoryEntry:
     name: bytes
     attributes: Attributes
     cookie: int
-
-
-@dataclass(frozen=True, slots=True)
-class StatFs:
-    """Sizes of the file system, in bytes and files."""
-
-    total_bytes: int
-    free_bytes: int
-    files: int
 
 
 class Notifier(Protocol):
@@ -201,13 +202,20 @@ class FileSystem(ABC):
 
     @abstractmethod
     def create(
-        self, parent: InodeNo, name: bytes, flags: int, mode: int
+        self, parent: InodeNo, name: bytes, flags: int, mode: int, owner: Owner | None = None
     ) -> tuple[Opened, Attributes]:
-        """Make and open a file; `mode` are its permissions. Raises PathExists with O_EXCL."""
+        """Make and open a file; `mode` are its permissions. Raises PathExists with O_EXCL.
+
+        Parameters
+        ----------
+        owner : whom it belongs to, where owners are kept; None: whom all belongs to.
+        """
 
     @abstractmethod
-    def mkdir(self, parent: InodeNo, name: bytes, mode: int) -> Attributes:
-        """Make a directory. Raises PathExists."""
+    def mkdir(
+        self, parent: InodeNo, name: bytes, mode: int, owner: Owner | None = None
+    ) -> Attributes:
+        """Make a directory; `owner` as of `create`. Raises PathExists."""
 
     @abstractmethod
     def unlink(self, parent: InodeNo, name: bytes) -> None:
@@ -230,8 +238,8 @@ class FileSystem(ABC):
         """Rename; with `replace` false the new name must be free."""
 
     @abstractmethod
-    def statfs(self) -> StatFs:
-        """Sizes for ``df``. Never blocks."""
+    def statfs(self) -> Capacity:
+        """Sizes for ``df``."""
 
     @abstractmethod
     def refresh(self, path: str) -> None:

@@ -37,6 +37,7 @@ class DatasetsTree:
     open_archive : makes a store of a zip object.
     writable : datasets may be changed, where their store can be.
     written : called when values of the node at a prefix were stored, or dropped.
+    edited : called when what the node at a prefix is, or has for attributes, was changed.
     removed : called when something at a path of the store is gone from sight, or back; None:
         nothing may be removed.
     """
@@ -53,13 +54,14 @@ class DatasetsTree:
         *,
         writable: bool = False,
         written: Callable[[Prefix], None] = lambda _: None,
+        edited: Callable[[Prefix], None] = lambda _: None,
         removed: Callable[[Prefix], None] | None = None,
     ) -> None:
         self.metadata = metadata
         self.engine = engine
         self.editing = Editing(engine, metadata, options, written, removed) if writable else None
         self.removing = self.editing.removing if self.editing is not None else None
-        self.known = KnownDatasets(engine, metadata, options, self.editing)
+        self.known = KnownDatasets(engine, metadata, options, self.editing, edited)
         self.context = ViewContext(
             engine, metadata.ttl_s, mtime_ns, access_log, self._opened, self.editing
         )

@@ -20,8 +20,9 @@ from nczfs.errors import (
     StaleHandle,
     UsageError,
 )
-from nczfs.formats.names import parent_of
-from nczfs.model.hierarchy import GroupHeader
+from nczfs.formats.dimensions import anonymous
+from nczfs.formats.names import checked_name, parent_of
+from nczfs.model.hierarchy import Dimension, GroupHeader
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.editing import Editing
 from nczfs.vfs.nodes import OpenFile
@@ -44,7 +45,7 @@ class GroupInfoFile(ViewFile):
         dataset: Dataset,
         path: str,
     ) -> None:
-        super().__init__(context, view, token, mtime_ns)
+        super().__init__(context, view, token, mtime_ns, lambda: dataset.edits.revision)
         self._dataset = dataset
         self._path = path
         self._editing = context.editing_of(dataset) if path else None
@@ -138,26 +139,40 @@ def declare(editor: Editor, path: str, data: bytes) -> None:
     """
     wanted = wanted_variable(path.rpartition("/")[2], data)
     group = parent_of(path)
-    names = tuple(_dimension(editor, group, dimension) for dimension in wanted.dimensions)
+    # Before a dimension is made for it.
+    editor.described(
+        path, wanted.declaration, [_known(editor, group, one) for one in wanted.dimensions]
+    )
+    names = tuple(_made(editor, group, dimension) for dimension in wanted.dimensions)
     declaration = dataclasses.replace(wanted.declaration, dimensions=names)
     editor.turn_into_variable(path, declaration)
     editor.sync()
 
 
-def _dimension(editor: Editor, group: str, wanted: WantedDimension) -> str:
-    """The name of a dimension that has the wanted length, made where there is none."""
+def _known(editor: Editor, group: str, wanted: WantedDimension) -> Dimension:
+    """A dimension of the wanted length, which may have to be made."""
     if wanted.name is None:
-        return editor.anonymous_dimension(wanted.size)
+        return anonymous(wanted.size)
     try:
         known = editor.dimension(group, wanted.name)
     except NoSuchNode:
-        size = None if wanted.unlimited else wanted.size
-        known = editor.create_dimension(group, wanted.name, size)
-        if wanted.unlimited and wanted.size:
-            editor.resize(known, wanted.size)
-        return wanted.name
+        return Dimension(checked_name(wanted.name), wanted.size, wanted.unlimited, group)
     if known.size != wanted.size:
         raise BadValue(
             f"dimension {wanted.name!r} has length {known.size}, and the shape says {wanted.size}"
         )
+    return known
+
+
+def _made(editor: Editor, group: str, wanted: WantedDimension) -> str:
+    """The name of a dimension, made where there is none."""
+    if wanted.name is None:
+        return editor.anonymous_dimension(wanted.size)
+    try:
+        editor.dimension(group, wanted.name)
+    except NoSuchNode:
+        size = None if wanted.unlimited else wanted.size
+        made = editor.create_dimension(group, wanted.name, size)
+        if wanted.unlimited and wanted.size:
+            editor.resize(made, wanted.size)
     return wanted.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from nczfs.errors import (
     IsADirectory,
@@ -25,7 +26,7 @@ from nczfs.vfs.base import (
     InodeNo,
     Notifier,
     Opened,
-    StatFs,
+    Owner,
 )
 from nczfs.vfs.handles import FileHandle, HandleTable
 from nczfs.vfs.inodes import Inode, InodeTable
@@ -33,8 +34,7 @@ from nczfs.vfs.kernel import KernelCache
 from nczfs.vfs.listing import OpenDirectory
 from nczfs.vfs.nodes import Directory, File, OpenFile
 from nczfs.vfs.objects import NAME_BYTES_MAX
-
-STATFS_BYTES = 1 << 60  # a bucket has no size: enough that nobody thinks it full
+from nczfs.zmap.base import Capacity
 
 
 class TreeFileSystem(FileSystem):
@@ -50,6 +50,7 @@ class TreeFileSystem(FileSystem):
     forget : forgets what is cached of a path in the tree, and tells which other paths of the tree
         show the same keys.
     sync : stores what the nodes hold that was written and no open file has.
+    capacity : of the store.
     save : keeps on this machine what the nodes hold that is not stored.
     close : ends what the nodes lean on.
     notifier : of the kernel; None when nothing is mounted.
@@ -64,6 +65,7 @@ class TreeFileSystem(FileSystem):
         pages_ttl_s: float,
         forget: Callable[[str], Callable[[str], bool]],
         sync: Callable[[], None],
+        capacity: Callable[[], Capacity],
         save: Callable[[], None],
         close: Callable[[], None],
         notifier: Notifier | None = None,
@@ -74,6 +76,7 @@ class TreeFileSystem(FileSystem):
         self._read_only = read_only
         self._forget = forget
         self._sync = sync
+        self._capacity = capacity
         self._save = save
         self._close = close
         numbers = itertools.count(1)
@@ -195,7 +198,7 @@ class TreeFileSystem(FileSystem):
                 self.inodes.closed(found.inode.ino)
 
     def create(
-        self, parent: InodeNo, name: bytes, flags: int, mode: int
+        self, parent: InodeNo, name: bytes, flags: int, mode: int, owner: Owner | None = None
     ) -> tuple[Opened, Attributes]:
         directory, text = self._place(parent, name)
         exclusive = bool(flags & os.O_EXCL)
@@ -207,14 +210,18 @@ class TreeFileSystem(FileSystem):
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
         opened = self._opened(inode, node, file, keep=False)
+        self._give(inode, owner)
         return opened, self._appearance.of(inode.ino, node, node.stat())
 
-    def mkdir(self, parent: InodeNo, name: bytes, mode: int) -> Attributes:
+    def mkdir(
+        self, parent: InodeNo, name: bytes, mode: int, owner: Owner | None = None
+    ) -> Attributes:
         directory, text = self._place(parent, name)
         with self.kernel.changing((directory, text)):
             node = self._node_of(directory).mkdir(text, mode)
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
+        self._give(inode, owner)
         return self._appearance.of(inode.ino, node, node.stat())
 
     def unlink(self, parent: InodeNo, name: bytes) -> None:
@@ -246,8 +253,8 @@ class TreeFileSystem(FileSystem):
         for inode in moved:
             self._find_again(inode)
 
-    def statfs(self) -> StatFs:
-        return StatFs(STATFS_BYTES, STATFS_BYTES, len(self.inodes))
+    def statfs(self) -> Capacity:
+        return self._capacity()
 
     def refresh(self, path: str) -> None:
         self.kernel.forget_all(self._forget(path))
@@ -304,6 +311,12 @@ class TreeFileSystem(FileSystem):
             raise ReadOnlyMount(f"{path}: the mount is read-only")
         if isinstance(node, File):
             raise NotPermitted(f"{path}: can only be read")
+
+    def _give(self, inode: Inode, owner: Owner | None) -> None:
+        """Have something new belong to who made it, where the tree keeps owners."""
+        if owner is not None:
+            with suppress(NotPermitted):
+                inode.node.change(Changes(uid=owner.uid, gid=owner.gid))
 
     def _opened(self, inode: Inode, node: File, file: OpenFile, *, keep: bool) -> Opened:
         self.inodes.opened(inode.ino)

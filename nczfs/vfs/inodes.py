@@ -123,6 +123,11 @@ class InodeTable:
         with self._lock:
             return self._and_below(inode)
 
+    def children(self, inode: Inode) -> list[Inode]:
+        """The inodes right below one, as far as they are known."""
+        with self._lock:
+            return list(self._children.get(inode.ino, _NONE).values())
+
     def all(self) -> list[Inode]:
         """Every inode that has a record of its own, but the root."""
         with self._lock:

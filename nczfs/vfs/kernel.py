@@ -82,6 +82,16 @@ class KernelCache:
         for inode in self._inodes.below(found[-1]):
             self._forget_content(inode)
 
+    def forget_files(self, path: str) -> None:
+        """Have the kernel ask again for the files right in each directory along a path.
+
+        The directories stay known: in one that was forgotten, getcwd(2) fails.
+        """
+        for directory in self._inodes.along(path.split("/")):
+            for inode in self._inodes.children(directory):
+                if isinstance(inode.node, File):
+                    self._forget(inode)
+
     def _forget(self, inode: Inode) -> None:
         self._forget_content(inode)
         if self._notifier is not None:

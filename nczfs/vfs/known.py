@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from nczfs.engine.array import now
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
@@ -29,6 +30,7 @@ class KnownDatasets:
     Parameters
     ----------
     editing : what changes them; None where nothing may be changed.
+    edited : called when what stands at a prefix was changed.
     """
 
     def __init__(
@@ -37,11 +39,13 @@ class KnownDatasets:
         metadata: MetadataCache,
         options: FormatOptions,
         editing: Editing | None,
+        edited: Callable[[Prefix], None],
     ) -> None:
         self._engine = engine
         self._metadata = metadata
         self._options = options
         self._editing = editing
+        self._edited = edited
         self._lock = threading.Lock()
         self._datasets: dict[Prefix, tuple[Dataset | Broken | None, float]] = {}
         self._reported: set[str] = set()
@@ -56,7 +60,7 @@ class KnownDatasets:
     def resolve(self, dataset: Dataset, path: str) -> Resolved:
         """What is at a path of a dataset."""
         try:
-            loaded = dataset.load(path)
+            loaded = dataset.load_listed(path)
         except MetadataError as error:
             return self._broken(path, error)
         if loaded is None:
@@ -111,7 +115,9 @@ class KnownDatasets:
                 return dataset
         found: Dataset | Broken | None
         try:
-            found = open_dataset(self._engine, self._metadata, prefix, self._options)
+            found = open_dataset(
+                self._engine, self._metadata, prefix, self._options, edited=self._edited
+            )
         except MetadataError as error:
             found = self._broken("", error)
         with self._lock:

@@ -192,4 +192,5 @@ def group_info_file(context: ViewContext, at: At, view: View) -> GroupInfoFile:
 def text_file(context: ViewContext, at: At, view: View) -> ViewFile:
     """A text about a node as a file: another one when its documents change."""
     versions = tuple(at.loaded.used.values())
-    return ViewFile(context, view, versions, at.loaded.mtime_ns or context.mtime_ns)
+    mtime_ns = at.loaded.mtime_ns or context.mtime_ns
+    return ViewFile(context, view, versions, mtime_ns, lambda: at.dataset.edits.revision)

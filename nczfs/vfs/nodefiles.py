@@ -54,11 +54,6 @@ def stem(name: str) -> str:
     return name
 
 
-def text_names(name: str) -> tuple[str, str]:
-    """The files of a group of that name that tell of all below it."""
-    return INFO, f"{stem(name)}.cdl"
-
-
 def view_word(name: str) -> str:
     """How `--views` calls a file: its own name, and for those called after the group the suffix."""
     return name.rpartition(".")[2] if name.endswith(".cdl") else name

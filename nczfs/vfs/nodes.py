@@ -19,6 +19,7 @@ class NodeStat:
     exact : false when `size` is a stand-in, because the true one needs work that a listing must
         not wait for.
     mode, uid, gid : of this node; None is what the mount gives to all.
+    linked : whether it has a name; false of a file that is removed and still open.
     """
 
     size: int
@@ -27,6 +28,7 @@ class NodeStat:
     mode: int | None = None
     uid: int | None = None
     gid: int | None = None
+    linked: bool = True
 
 
 class Node(ABC):

@@ -52,7 +52,8 @@ def stage(spool: Spool, key: str, size: int = 0, base: Base | None = None) -> St
 class StagedFile:
     """A sparse file, and which ranges of it are valid. Its user sees to it that calls are single.
 
-    A range that is not valid comes from `base` where that reaches, and is a hole beyond.
+    A range that is not valid comes from `base`; beyond that the disk has room for every byte, zeros
+    included: who looks at mapped bytes that find no room is killed.
     """
 
     def __init__(self, spool: Spool, path: Path, fd: int, size: int, base: Base | None) -> None:
@@ -83,6 +84,17 @@ class StagedFile:
         """Write bytes, all of them or none. Raises NoSpace, ObjectTooLarge."""
         stop = offset + len(data)
         self._check_size(stop)
+        if (before := self.size) < offset:
+            self.truncate(offset)
+        try:
+            self._write(offset, data)
+        except NczfsError:
+            if before < offset:
+                self.truncate(before)
+            raise
+
+    def _write(self, offset: int, data: Buffer) -> None:
+        stop = offset + len(data)
         gaps = list(self._valid.gaps(offset, stop))
         claimed = sum(b - a for a, b in gaps)
         self._spool.reserve(claimed)
@@ -100,13 +112,16 @@ class StagedFile:
             self._log.wrote((a, min(b, self._base_stop)) for a, b in gaps if a < self._base_stop)
 
     def truncate(self, size: int) -> None:
-        """Set the size; what is added is zeros."""
+        """Set the size; what is added is zeros. Raises NoSpace, ObjectTooLarge."""
         self._check_size(size)
-        self._resize(size)
-        self._base_stop = min(self._base_stop, size)
-        before = self._valid.total
-        self._valid.cut(size)
-        self._spool.reserve(self._valid.total - before)
+        if size > self.size:
+            self._add_zeros(size)
+        else:
+            self._resize(size)
+            self._base_stop = min(self._base_stop, size)
+            before = self._valid.total
+            self._valid.cut(size)
+            self._spool.reserve(self._valid.total - before)
         self.size = size
         if self._log is not None:
             self._log.cut(size)
@@ -166,15 +181,25 @@ class StagedFile:
         Parameters
         ----------
         replaces : the version that it shall replace, `ABSENT` where there was none.
+
+        Raises
+        ------
+        NoSpace, Unavailable : it is no entry; its bytes are left where they are.
         """
         with contextlib.suppress(NczfsError):
             self.fill()
         missing = list(self._valid.gaps(0, self._base_stop))
         details = {"replaces": replaces, "missing": missing}
         entry = Entry(Kind.OBJECT, self._spool.url, key, reason, details)
-        with disk(self.path):
-            os.ftruncate(self._fd, self.size)
-        kept = seal(self.path, self._fd, entry)
+        try:
+            with disk(self.path):
+                os.ftruncate(self._fd, self.size)
+            kept = seal(self.path, self._fd, entry)
+        except NczfsError:
+            self._close()
+            raise
+        self._spool.keep(kept, self._valid.total)
+        self._valid.cut(0)
         self._close()
         return kept
 
@@ -202,6 +227,18 @@ class StagedFile:
         size = self.size
         self.write(offset, data)
         self.size = size
+
+    def _add_zeros(self, size: int) -> None:
+        start, count = self.size, size - self.size
+        self._spool.reserve(count)
+        try:
+            with disk(self.path):
+                os.posix_fallocate(self._fd, start, count)
+        except NczfsError:
+            self._spool.reserve(-count)
+            self._resize(start)
+            raise
+        self._valid.add(start, size)
 
     def _resize(self, size: int) -> None:
         with disk(self.path):

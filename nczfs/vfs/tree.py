@@ -14,7 +14,7 @@ from nczfs.engine.dataset import Engine
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.spool.place import spool_url
-from nczfs.engine.spool.recovery import unsaved_of
+from nczfs.engine.spool.recovery import left_of
 from nczfs.engine.spool.space import Spool, Survives, default_spool_dir
 from nczfs.errors import BadKey
 from nczfs.vfs.access import AccessLog
@@ -24,7 +24,6 @@ from nczfs.vfs.control import ControlDirectory
 from nczfs.vfs.datasets import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.leaves import Plain
-from nczfs.vfs.nodefiles import text_names
 from nczfs.vfs.nodes import Directory, FixedDirectory, Node
 from nczfs.vfs.objects import ObjectsOptions, ObjectStore, ObjectsTree, StoredOptions
 from nczfs.vfs.prefixdirectory import PrefixDirectory
@@ -116,6 +115,7 @@ def mount_tree(
         archive_in,
         writable=not options.read_only,
         written=lambda prefix: filesystem.kernel.forget_content(shown_at(prefix)),
+        edited=lambda prefix: filesystem.kernel.forget_files(shown_at(prefix)),
         removed=(lambda prefix: removed(prefix)) if options.allow_delete else None,
     )
     read_only = options.read_only or not zmap.features.writable
@@ -133,11 +133,7 @@ def mount_tree(
     def removed(prefix: Prefix) -> None:
         filesystem.kernel.forget_below(shown_at(prefix))
         filesystem.kernel.forget_below(f"{OBJECTS}/{prefix}")
-        above = str(prefix)
-        while above:
-            above, _, _ = above.rpartition("/")
-            for name in text_names(above.rpartition("/")[2] or parsed.last_word):
-                filesystem.kernel.forget_below(shown_at(keys.join(above, name)))
+        filesystem.kernel.forget_files(shown_at(prefix))
 
     def lost(key: str) -> None:
         filesystem.kernel.forget_below(f"{OBJECTS}/{key}")
@@ -181,6 +177,7 @@ def mount_tree(
             "unsaved_chunks": engine.writeback.unsaved,
             "unsaved_files": objects.files.unsaved_count,
             "spool": str(spool.directory),
+            "spooled": spool.kept_count,
             "spool_used_bytes": spool.bytes_used,
             "features": {
                 name: getattr(zmap.features, name) for name in zmap.features.__dataclass_fields__
@@ -216,6 +213,7 @@ def mount_tree(
         pages_ttl_s=metadata.ttl_s,
         forget=forget,
         sync=_steps(engine.writeback.flush, datasets.sync, zmap.flush),
+        capacity=zmap.capacity,
         save=_steps(datasets.close, engine.writeback.close),
         close=_steps(engine.close, spool.close, zmap.close),
         notifier=notifier,
@@ -232,12 +230,20 @@ def _opened(place: StoreUrl, options: StoreOptions, survives: Survives) -> ZMap:
 
 
 def _tell_of_unsaved(spool_dir: Path, url: str) -> None:
-    if unsaved := unsaved_of(spool_dir, url):
+    left = left_of(spool_dir, url)
+    if unsaved := sum(found.entry is not None for found in left):
         log.warning(
             "%s: %d pieces of what was written in an earlier mount are not stored: `nczfs recover` "
             "puts them back, `nczfs recover --list` shows them",
             url,
             unsaved,
+        )
+    if incomplete := len(left) - unsaved:
+        log.info(
+            "%s: %d files were being written when an earlier mount was killed, and nothing was "
+            "promised of them: `nczfs recover --list` shows what is left, --discard removes it",
+            url,
+            incomplete,
         )
 
 

@@ -64,9 +64,17 @@ class ViewFile(File):
     Parameters
     ----------
     token : equal as long as the text is the same.
+    revision : another one after each change of what the text tells of.
     """
 
-    def __init__(self, context: ViewContext, view: View, token: object, mtime_ns: int) -> None:
+    def __init__(
+        self,
+        context: ViewContext,
+        view: View,
+        token: object,
+        mtime_ns: int,
+        revision: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._context = context
         self._view = view
         self._token = token
@@ -74,6 +82,8 @@ class ViewFile(File):
         self._lock = threading.Lock()
         self._text: bytes | None = None
         self._made_at = 0.0
+        self._revision = revision
+        self._made_of = 0
 
     @property
     def token(self) -> object:
@@ -91,14 +101,16 @@ class ViewFile(File):
         return FixedContent(self._current_text())
 
     def _is_current(self) -> bool:
-        return self._text is not None and (
-            self._view.is_arithmetic or now() - self._made_at < self._context.ttl_s
-        )
+        if self._text is None or self._view.is_arithmetic:
+            return self._text is not None
+        is_fresh = now() - self._made_at < self._context.ttl_s
+        return is_fresh and self._made_of == self._revision()
 
     def _current_text(self) -> bytes:
-        """Made once where it follows from the description; otherwise anew after its TTL."""
+        """Made once where it follows from the description; else after changes and its TTL."""
         with self._lock:
             if not self._is_current():
+                self._made_of = self._revision()
                 segments = self._view.build().segments
                 self._text = b"".join(s.data for s in segments if isinstance(s, Literal))
                 self._made_at = now()

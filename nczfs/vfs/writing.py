@@ -108,6 +108,7 @@ class WritingView(OpenFile):
                 self._rewrite.truncate(size)
             elif size == 0 < known:
                 self._rewrite = Rewrite()
+                self._is_dirty = True
             elif size > known and self._growing is not None:
                 self._growing.resize(size)
                 self._is_dirty = True
@@ -119,10 +120,8 @@ class WritingView(OpenFile):
     def flush(self) -> None:
         with self._lock, _named(self._place):
             if not self._is_dirty:
-                return
+                return  # opened with O_TRUNC, too: a shell closes its own descriptor before a byte
             if self._rewrite is not None:
-                if not self._rewrite.size:
-                    return  # a shell closes its own descriptor before the program writes
                 self._apply(self._rewrite)
             self._settle()
             self._store()
@@ -171,6 +170,8 @@ class WritingView(OpenFile):
     def _apply(self, rewrite: Rewrite) -> None:
         """Take the new content, when it is whole and every byte of it can be taken."""
         layout, growing = self._current_layout(), self._growing
+        if not rewrite.size:
+            raise NotPermitted("was truncated, and nothing written after it: the old values stand")
         wanted = layout.size
         if growing is not None and rewrite.size > wanted:
             wanted = -(-rewrite.size // growing.record_bytes) * growing.record_bytes

@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
+from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import BadMetadata, BadValue
 from nczfs.formats.attributes import is_hidden, untyped
 from nczfs.formats.jsontext import parse, plain
 from nczfs.model.declaration import ElementType, Fill, VariableDeclaration
-from nczfs.model.dtypes import DEFAULT_FILL, NC_TYPE_OF_CODE, NcType
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NC_TYPE_OF_CODE, NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Json
 
 DECLARED = frozenset(
@@ -72,10 +74,10 @@ def wanted_variable(name: str, data: bytes) -> WantedVariable:
     declaration = VariableDeclaration(
         name,
         element.type,
-        attributes=tuple(_attributes(document.get("attributes", {}))),
+        attributes=tuple(_attributes(document.get("attributes", {}), element.nc_type)),
         chunk_shape=None if chunks is None else _lengths(chunks, "chunk_shape"),
         codecs=None if codecs is None else tuple(map(_codec, _list(codecs, "codecs"))),
-        fill_value=_fill(document, element.type),
+        fill_value=_fill(document, element.nc_type),
         byte_order=element.byte_order,
         string_bytes=element.string_bytes,
     )
@@ -88,6 +90,12 @@ class _Element:
     byte_order: str | None = None
     string_bytes: int | None = None
 
+    @property
+    def nc_type(self) -> NcType | None:
+        if isinstance(self.type, NcType):
+            return self.type
+        return NC_TYPE_OF_CODE.get(self.type.str[1:])
+
 
 def _element(typestr: Json, nc_type: Json) -> _Element:
     known = _NC_TYPES.get(nc_type) if isinstance(nc_type, str) else None
@@ -95,12 +103,11 @@ def _element(typestr: Json, nc_type: Json) -> _Element:
         raise BadValue(f"info.json: nc_type: {nc_type!r} is none of {', '.join(_NC_TYPES)}")
     if typestr is None and known is not None:
         return _Element(known)
-    try:
-        dtype = np.dtype(typestr) if isinstance(typestr, str) else None
-    except TypeError:
-        dtype = None
-    if dtype is None:
-        raise BadValue(f"info.json: dtype: {typestr!r} is no type; give one like '<f4'")
+    dtype = _dtype(typestr)
+    if known is not None and known not in _nc_types(dtype):
+        raise BadValue(
+            f"info.json: dtype {typestr!r} and nc_type {known.value!r} contradict each other"
+        )
     if known is NcType.STRING:
         return _Element(known, string_bytes=dtype.itemsize if dtype.kind == "S" else None)
     if known is NcType.CHAR or dtype == np.dtype("S1"):
@@ -111,13 +118,42 @@ def _element(typestr: Json, nc_type: Json) -> _Element:
     return _Element(dtype.newbyteorder("="), order if order in "<>" else None)
 
 
+def _dtype(typestr: Json) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(typestr) if isinstance(typestr, str) else None
+    except (TypeError, ValueError, SyntaxError):
+        dtype = None
+    if dtype is None:
+        raise BadValue(f"info.json: dtype: {typestr!r} is no type; give one like '<f4'")
+    code = CODE_OF_NC_TYPE.get(_NC_TYPES.get(str(typestr), NcType.JSON), dtype.str[1:])
+    if code != dtype.str[1:]:
+        raise BadValue(
+            f"info.json: dtype: {typestr!r} is {code} to netCDF and {dtype.str[1:]} to numpy; give "
+            f"one like '<{code}', or nc_type"
+        )
+    return dtype
+
+
+def _nc_types(dtype: np.dtype[Any]) -> set[NcType | None]:
+    """The netCDF types that a dtype can be meant to store."""
+    if dtype.kind not in "SUO":
+        return {NC_TYPE_OF_CODE.get(dtype.str[1:])}
+    is_character = dtype.str[1:] in ("S1", "U1")
+    return {NcType.STRING, NcType.CHAR} if is_character else {NcType.STRING}
+
+
 def _dimensions(named: Json, shape: tuple[int, ...]) -> Iterable[WantedDimension]:
     if named is None:
         return [WantedDimension(None, size) for size in shape]
     wanted = _list(named, "dimensions")
     if len(wanted) != len(shape):
         raise BadValue(f"info.json: dimensions: {len(wanted)} for a shape of {len(shape)}")
-    return [_dimension(item, size) for item, size in zip(wanted, shape, strict=True)]
+    found = [_dimension(item, size) for item, size in zip(wanted, shape, strict=True)]
+    sizes: dict[str, int] = {}
+    for dimension in found:
+        if dimension.name and sizes.setdefault(dimension.name, dimension.size) != dimension.size:
+            raise BadValue(f"info.json: dimensions: {dimension.name!r} has two lengths")
+    return found
 
 
 def _dimension(item: Json, size: int) -> WantedDimension:
@@ -131,13 +167,16 @@ def _dimension(item: Json, size: int) -> WantedDimension:
     raise BadValue(f"info.json: dimensions: {json.dumps(item)} is no dimension of length {size}")
 
 
-def _attributes(members: Json) -> Iterable[Attribute]:
+def _attributes(members: Json, nc_type: NcType | None) -> Iterable[Attribute]:
     if not isinstance(members, dict):
         raise BadValue("info.json: attributes: is no JSON object")
     for name, value in members.items():
         if is_hidden(name):
             raise BadValue(f"info.json: attribute {name!r} belongs to the format")
-        yield untyped(name, value)
+        attribute = untyped(name, value, nc_type)
+        if name == FILL_VALUE and nc_type is not None:
+            attribute = as_fill_value(attribute, nc_type)
+        yield attribute
 
 
 def _codec(codec: Json) -> CodecSpec:
@@ -147,9 +186,8 @@ def _codec(codec: Json) -> CodecSpec:
     return CodecSpec(str(codec["id"]), MappingProxyType(settings))
 
 
-def _fill(document: dict[str, Json], element: ElementType) -> object:
+def _fill(document: dict[str, Json], nc_type: NcType | None) -> object:
     value = document.get("fill_value")
-    nc_type = element if isinstance(element, NcType) else NC_TYPE_OF_CODE.get(element.str[1:])
     is_default = nc_type is not None and value == DEFAULT_FILL.get(nc_type)
     if "fill_value" not in document or is_default:
         return Fill.DEFAULT

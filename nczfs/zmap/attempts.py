@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import random
+import re
+import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
 
 import urllib3
 from urllib3.exceptions import (
@@ -22,20 +23,29 @@ from urllib3.exceptions import (
     ConnectTimeoutError,
     EmptyPoolError,
     HTTPError,
+    NameResolutionError,
     NewConnectionError,
     ProtocolError,
+    ProxyError,
     ReadTimeoutError,
-    SSLError,
 )
 
 from nczfs.errors import DeadlinePassed, Unavailable
 from nczfs.metrics import STORE_RETRIES
+from nczfs.zmap.proxy import parse_proxy
 
 ATTEMPTS = 10
 FIRST_WAIT_S = 0.1  # doubled with each attempt; a random part of it is waited
 LONGEST_WAIT_S = 2.0
 SLOWEST_BYTES_S = 8 << 10  # a line of 2 Mbit/s that 32 threads share
 SHORTEST_ATTEMPT_S = 0.1  # less time than this left is none: its timeout would hide the cause
+
+_PROXY_REFUSES = 407  # a status that no server has, only a proxy
+_PASSING = frozenset({408, 429})  # of 4xx, what may be another one at the next attempt
+_TUNNEL = re.compile(r"Tunnel connection failed: (\d{3}) ?(.*)")  # of http.client
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})  # OpenSSL 3.0, and later
+# Of X509_STORE_CTX_get_error(3): no issuer, self-signed, a chain without end, not trusted.
+_UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21, 27})
 
 _T = TypeVar("_T")
 
@@ -94,6 +104,7 @@ class Attempts:
     label : of the store in the metrics.
     timeout_s : of a request with all its attempts.
     patience_s : an attempt that gets no byte for this long is given up.
+    proxy : that requests go through, for messages.
     clock, sleep : in seconds.
     """
 
@@ -103,12 +114,14 @@ class Attempts:
         timeout_s: float,
         patience_s: float,
         *,
+        proxy: str = "",
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._retries = STORE_RETRIES.labels(label)
         self._timeout_s = timeout_s
         self._patience_s = patience_s
+        self._proxy = proxy
         self._clock = clock
         self._sleep = sleep
 
@@ -134,7 +147,7 @@ class Attempts:
             except AttemptFailed as failure:
                 reason = failure
             except (HTTPError, OSError) as error:
-                reason = _failed(error, self.patience_s(deadline))
+                reason = _failed(error, self.patience_s(deadline), self._proxy)
             self._wait(what, reason, count, deadline)
 
     def patience_s(self, deadline: Deadline) -> float:
@@ -167,6 +180,10 @@ class Connections:
     ca_bundle : a file or directory of certificate authorities; None: the system's.
     proxy : the URL of a proxy, "" without one.
     pool_classes : of connections to a server, by scheme, where they are not urllib3's.
+
+    Raises
+    ------
+    UsageError : the proxy is none that can be asked.
     """
 
     def __init__(
@@ -178,12 +195,22 @@ class Connections:
     ) -> None:
         self._count = count
         self._ca_bundle = ca_bundle
-        self._proxy = proxy
+        self._proxy = parse_proxy(proxy)
         self._pool_classes = pool_classes
         self._lock = threading.Lock()
         self._pools: urllib3.PoolManager | None = None
         self._process = 0
         self._closed = False
+
+    @property
+    def proxy(self) -> str:
+        """The host and port of the proxy, "" without one."""
+        return self._proxy.name if self._proxy is not None else ""
+
+    def check_status(self, status: int) -> None:
+        """Raise AttemptFailed for the status of an answer that is the proxy's own."""
+        if status == _PROXY_REFUSES and self._proxy is not None:
+            raise _proxy_failed(self.proxy, _refused(status))
 
     def pools(self) -> urllib3.PoolManager:
         """The pools of this process; a child of fork must not talk over its parent's sockets."""
@@ -208,16 +235,14 @@ class Connections:
         bundle = self._ca_bundle
         is_dir = bundle is not None and os.path.isdir(bundle)
         ca_certs, ca_cert_dir = (None, bundle) if is_dir else (bundle, None)
-        if not self._proxy:
+        if self._proxy is None:
             return urllib3.PoolManager(
                 maxsize=self._count, block=True, ca_certs=ca_certs, ca_cert_dir=ca_cert_dir
             )
-        text = self._proxy
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        user, _, address = parts.netloc.rpartition("@")
+        user = self._proxy.user
         return urllib3.ProxyManager(
-            f"{parts.scheme}://{address}",
-            proxy_headers=urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None,
+            self._proxy.url,
+            proxy_headers=urllib3.make_headers(proxy_basic_auth=user) if user else None,
             maxsize=self._count,
             block=True,
             ca_certs=ca_certs,
@@ -225,28 +250,66 @@ class Connections:
         )
 
 
-def _failed(error: Exception, patience_s: float) -> AttemptFailed:
+def _failed(error: Exception, patience_s: float, proxy: str) -> AttemptFailed:
+    if isinstance(error, ProxyError):
+        return _proxy_failed(proxy, _failed(error.original_error, patience_s, proxy))
+    if tunnel := _TUNNEL.match(str(error)):
+        return _refused(int(tunnel[1]), tunnel[2])
     if isinstance(error, EmptyPoolError):
         return AttemptFailed("all connections were busy")
+    if isinstance(error, NameResolutionError):
+        return AttemptFailed(f"{error.conn.host}: {_reason(error)}")
     if isinstance(error, NewConnectionError):  # which urllib3 makes a ConnectTimeoutError
         return AttemptFailed(_reason(error))
     if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError):
         return AttemptFailed(f"nothing came for {patience_s:.2g} s")
     if isinstance(error, ClosedPoolError):
         return AttemptFailed("the store is closed", final=True)
-    reason = _reason(error)
-    if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return AttemptFailed(f"{reason} (--ca-bundle FILE names other authorities)", final=True)
-    return AttemptFailed(reason)
+    return _tls_failed(error) or AttemptFailed(_reason(error))
+
+
+def _proxy_failed(proxy: str, failure: AttemptFailed) -> AttemptFailed:
+    return AttemptFailed(f"proxy {proxy}: {failure}", final=failure.final)
+
+
+def _refused(status: int, reason: str = "") -> AttemptFailed:
+    """What a proxy says that does not let us through."""
+    if status == _PROXY_REFUSES:
+        reason = "check its user and password"
+    return AttemptFailed(
+        f"answers {status} ({reason.strip()[:80] or 'no reason given'})",
+        final=400 <= status < 500 and status not in _PASSING,
+    )
+
+
+def _tls_failed(error: Exception) -> AttemptFailed | None:
+    """What is wrong with the other side's TLS or certificate; None for all else."""
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            is_unknown = cause.verify_code in _UNKNOWN_AUTHORITY
+            hint = " (--ca-bundle FILE names other authorities)" if is_unknown else ""
+            return AttemptFailed(
+                f"the certificate is not believed: {cause.verify_message}{hint}", final=True
+            )
+        if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
+            return AttemptFailed("does not speak TLS (http:// instead of https://?)", final=True)
+    return None
+
+
+def _causes(error: Exception) -> Iterator[BaseException]:
+    """An error and what it came from; urllib3 wraps that, or raises from or while handling it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        wrapped = next((arg for arg in cause.args if isinstance(arg, BaseException)), None)
+        cause = wrapped or cause.__cause__ or cause.__context__
 
 
 def _reason(error: Exception) -> str:
     """What the cause within says; urllib3's own texts quote objects and addresses."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in _causes(error):
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
-        cause = cause.__cause__ or cause.__context__
     if isinstance(error, ProtocolError):
         return "the connection ended before the answer did"
     return f"the connection failed ({type(error).__name__})"

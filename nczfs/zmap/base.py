@@ -112,8 +112,9 @@ class Features:
     server_copies : `copy`, and the large ranges of `write_parts`, need not come through this
         machine: to be preferred to reading and writing.
     forbidden_is_absent : "forbidden" for a key is taken for "no such object", since the store says
-        so to those who may not list. Known once such an answer came.
+        so to those who may not list. Known once such an answer came, and may change.
     keeps_times : the `mtime_ns` of a write is kept with the object, and `stat` tells it.
+    text_keys : keys are UTF-8, and others cannot be written.
     markers : a directory can be there without keys: `ZMap.mark`.
     """
 
@@ -128,6 +129,28 @@ class Features:
     forbidden_is_absent: bool = False
     keeps_times: bool = False
     markers: bool = False
+    text_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How much a store holds and takes.
+
+    Attributes
+    ----------
+    available_bytes : those of the free ones that not only root may fill.
+    files, free_files : how many there can be, and how many more; 0: as many as fit.
+    """
+
+    total_bytes: int
+    free_bytes: int
+    available_bytes: int
+    files: int = 0
+    free_files: int = 0
+
+
+# A bucket has no size: enough that nobody thinks it full.
+UNLIMITED = Capacity(1 << 60, 1 << 60, 1 << 60)
 
 
 class ZMap(ABC):
@@ -195,7 +218,7 @@ class ZMap(ABC):
         ------
         Conflict : the object is not `replaces`; nothing was changed. (`ObjectExists`, when
             `replaces` is `ABSENT`.)
-        ReadOnlyStore, NoSpace, ObjectTooLarge : as they say; nothing was changed.
+        ReadOnlyStore, NoSpace, ObjectTooLarge, KeyNotText : as they say; nothing was changed.
         """
 
     def copy(
@@ -283,8 +306,15 @@ class ZMap(ABC):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         """Every object below a prefix, however deep, page by page, in no particular order."""
 
-    def exists(self, prefix: Prefix) -> bool:
-        """Whether `search` gives anything below a prefix, or it has a marker."""
+    def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
+        """Whether there is anything below a prefix, or it has a marker.
+
+        What `search` leaves out, since no key is called so, counts as well where it is stored.
+
+        Parameters
+        ----------
+        marked : false: its own marker does not count.
+        """
         return next(iter(self.search(prefix)), None) is not None
 
     def mark(self, prefix: Prefix) -> None:  # noqa: B027 - most stores have no markers
@@ -303,8 +333,18 @@ class ZMap(ABC):
         """
 
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
-        """The prefixes with a marker: this one and those below, however deep, in no order."""
+        """The prefixes with a marker: this one and those below, however deep, in no order.
+
+        Raises
+        ------
+        Conflict : something below is neither an object of this map nor a marker: what `list` and
+            this tell is not all that the prefix has.
+        """
         return iter(())
+
+    def capacity(self) -> Capacity:
+        """How much there is room for, where the store has an end."""
+        return UNLIMITED
 
     def flush(self) -> None:  # noqa: B027 - most stores have nothing to do
         """Make what was written so far durable, and visible to whoever opens the store.

@@ -21,6 +21,7 @@ from nczfs.errors import (
     StoreError,
 )
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.forbidden import Forbidden
 from nczfs.zmap.http_names import Names
 from nczfs.zmap.http_transport import Answer, Request, Transport
 from nczfs.zmap.keys import MAX_KEY_BYTES, Key, Prefix, join
@@ -31,6 +32,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+)")
 _PLAIN = frozenset({"", "identity"})
 # A HEAD that is refused, or not understood, does not say that a GET is.
 _HEAD_REFUSED = frozenset({400, 403, 405, 406, 501})
+_GIVEN = frozenset({200, 206, 416})  # the last one has no first byte
 _FEATURES = Features(writable=False, conditional_writes=False, near=False)
 
 
@@ -53,8 +55,8 @@ class HttpZMap(ZMap):
         self._transport = Transport(source, options)
         self._name = self._transport.root_url
         self._ranges = True  # are honoured, as far as we know
-        self._forbidden_is_absent: bool | None = {"yes": True, "no": False}.get(
-            options.forbidden_is_absent
+        self._forbidden = Forbidden(
+            options.forbidden_is_absent, self._name, self._gives, self._hides
         )
         self._names = Names(self, self._transport)
 
@@ -65,7 +67,7 @@ class HttpZMap(ZMap):
     @property
     def features(self) -> Features:
         return replace(
-            _FEATURES, ranges=self._ranges, forbidden_is_absent=bool(self._forbidden_is_absent)
+            _FEATURES, ranges=self._ranges, forbidden_is_absent=self._forbidden.is_absent
         )
 
     def read(
@@ -152,14 +154,18 @@ class HttpZMap(ZMap):
                         f"{where}: the server sends it encoded ({encoding[:20]}), though asked "
                         "not to: switch compression off for this path in the server"
                     )
+                self._forbidden.note_read(key)
             case 301 | 302 | 303 | 307 | 308 | 404 | 410:  # redirected: to a directory
                 raise NoSuchObject(f"{where}: no such object")
-            case 403 if self._means_absent(key):
+            case 403 if self._forbidden.means_absent(key):
                 raise NoSuchObject(
                     f"{where}: no such object (or forbidden: the answer is 403 to both)"
                 )
             case 401 | 403 | 407:
-                raise AccessDenied(f"{where}: access denied ({answer.status}); {self._remedy()}")
+                hint = self._forbidden.hint if answer.status == 403 else ""
+                raise AccessDenied(
+                    f"{where}: access denied ({answer.status}); {self._remedy()}{hint}"
+                )
             case 412:
                 raise Conflict(f"{where}: replaced since it was opened")
             case status:
@@ -167,8 +173,11 @@ class HttpZMap(ZMap):
 
     def _remedy(self) -> str:
         if self._transport.has_credentials:
-            return "check user and password"
-        return "give user and password in ~/.netrc, or as https://USER:PASSWORD@HOST/…"
+            return "check user and password, and the token if the URL has one"
+        return (
+            "check the token if the URL has one, or give user and password in ~/.netrc, or as "
+            "https://USER:PASSWORD@HOST/…"
+        )
 
     def _stat(self, key: Key, answer: Answer) -> Stat:
         found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
@@ -181,15 +190,16 @@ class HttpZMap(ZMap):
         version = version_of(answer.headers.get("etag", ""), modified, size)
         return Stat(key, size, version, _time_ns(modified))
 
-    def _means_absent(self, key: Key) -> bool:
-        """Whether the 403 for a key may be the answer to a key that does not exist.
+    def _gives(self, key: Key) -> bool:
+        return self._first_byte(key) in _GIVEN
 
-        Buckets behind a web address say 403 for both. So a key that cannot exist is asked for.
-        """
-        if self._forbidden_is_absent is None:
-            nobody = join(key.rpartition("/")[0], secrets.token_hex(16))
-            self._forbidden_is_absent = self._transport.send(Request("HEAD", nobody)).status == 403
-        return self._forbidden_is_absent
+    def _hides(self, key: Key) -> bool:
+        nobody = join(key.rpartition("/")[0], secrets.token_hex(16))
+        return self._first_byte(nobody) == 403
+
+    def _first_byte(self, key: Key) -> int:
+        """The status of the answer to a GET: servers that refuse all HEADs are not rare."""
+        return self._transport.send(Request("GET", key, {"range": "bytes=0-0"}, 0, 1)).status
 
 
 def open_http(url: StoreUrl, options: StoreOptions) -> ZMap:

@@ -15,8 +15,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 
-from nczfs.errors import StoreError, UsageError
+from nczfs.errors import StoreError
 from nczfs.zmap.attempts import AttemptFailed, Attempts, Connections, Deadline
+from nczfs.zmap.authorities import check_authorities
 from nczfs.zmap.registry import StoreOptions
 
 REDIRECTS_MAX = 5
@@ -96,17 +97,18 @@ class Transport:
             "accept-encoding": "identity",
         }
         self._authorization = _authorization(parts)
+        if options.ca_bundle is not None:
+            check_authorities(options.ca_bundle)
+        self._connections = Connections(
+            options.connections, options.ca_bundle, _proxy(parts.scheme, parts.hostname or "")
+        )
         self._attempts = Attempts(
             "http",
             options.request_timeout_s,
             options.attempt_timeout_s,
+            proxy=self._connections.proxy,
             clock=clock,
             sleep=sleep,
-        )
-        if options.ca_bundle is not None and not os.path.exists(options.ca_bundle):
-            raise UsageError(f"{options.ca_bundle}: there is no such file of authorities")
-        self._connections = Connections(
-            options.connections, options.ca_bundle, _proxy(parts.scheme, parts.hostname or "")
         )
 
     @property
@@ -136,6 +138,7 @@ class Transport:
 
         def attempt(deadline: Deadline) -> Answer:
             answer = self._follow(request, deadline)
+            self._connections.check_status(answer.status)
             if answer.status in _AGAIN:
                 raise AttemptFailed(
                     f"the server answers {answer.status}", wait_s=_pause(answer.headers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NewType
 
-from nczfs.errors import BadKey, KeyTooLong
+from nczfs.errors import BadKey, KeyNotText, KeyTooLong
 
 Key = NewType("Key", str)
 Prefix = NewType("Prefix", str)
@@ -50,6 +50,18 @@ def checked_length(text: str) -> Key:
     ):
         raise KeyTooLong(f"key {text[:80]!r}... has more than {MAX_KEY_BYTES} bytes")
     return Key(text)
+
+
+def checked_text(key: Key) -> Key:
+    """The same key, for a store whose keys are text. Raises KeyNotText."""
+    if not key.isascii():
+        try:
+            key.encode()
+        except UnicodeEncodeError as error:
+            raise KeyNotText(
+                f"key {key!r} is not UTF-8, which all keys of this store are"
+            ) from error
+    return key
 
 
 def is_own(text: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from nczfs.errors import (
     Conflict,
     CorruptStore,
+    NczfsError,
     NoSuchObject,
     ReadOnlyStore,
 )
@@ -166,7 +167,7 @@ class ReferenceZMap(ZMap):
         """Version and size of the object that a reference leads to, as they were at first."""
         pin = self._pins.get(found.url)
         if pin is None:
-            zmap, target = self._targets.find(found.url)
+            zmap, target = self._target(key, found)
             try:
                 stat = zmap.stat(target)
             except NoSuchObject as error:
@@ -181,7 +182,7 @@ class ReferenceZMap(ZMap):
             return self._pins.setdefault(url, (version, size))
 
     def _fetch(self, key: Key, found: Reference, start: int, stop: int) -> Buffer:
-        zmap, target = self._targets.find(found.url)
+        zmap, target = self._target(key, found)
         pin = self._pins.get(found.url)
         try:
             blob = zmap.read(target, start, stop, version=pin[0] if pin else None)
@@ -198,6 +199,13 @@ class ReferenceZMap(ZMap):
                 f"which has {blob.object_size}"
             )
         return blob.data
+
+    def _target(self, key: Key, found: Reference) -> tuple[ZMap, Key]:
+        """The store and the key that a reference leads to."""
+        try:
+            return self._targets.find(found.url)
+        except NczfsError as error:
+            raise type(error)(f"{self._name}/{key}: {error}") from error
 
     def _gone(self, key: Key, error: NoSuchObject) -> CorruptStore:
         # Not NoSuchObject: that would say that the chunk was never written.

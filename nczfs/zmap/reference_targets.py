@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
-from nczfs.errors import AccessDenied, BadKey, CorruptStore, StoreError, Unsupported
+from nczfs.errors import BadKey, CorruptStore, ReferenceRefused, StoreError, Unsupported
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, Key, parse_key
 from nczfs.zmap.registry import StoreOptions, open_store
@@ -56,7 +56,7 @@ class Targets:
 
         Raises
         ------
-        AccessDenied : it lies elsewhere, and nobody allowed that.
+        ReferenceRefused : it lies elsewhere, and nobody allowed that.
         Unsupported : it is named in a way that is not understood.
         """
         try:
@@ -154,8 +154,8 @@ class Targets:
         if not is_home and not any(_is_below(normal, prefix) for prefix in self._allowed):
             raise self._refusal(text)
 
-    def _refusal(self, text: str) -> AccessDenied:
-        return AccessDenied(
+    def _refusal(self, text: str) -> ReferenceRefused:
+        return ReferenceRefused(
             f"the reference to {_shown(text)} leads out of {self._home.text}, which is not "
             "followed: --allow-references PREFIX allows it"
         )

@@ -52,7 +52,8 @@ class StoreOptions:
     attempt_timeout_s : an attempt that gets no byte for this long is given up and repeated.
     connections : kept open, and so the most requests at once that need no new one.
     forbidden_is_absent : whether 403 for a key means that there is none, as S3 answers to those
-        who must not list; "auto" asks for a key that cannot exist.
+        who must not list; "auto": while the store gives out what was read before, and forbids a
+        key that cannot exist.
     read_only : refuse to write.
     durable : a write to a directory returns when the object would survive a power failure.
     zip_commit : how what was written comes into a zip archive: "append", or "copy", which other
@@ -139,9 +140,9 @@ def open_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
 
 
 def open_archive(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """A zip archive: a file, or an object of the store around it."""
+    """A zip archive: a file, or an object of the store around it, which may be an archive too."""
     cache = _index_cache(options)
-    if url.path:
+    if url.path and not _file_above(url.path):
         how = LocalZipOptions(Commit(options.zip_commit), options.zip_write_once, cache)
         return LocalZipZMap(url.path, how, read_only=options.read_only)
     outer, name = around(url)
@@ -175,8 +176,11 @@ def around(url: StoreUrl) -> tuple[StoreUrl, Key]:
     BadUrl : it names the root of a store.
     """
     if url.path:
-        above, name = dirname(url.path), basename(url.path)
-        return replace(url, kind="file", path=above, text=above), parse_key(name)
+        archive = _file_above(url.path)
+        above = archive or dirname(url.path)
+        kind = "zip" if archive else "file"
+        name = url.path[len(above) :].lstrip("/")
+        return replace(url, kind=kind, path=above, text=above), parse_key(name)
     above, name = dirname(url.text), basename(url.text)
     if url.bucket:
         prefix = Prefix(dirname(url.prefix))
@@ -186,6 +190,14 @@ def around(url: StoreUrl) -> tuple[StoreUrl, Key]:
     source = urlunsplit(parts._replace(path=dirname(parts.path.rstrip("/"))))
     name = unquote(basename(parts.path.rstrip("/")), errors="surrogateescape")
     return replace(url, kind=plain_kind(url), source=source, text=above), parse_key(name)
+
+
+def _file_above(path: str) -> str:
+    """The file that a path goes on below, as if it were a directory; "" where none is."""
+    above = dirname(path)
+    while not os.path.lexists(above):
+        above = dirname(above)
+    return above if os.path.isfile(above) else ""
 
 
 def plain_kind(url: StoreUrl) -> str:

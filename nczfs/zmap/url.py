@@ -72,6 +72,7 @@ _IMPLIED = {
 _MACROS = {"s3": ("nczarr",), "gs3": ("nczarr",)}
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_ONE_SLASH = re.compile(rf"({'|'.join(SCHEMES)}):/(?!/)", re.IGNORECASE)
 _BRACKETS = re.compile(r"((?:\[[^\]]*\])+)(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 # BUCKET.s3.REGION, s3.REGION, also the older s3-REGION and s3.dualstack.REGION.
 _AMAZON = re.compile(
@@ -141,8 +142,8 @@ def parse_url(text: str) -> StoreUrl:
     BadUrl : it names no store that nczfs knows; the message lists what is known, and never
         shows user names, passwords or queries.
     """
-    if not text or "\0" in text:
-        raise BadUrl("an empty text, or one with NUL, names no store: give a path or a URL")
+    if "\0" in text:
+        raise BadUrl("a text with NUL names no store: give a path or a URL")
     brackets = _BRACKETS.match(text)
     front = brackets.group(1)[1:-1].replace("][", "&") if brackets else ""
     rest = text[brackets.end() :] if brackets else text
@@ -165,11 +166,25 @@ def parse_url(text: str) -> StoreUrl:
 # Local paths
 
 
+def check_path(text: str) -> None:
+    """Raise BadUrl for a text without ``://`` that is no path either.
+
+    The message does not quote it: a URL with a slash too few may hold a password.
+    """
+    if not text:
+        raise BadUrl("an empty text names no store: give a path or a URL, . for the directory here")
+    found = _ONE_SLASH.match(text)
+    if found is not None and not os.path.lexists(text):
+        raise BadUrl(f"{found[1]}:/ has one slash; a URL begins with {found[1]}://, a path with ./")
+
+
 def _parse_path(text: str) -> StoreUrl:
     """A plain path; what stands behind a "#" is a fragment, unless a file has that name."""
     path, mark, behind = text.rpartition("#")
     if not mark or os.path.lexists(text):
+        check_path(text)
         return _local(text, _Fragment())
+    check_path(path)
     return _local(path, _parse_fragment(behind))
 
 
@@ -385,7 +400,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def _shown(parts: SplitResult) -> str:
-    return f"{parts.scheme}://{_host(parts)}{parts.path}".rstrip("/")
+    return f"{parts.scheme}://" + f"{_host(parts)}{parts.path}".rstrip("/")
 
 
 # Fragments
@@ -401,7 +416,7 @@ def _parse_fragment(text: str) -> _Fragment:
             words += (key, *_MACROS.get(key, ()))
         elif key not in _KEYS:
             raise BadUrl(
-                f"{key[:40]!r} is no key of a fragment; known: {', '.join(_KEYS)}, "
+                f"{_quoted(key, text)} is no key of a fragment; known: {', '.join(_KEYS)}, "
                 f"or a bare word of {_WORDS}"
             )
         elif _KEYS[key] == "mode":
@@ -410,14 +425,21 @@ def _parse_fragment(text: str) -> _Fragment:
             values[_KEYS[key]] = unquote(value)
     profile = values.get("profile") or None
     return _Fragment(
-        modes=_closure(word for word in words if word not in _KEYS),
+        modes=_closure((word for word in words if word not in _KEYS), text),
         region=values.get("region") or None,
         profile=None if profile == "no" else profile,
         anonymous=profile == "no",  # netcdf-c's name of no profile at all
     )
 
 
-def _closure(words: Iterator[str]) -> frozenset[str]:
+def _quoted(word: str, fragment: str) -> str:
+    """A word for a message, unless the fragment may be the end of a password with a "#"."""
+    if "@" in fragment:
+        return "what stands behind # (in a user name or password, write %23 for it)"
+    return repr(word[:40])
+
+
+def _closure(words: Iterator[str], fragment: str) -> frozenset[str]:
     modes: set[str] = set()
     waiting = list(words)
     while waiting:
@@ -425,7 +447,7 @@ def _closure(words: Iterator[str]) -> frozenset[str]:
         if word in _FOREIGN or re.fullmatch(r"udf\d", word):
             raise BadUrl(f"mode={word} asks for a format that nczfs does not read; known: {_WORDS}")
         if word not in _FORMATS | _STORES:
-            raise BadUrl(f"{word[:40]!r} is no word of mode; known: {_WORDS}")
+            raise BadUrl(f"{_quoted(word, fragment)} is no word of mode; known: {_WORDS}")
         if word not in modes:
             modes.add(word)
             waiting += _IMPLIED.get(word, ())

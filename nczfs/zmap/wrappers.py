@@ -9,7 +9,18 @@ from typing import Literal, TypeAlias
 
 from nczfs.errors import ReadOnlyStore
 from nczfs.metrics import STORE_BYTES_READ, STORE_REQUESTS
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Part, Range, Stat, Version, ZMap
+from nczfs.zmap.base import (
+    Blob,
+    Buffer,
+    Capacity,
+    Entry,
+    Features,
+    Part,
+    Range,
+    Stat,
+    Version,
+    ZMap,
+)
 from nczfs.zmap.keys import Key, Prefix, checked_length
 
 Change: TypeAlias = Literal["write", "copy", "write_parts", "delete"]
@@ -91,8 +102,8 @@ class Wrapper(ZMap):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._zmap.list(prefix)
 
-    def exists(self, prefix: Prefix) -> bool:
-        return self._zmap.exists(prefix)
+    def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
+        return self._zmap.exists(prefix, marked=marked)
 
     def mark(self, prefix: Prefix) -> None:
         with self._changing("write", prefix):
@@ -104,6 +115,9 @@ class Wrapper(ZMap):
 
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
         return self._zmap.markers(prefix)
+
+    def capacity(self) -> Capacity:
+        return self._zmap.capacity()
 
     def flush(self) -> None:
         self._zmap.flush()
@@ -198,8 +212,8 @@ class Prefixed(Wrapper):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return map(self._inner, self._zmap.list(self._outer_prefix(prefix)))
 
-    def exists(self, prefix: Prefix) -> bool:
-        return self._zmap.exists(self._outer_prefix(prefix))
+    def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
+        return self._zmap.exists(self._outer_prefix(prefix), marked=marked)
 
     def mark(self, prefix: Prefix) -> None:
         self._zmap.mark(self._outer_prefix(prefix))
@@ -287,9 +301,9 @@ class Metered(Wrapper):
         self._lists.inc()
         return self._zmap.list(prefix)
 
-    def exists(self, prefix: Prefix) -> bool:
+    def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         self._searches.inc()
-        return self._zmap.exists(prefix)
+        return self._zmap.exists(prefix, marked=marked)
 
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
         self._lists.inc()

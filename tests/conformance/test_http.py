@@ -228,6 +228,13 @@ def test_a_server_is_believed_that_an_authority_vouches_for(nginx: WebServer) ->
     with pytest.raises(Unavailable, match="--ca-bundle"):
         unknown.read(Key("a"))
     unknown.close()
+    misnamed = HttpZMap(
+        url.replace("127.0.0.1", "localhost"), StoreOptions(ca_bundle=str(nginx.certificate))
+    )
+    with pytest.raises(Unavailable, match="not believed: Hostname mismatch") as caught:
+        misnamed.read(Key("a"))
+    assert "--ca-bundle" not in str(caught.value)  # which would not help
+    misnamed.close()
     with pytest.raises(UsageError, match="/no/such"):
         HttpZMap(url, StoreOptions(ca_bundle="/no/such"))
 

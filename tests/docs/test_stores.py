@@ -4,64 +4,76 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+import sys
+import tomllib
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import nczfs
+from nczfs.errors import Unavailable
 from nczfs.testing.zmap import ZMapSuite
 from nczfs.zmap import registry, url
-from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Key
 
 PAGE = (Path(__file__).parents[2] / "docs" / "stores.md").read_text("utf-8")
-EXAMPLE, TEST_CLASS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+EXAMPLE, TESTS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+(PACKAGE,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def example() -> ModuleType:
-    module = ModuleType("nczfs_sqlite")
-    exec(compile(EXAMPLE, "docs/stores.md", "exec"), vars(module))
+def executed(name: str, source: str) -> ModuleType:
+    """A module of the page, as it stands there."""
+    module = ModuleType(name)
+    exec(compile(source, f"docs/stores.md, {name}", "exec"), vars(module))
     return module
 
 
-class TestTheExample(ZMapSuite):
-    @pytest.fixture
-    def zmap(self, example: ModuleType, tmp_path: Path) -> Iterator[ZMap]:
-        shown = dict(vars(example), pytest=pytest, ZMapSuite=object)
-        exec(compile(TEST_CLASS, "docs/stores.md", "exec"), shown)
-        self.shown = shown["TestSqlite"]()
-        zmap: ZMap = example.SqliteZMap(tmp_path / "file.db")
-        yield zmap
-        zmap.close()
+EXAMPLE_MODULE = executed("nczfs_sqlite", EXAMPLE)
+with patch.dict(sys.modules, nczfs_sqlite=EXAMPLE_MODULE):
+    TestSqlite: type[ZMapSuite] = executed("test_sqlite", TESTS).TestSqlite
 
-    def peek(self, zmap: ZMap, key: Key) -> bytes | None:
-        found: bytes | None = self.shown.peek(zmap, key)
-        return found
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package, as if it had been installed."""
+    ((scheme, place),) = tomllib.loads(PACKAGE)["project"]["entry-points"]["nczfs.zmap"].items()
+    module, _, function = place.partition(":")
+    assert module == EXAMPLE_MODULE.__name__
+
+    class Installed(EntryPoint):
+        def load(self) -> object:
+            return getattr(EXAMPLE_MODULE, function)
+
+    def found(group: str, name: str = scheme) -> EntryPoints:
+        return EntryPoints([Installed(name, place, group)])
+
+    monkeypatch.setattr(url, "entry_points", found)
+    monkeypatch.setattr(registry, "entry_points", found)
+
+
+def test_the_package_has_the_module() -> None:
+    package = tomllib.loads(PACKAGE)
+    assert package["tool"]["setuptools"]["py-modules"] == [EXAMPLE_MODULE.__name__]
+    assert set(package["project"]) >= {"name", "version", "dependencies"}
 
 
 def test_it_is_no_longer_than_a_screen_or_so() -> None:
     lines = [line for line in EXAMPLE.splitlines() if line]
-    assert len(lines) <= 60
+    assert len(lines) <= 66
     assert max(map(len, lines)) <= 100
 
 
-def test_it_opens_by_its_entry_point_and_holds_a_dataset(
-    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Installed(EntryPoint):
-        def load(self) -> object:
-            return example.open_sqlite
+@pytest.mark.usefixtures("installed")
+def test_an_error_of_the_library_is_one_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"absent/file\.db: unable to open"):
+        nczfs.open(f"sqlite://{tmp_path}/absent/file.db")
 
-    def found(group: str, name: str = "sqlite") -> EntryPoints:
-        return EntryPoints([Installed(name, "nczfs_sqlite:open_sqlite", group)])
 
-    monkeypatch.setattr(url, "entry_points", found)
-    monkeypatch.setattr(registry, "entry_points", found)
+@pytest.mark.usefixtures("installed")
+def test_it_opens_by_its_entry_point_and_holds_a_dataset(tmp_path: Path) -> None:
     place = f"sqlite://{tmp_path}/file.db"
     with nczfs.open(place, "w") as dataset:
         dataset.create_dimension("x", 3)

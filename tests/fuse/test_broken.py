@@ -173,6 +173,8 @@ def test_chunks_that_do_not_decode_give_eio_and_the_rest_can_be_read(tmp_path: P
             if name != "plain":
                 assert (place / "chunks/1.1").read_bytes() == chunk
                 assert pread_direct(place / "values.raw", 8, 16) == chunk[:8]
+                with open(place / "values.raw", "rb") as file, failing_with(errno.EIO):
+                    os.pread(file.fileno(), 8, 16)
             assert f"d.zarr/{name}/0.0" in mount.log.read_text()
         assert peak_bytes(mount.process.pid) < MEMORY_BYTES
         assert_good(mount.path)

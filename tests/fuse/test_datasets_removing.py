@@ -94,10 +94,13 @@ def test_rm_of_chunks_one_by_one_hides_them(mount: Path, store: Path) -> None:
 
 
 def test_an_attribute_is_soon_in_the_store(mount: Path, store: Path) -> None:
-    """SEMANTICS W15."""
+    """SEMANTICS W15, W23."""
     units = mount / "datasets/n.zarr/v/attributes/units"
+    texts = (mount / "datasets/n.zarr/v/info.json", mount / "datasets/n.zarr/n.cdl")
+    assert [text.read_text().count("units") for text in texts] == [1, 2]
     units.unlink()
     assert not units.exists()
+    assert [text.read_text().count("units") for text in texts] == [0, 1]
     limit = time.monotonic() + 30
     while "units" in (store / "n.zarr/v/.zattrs").read_text():
         assert time.monotonic() < limit

@@ -34,6 +34,7 @@ def store(tmp_path: Path) -> Path:
         root.create_dimension("x", 3)
         values = np.arange(6, dtype="<f4").reshape(2, 3)
         root.create_variable("r", ("time", "x"), "<f4", values, attributes={"units": "K"})
+        root.create_variable("s", ("time",), "<i2", np.arange(2, dtype="<i2"))
     return directory
 
 
@@ -46,6 +47,60 @@ def mount(store: Path, tmp_path: Path) -> Iterator[Path]:
 def t2m_of(store: Path) -> Values:
     """The values that zarr-python reads from the store, whatever is mounted."""
     return np.array(open_zarr(store / "sample.zarr")["t2m"][...])  # type: ignore[index]
+
+
+def test_what_is_edited_is_told_at_once_by_every_text_about_it(mount: Path) -> None:
+    """SEMANTICS W23."""
+    group = mount / "datasets/n.zarr"
+    info, cdl = group / "r/info.json", group / "n.cdl"
+
+    def shown(path: Path) -> str:
+        """As a program reads a file that asks for its size first."""
+        return path.read_bytes()[: path.stat().st_size].decode()
+
+    def count(word: str) -> tuple[int, int]:
+        return shown(info).count(word), shown(cdl).count(word)
+
+    assert count("Celsius") == (0, 0)
+    (group / "r/attributes/units").write_text("degree_Celsius\n")
+    assert count("degree_Celsius") == (1, 1)
+    (group / "r/attributes/units").rename(group / "r/attributes/as_of")
+    assert (count("units"), count("as_of")) == ((0, 0), (1, 1))
+
+
+def test_a_new_variable_is_told_at_once_by_every_text_about_it(mount: Path) -> None:
+    """SEMANTICS W23."""
+    group = mount / "datasets/n.zarr"
+    info = group / "new/info.json"
+    assert "new" not in (group / "info.json").read_text() + (group / "n.cdl").read_text()
+    info.parent.mkdir()
+    assert json.loads((group / "info.json").read_text())["groups"] == ["new"]
+    assert json.loads(info.read_text())["variables"] == []
+    info.write_text('{"shape": [3], "dtype": "<f4"}')
+    with info.open("rb") as file:
+        assert os.path.samestat(os.fstat(file.fileno()), info.stat())
+        assert json.loads(file.read())["shape"] == [3]
+    assert json.loads((group / "info.json").read_text())["variables"] == ["r", "s", "new"]
+    assert "float new(" in (group / "n.cdl").read_text()
+
+
+def test_records_are_told_at_once_by_every_variable_that_has_them(mount: Path) -> None:
+    """SEMANTICS W23."""
+    group = mount / "datasets/n.zarr"
+    other = group / "s"
+
+    def sizes() -> list[int]:
+        return [(other / name).stat().st_size for name in ("values.raw", "values.npy")]
+
+    assert sizes() == [4, 132]
+    assert "(2 currently)" in (group / "n.cdl").read_text()
+    assert json.loads((other / "info.json").read_text())["shape"] == [2]
+    with (group / "r/values.raw").open("ab") as file:
+        file.write(np.zeros(6, "<f4").tobytes())
+    assert sizes() == [8, 136]
+    assert "(4 currently)" in (group / "n.cdl").read_text()
+    assert json.loads((other / "info.json").read_text())["shape"] == [4]
+    assert (group / "r/values.npy").stat().st_size == 128 + 48
 
 
 def test_numpy_writes_through_a_map_of_the_file(mount: Path, store: Path) -> None:
@@ -202,6 +257,7 @@ def test_what_would_change_the_structure_is_refused(mount: Path) -> None:
     variable = mount / "datasets/sample.zarr/t2m"
     for refused in (
         lambda: os.truncate(variable / "values.raw", 4),
+        lambda: os.truncate(variable / "values.raw", 0),
         lambda: (variable / "values.raw").unlink(),
         lambda: (variable / "info.json").write_text("{}"),
         lambda: (variable / "new.raw").write_text("x"),
@@ -209,6 +265,9 @@ def test_what_would_change_the_structure_is_refused(mount: Path) -> None:
     ):
         with pytest.raises(PermissionError):
             refused()
+    failed = output("truncate", "-s", "0", variable / "values.raw", fails=True)
+    assert b"Operation not permitted" in failed
+    assert (variable / "values.raw").read_bytes() == T2M.tobytes()
 
 
 def test_mkdir_makes_datasets_that_others_read(mount: Path, store: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -9,6 +10,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 import tarfile
 import threading
@@ -21,10 +23,13 @@ import pytest
 import zarr
 
 from tests.support.looking import store_served
-from tests.support.mounts import nczfs, served
+from tests.support.mounts import mounted, nczfs, served
+from tests.support.refusing import small_disk
 from tests.support.sample import keys_of, output
 from tests.support.servers import S3Server
 from tests.support.settled import settled, status, wait_until
+
+RENAME_EXCHANGE = 2
 
 
 @pytest.fixture
@@ -257,6 +262,61 @@ def test_rename_flags(objects: Path) -> None:
     assert (objects / "e/a").read_text() == "a"
 
 
+def test_what_a_flat_store_cannot_do_is_refused(store: Path, tmp_path: Path) -> None:
+    """SEMANTICS L6."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    modes = {"": 0, "KEEP_SIZE": 1, "PUNCH_HOLE": 3, "COLLAPSE_RANGE": 8, "ZERO_RANGE": 16}
+    with settled(store, tmp_path / "spool", expect="EINVAL") as mount:
+        objects = mount.path / "objects"
+        for name in ("a", "b"):
+            (objects / name).write_text(name)
+        with open(objects / "a", "r+b") as file:
+            for mode in modes.values():
+                refused = libc.fallocate(file.fileno(), mode, ctypes.c_long(0), ctypes.c_long(9))
+                assert (refused, ctypes.get_errno()) == (-1, errno.EOPNOTSUPP)
+        paths = [os.fsencode(objects / name) for name in ("a", "b")]
+        exchanged = libc.renameat2(-1, paths[0], -1, paths[1], RENAME_EXCHANGE)
+        assert (exchanged, ctypes.get_errno()) == (-1, errno.EINVAL)
+        with pytest.raises(OSError, match="not supported"):
+            os.open(objects, os.O_TMPFILE | os.O_RDWR)
+        assert [(objects / name).read_text() for name in ("a", "b")] == ["a", "b"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_what_another_user_makes_is_his(store: Path, tmp_path: Path) -> None:
+    """SEMANTICS O12."""
+    nobody = 65534
+    with settled(store, tmp_path / "spool", "--allow-other", "--dir-mode", "777") as mount:
+        mount.path.parent.chmod(0o755)
+        script = "mkdir d; echo 1 > d/f; chmod 600 d/f; touch d/f; echo 2 >> d/f; mknod d/g p || :"
+        subprocess.run(
+            ["sh", "-ec", script],
+            cwd=mount.path / "objects",
+            user=nobody,
+            group=nobody,
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
+        for name in ("d", "d/f"):
+            status_of = (mount.path / "objects" / name).stat()
+            assert (status_of.st_uid, status_of.st_gid) == (nobody, nobody)
+        (mount.path / "objects/mine").touch()
+        assert (mount.path / "objects/mine").stat().st_uid == 0
+    assert (store / "d/f").read_bytes() == b"1\n2\n"
+
+
+def test_df_tells_what_the_disk_of_the_store_has(objects: Path, store: Path) -> None:
+    shown, disk = os.statvfs(objects), os.statvfs(store)
+    assert shown.f_blocks * shown.f_frsize == disk.f_blocks * disk.f_frsize // 4096 * 4096
+    assert shown.f_files == disk.f_files
+
+
+def test_a_store_without_end_has_no_number_of_files(tmp_path: Path) -> None:
+    with mounted("memory://df", "--spool-dir", str(tmp_path)) as path:
+        assert os.statvfs(path).f_files == 0
+        assert b" - " in output("df", "-i", path)
+
+
 def test_what_a_second_client_stores_shows_in_a_second(objects: Path, store: Path) -> None:
     """SEMANTICS O3."""
     (objects / "a").write_text("ours")
@@ -317,7 +377,9 @@ def test_a_file_that_cannot_be_stored_is_told_and_kept(store: Path, tmp_path: Pa
             file.close()
         while _shown(mount.path / "objects/a") != "theirs":  # until the file is let go
             time.sleep(0.01)
-        wait_until(mount, dirty_bytes=0, unsaved_files=0, spool_used_bytes=0)
+        wait_until(mount, dirty_bytes=0, unsaved_files=0, spooled=1, spool_used_bytes=5)
+        waited = nczfs("status", mount.path, "--wait")
+        assert (waited.returncode, "nczfs recover" in waited.stderr) == (1, True), waited
     (kept,) = (tmp_path / "spool").glob("*/*.unsaved")
     refused = nczfs("recover", "--spool-dir", tmp_path / "spool")
     assert refused.returncode == 1
@@ -339,6 +401,25 @@ def test_the_budget_of_the_spool_is_a_full_disk(store: Path, tmp_path: Path) -> 
             assert found["spool_used_bytes"] == 1 << 20
             assert found["read_only"] is False
         assert (store / "a").stat().st_size == 1 << 20
+
+
+def test_a_hole_that_the_disk_of_the_spool_has_no_room_for_is_refused(
+    store: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS O13."""
+    with small_disk(tmp_path / "disk", 8):
+        options = ["--spool-dir", str(tmp_path / "disk/spool")]
+        with store_served(store, *options, expect="ENOSPC") as mount:
+            path = mount.path / "objects/a"
+            path.write_bytes(b"old")
+            with pytest.raises(OSError, match="No space left"):
+                os.truncate(path, 40 << 20)
+            with path.open("r+b") as file, pytest.raises(OSError, match="No space left"):
+                file.truncate(40 << 20)
+            assert path.read_bytes() == b"old"
+            os.truncate(path, 1 << 20)
+            assert path.read_bytes() == b"old" + bytes((1 << 20) - 3)
+            wait_until(mount, spool_used_bytes=0)
 
 
 def test_programs_write_to_s3(swift: S3Server, source: Path, tmp_path: Path) -> None:

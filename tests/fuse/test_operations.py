@@ -94,7 +94,9 @@ def test_fsync_of_files_and_directories_is_answered(toy: Served) -> None:
 def test_df_shows_sizes(toy: Served) -> None:
     sizes = os.statvfs(toy.path)
     assert sizes.f_frsize * sizes.f_blocks == 1 << 40
-    assert sizes.f_bsize * sizes.f_bavail == 1 << 39
+    assert sizes.f_bsize * sizes.f_bfree == 1 << 39
+    assert sizes.f_bsize * sizes.f_bavail == 1 << 38
+    assert sizes.f_files == sizes.f_ffree == 0  # no number of files: df -i shows no percentage
     assert sizes.f_namemax == 255
 
 

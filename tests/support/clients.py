@@ -50,7 +50,7 @@ class Client:
 
     @property
     def writeback(self) -> WriteBack:
-        return self.dataset._dataset.engine.writeback
+        return self.dataset._opened.engine.writeback
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class Bucket:
                 self.objects.pop(key, None)
                 return Reply(204)
             case "GET" if "list-type" in query:
-                return self.listing(query.get("prefix", ""))
+                return self.listing(query.get("prefix", ""), query.get("delimiter", ""))
         if key not in self.objects:
             return fault(404, "NoSuchKey")
         body, meta = self.objects[key]
@@ -126,13 +126,21 @@ class Bucket:
         form = current if self.if_match == "quoted" else current.strip('"')
         return None if wanted == form else fault(412, "PreconditionFailed")
 
-    def listing(self, prefix: str) -> Reply:
-        found = "".join(
-            f"<Contents><Key>{key}</Key><Size>{len(body)}</Size><ETag>&quot;e&quot;</ETag>"
-            "<LastModified>2026-01-02T03:04:05Z</LastModified></Contents>"
-            for key, (body, _) in self.objects.items()
-            if key.startswith(prefix)
-        )
+    def listing(self, prefix: str, delimiter: str) -> Reply:
+        found, prefixes = "", set()
+        for key, (body, _) in sorted(self.objects.items()):
+            if not key.startswith(prefix):
+                continue
+            name, *below = key[len(prefix) :].split(delimiter, 1) if delimiter else [key]
+            if below:
+                prefixes.add(f"{prefix}{name}{delimiter}")
+                continue
+            found += (
+                f"<Contents><Key>{key}</Key><Size>{len(body)}</Size><ETag>&quot;e&quot;</ETag>"
+                "<LastModified>2026-01-02T03:04:05Z</LastModified></Contents>"
+            )
+        for name in sorted(prefixes):
+            found += f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"
         return _document("ListBucket", found)
 
 

@@ -73,7 +73,7 @@ def serving(script: Script) -> Iterator[Scripted]:
             if self.command != "HEAD":
                 self.wfile.write(reply.body)
 
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_CONNECT = answer
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing on stderr."""

@@ -121,12 +121,15 @@ def read_entry(path: Path) -> Entry:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _END.size))
-            count, crc, magic = _END.unpack(file.read(_END.size))
+            end = file.read(_END.size)
+            if len(end) < _END.size:
+                raise SpoolError(f"{path}: torn: it has no end")
+            count, crc, magic = _END.unpack(end)
             if magic != _MAGIC or count > min(JSON_BYTES_MAX, size - _END.size):
                 raise SpoolError(f"{path}: torn, or no file of the spool")
             file.seek(size - _END.size - count)
             text = file.read(count)
-    except (OSError, struct.error) as error:
+    except OSError as error:
         raise SpoolError(f"{path}: cannot be read: {error}") from error
     if google_crc32c.value(text) != crc:
         raise SpoolError(f"{path}: torn: the checksum of its description is wrong")

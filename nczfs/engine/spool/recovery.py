@@ -6,9 +6,11 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import format_options
-from nczfs.engine.spool import renames
+from nczfs.engine.spool import renames, staged
 from nczfs.engine.spool.chunks import (
     ENCODED,
     ChunkDetails,
@@ -47,6 +49,24 @@ from nczfs.zmap.keys import Key, Prefix, parse_key, parse_prefix
 from nczfs.zmap.url import StoreUrl
 
 CONTENT: Final = "content"
+_UNCLOSED: Final = "its program was killed before it was closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A file that was being written when a mount without a journal was killed.
+
+    Nobody was promised its bytes: neither close nor fsync had answered for all of them.
+
+    Attributes
+    ----------
+    url : of what was mounted; without secrets.
+    key : what it was to become.
+    """
+
+    url: str
+    key: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +78,20 @@ class Found:
     entry : what it says of itself; None: it is torn, or no entry.
     problem : why there is no entry.
     in_use : its mount lives.
+    leftover : of what is no entry since it was never to be one.
     """
 
     path: Path
     entry: Entry | None
     problem: str = ""
     in_use: bool = False
+    leftover: Leftover | None = None
+
+    @property
+    def url(self) -> str:
+        """Of what was mounted, where that is known."""
+        named = self.entry or self.leftover
+        return named.url if named is not None else ""
 
     @property
     def name(self) -> str:
@@ -78,10 +106,9 @@ class Found:
         return self.in_use and self.entry.kind in (Kind.CHUNK, Kind.RENAME)
 
 
-def unsaved_of(spool_dir: Path, url: str) -> int:
-    """How many entries mounts of a URL have left that are gone."""
-    found = entries(spool_dir)
-    return sum(e.entry is not None and e.entry.url == url and not e.in_use for e in found)
+def left_of(spool_dir: Path, url: str) -> list[Found]:
+    """What mounts of a URL have left that are gone."""
+    return [found for found in entries(spool_dir) if found.url == url and not found.in_use]
 
 
 def entries(spool_dir: Path) -> list[Found]:
@@ -101,11 +128,24 @@ def entries(spool_dir: Path) -> list[Found]:
             if path.name.endswith(SUFFIX):
                 found.append(Found(path, read_entry(path), in_use=in_use))
             elif not in_use:
-                problem = problems.get(path.parent, "its program was killed before it was closed")
-                found.append(Found(path, None, problem))
+                found.append(_unfinished(path, problems.get(path.parent)))
         except SpoolError as error:
             found.append(Found(path, None, str(error), in_use))
     return sorted(found, key=lambda each: each.entry.saved_at if each.entry is not None else 0.0)
+
+
+def _unfinished(path: Path, problem: str | None) -> Found:
+    """A file that was not made an entry; `problem`: why nothing in its directory could be."""
+    log = path.with_name(staged.BEFORE + path.name)
+    if problem or path.name.startswith(staged.BEFORE) or log.exists():
+        return Found(path, None, problem or _UNCLOSED)
+    try:
+        size = path.stat().st_size
+        url = (path.parent / LOCK).read_text("utf-8", "replace")
+    except OSError as error:
+        raise SpoolError(f"{path}: cannot be read: {error}") from error
+    leftover = Leftover(url, unquote(path.name.partition("-")[2], errors="surrogateescape"), size)
+    return Found(path, None, f"{_UNCLOSED}, and nothing was promised of it", leftover=leftover)
 
 
 def remove(found: Found) -> None:
@@ -278,7 +318,9 @@ class Store:
 
 
 def describe(found: Found) -> str:
-    """Which elements of which variable, or which bytes of which object, an entry has."""
+    """Which elements of which variable, or which bytes of which object, a file has."""
+    if (left := found.leftover) is not None:
+        return f"{left.url} {left.key}: {left.size} bytes; {found.problem}"
     entry = _entry(found)
     place = f"{entry.url} {entry.key}"
     if entry.kind is Kind.OBJECT:
@@ -307,12 +349,20 @@ def export(found: Found, directory: Path) -> Path:
 
     Of an object these are its bytes, those that were never fetched as zeros; of a chunk a ``.npy``
     file of records: a value, and whether it was written. A chunk of elements of variable length is
-    a ``.chunk`` file, as the codecs of the variable have it.
+    a ``.chunk`` file, as the codecs of the variable have it. What never became an entry is copied
+    as it is.
+
+    Parameters
+    ----------
+    directory : is made where it is missing.
     """
+    name = found.name.replace("/", "-")
+    if found.leftover is not None:
+        return _copied(found.path, _made(directory) / name)
     entry = _entry(found)
     if entry.kind is Kind.RENAME:
         raise SpoolError(f"{entry.key}: a rename has no bytes to export")
-    name = found.name.replace("/", "-")
+    _made(directory)
     if entry.kind is Kind.OBJECT:
         return _exported(directory / name, _content(found.path, entry))
     if (encoded := entry.section(ENCODED)) is not None:
@@ -328,6 +378,17 @@ def export(found: Found, directory: Path) -> Path:
     target = directory / f"{name}.npy"
     with open(target, "xb") as file:
         np.save(file, record)
+    return target
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(0o700, parents=True, exist_ok=True)
+    return directory
+
+
+def _copied(path: Path, target: Path) -> Path:
+    with open(path, "rb") as source, open(target, "xb") as file:
+        shutil.copyfileobj(source, file)
     return target
 
 

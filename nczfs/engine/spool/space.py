@@ -42,7 +42,8 @@ class Spool:
     """A directory of its own for the files of one mount, and their budget.
 
     The directory is made with the first file and goes at the end, unless something unsaved is in
-    it. As long as the mount lives it holds a lock there, which tells others to leave it alone.
+    it. As long as the mount lives it holds a lock there, which tells others to leave it alone; the
+    file of the lock says the URL.
     `_lock` guards the sum of bytes and the making.
 
     Parameters
@@ -64,7 +65,8 @@ class Spool:
         self.survives = survives
         self.url = url
         self.bytes_max = bytes_max
-        self.bytes_used = 0
+        self._bytes_taken = 0
+        self._kept: dict[Path, int] = {}
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._lock_fd: int | None = None
@@ -87,14 +89,43 @@ class Spool:
         always : take them though the budget is used up.
         """
         with self._lock:
-            used = self.bytes_used + count
-            is_over = self.bytes_max is not None and used > self.bytes_max
-            if count > 0 and is_over and not always:
+            limited = count > 0 and not always and self.bytes_max is not None
+            used = self._bytes_taken + count + (self._kept_bytes() if limited else 0)
+            if limited and self.bytes_max is not None and used > self.bytes_max:
                 raise NoSpace(
-                    f"{self.directory}: {used} bytes of files being written are more than "
-                    f"--max-spool-size {self.bytes_max}"
+                    f"{self.directory}: {used} bytes of files being written, and of what could not "
+                    f"be stored, are more than --max-spool-size {self.bytes_max}"
                 )
-            self.bytes_used = used
+            self._bytes_taken += count
+
+    def keep(self, path: Path, taken: int) -> None:
+        """Note an entry that is left to `nczfs recover`: it counts until it is gone.
+
+        Parameters
+        ----------
+        taken : bytes that were reserved for it.
+        """
+        with self._lock:
+            self._bytes_taken -= taken
+            self._kept[path] = taken
+
+    @property
+    def bytes_used(self) -> int:
+        """Of the budget."""
+        with self._lock:
+            return self._bytes_taken + self._kept_bytes()
+
+    @property
+    def kept_count(self) -> int:
+        """How many entries are left to `nczfs recover`."""
+        with self._lock:
+            self._kept_bytes()
+            return len(self._kept)
+
+    def _kept_bytes(self) -> int:
+        """What is kept takes; others may have removed some of it."""
+        self._kept = {path: taken for path, taken in self._kept.items() if path.exists()}
+        return sum(self._kept.values())
 
     def close(self) -> None:
         """Remove the directory, unless something unsaved is in it."""
@@ -119,6 +150,7 @@ class Spool:
                 try:
                     # Nobody else holds it for longer than it takes to see whether somebody does.
                     fcntl.flock(fd, fcntl.LOCK_EX)
+                    os.write(fd, self.url.encode())
                 except OSError:
                     os.close(fd)
                     raise

@@ -8,10 +8,11 @@ import numpy as np
 
 from nczfs.engine.api import Group
 from nczfs.engine.convert import fill_attribute
+from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.engine.loaded import Values
 from nczfs.engine.transfer.copying import Content, Selection, Source, Told
 from nczfs.engine.variable import Variable
-from nczfs.errors import BadMetadata
+from nczfs.errors import BadMetadata, BadValue
 from nczfs.formats.names import below
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import ElementType, Fill, GroupDeclaration, VariableDeclaration
@@ -104,7 +105,7 @@ class _Walk:
             _attributes(variable),
             array.chunk_shape,
             _codecs(array),
-            Fill.NONE if array.fill_value is None else Fill.DEFAULT,
+            _fill_value(variable),
             ">" if array.dtype.stored.str.startswith(">") else None,
         )
 
@@ -159,11 +160,30 @@ def _attributes(variable: model.Variable) -> tuple[Attribute, ...]:
     xarray keeps what it knows as `_FillValue` in that place alone.
     """
     dtype, fill = variable.array.dtype, variable.array.fill_value
-    known = any(attribute.name == "_FillValue" for attribute in variable.attributes)
+    known = any(attribute.name == FILL_VALUE for attribute in variable.attributes)
     if known or fill is None or dtype.nc_type is None or _is_default(fill, dtype.nc_type):
         return variable.attributes
     attribute = fill_attribute(fill, dtype, f"/{variable.path}")
     return variable.attributes if attribute is None else (attribute, *variable.attributes)
+
+
+def _fill_value(variable: model.Variable) -> object:
+    """What no attribute tells of it: that there is none, or another one than a `_FillValue` has."""
+    dtype, fill = variable.array.dtype, variable.array.fill_value
+    if fill is None:
+        return Fill.NONE
+    own = next((a for a in variable.attributes if a.name == FILL_VALUE), None)
+    if own is None or dtype.nc_type is None or _can_be_fill(own, dtype.nc_type):
+        return Fill.DEFAULT
+    return fill
+
+
+def _can_be_fill(attribute: Attribute, element: NcType) -> bool:
+    try:
+        as_fill_value(attribute, element)
+    except BadValue:
+        return False
+    return True
 
 
 def _is_default(fill: object, nc_type: NcType) -> bool:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from nczfs.engine.convert import retyped
+from nczfs.engine.convert import attribute_of
+from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value, is_fill_value
 from nczfs.engine.transfer.copying import Source, Told, groups_of, variables_of
 from nczfs.errors import BadValue, Unsupported
 from nczfs.formats.names import below, parent_of
-from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
-from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
+from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
+from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension
 
 _CLASSIC_TYPES = frozenset(
@@ -140,13 +141,21 @@ class _Fitting:
 
     def _with_fill(self, variable: VariableDeclaration, place: str) -> tuple[Attribute, ...]:
         """The attributes with a `_FillValue` of the type of the variable, or none at all."""
-        own = next((a for a in variable.attributes if a.name == "_FillValue"), None)
+        own = next((a for a in variable.attributes if a.name == FILL_VALUE), None)
         if own is None or is_fill_value(own, variable.type):
             return variable.attributes
-        fitting = _retyped(own, variable.type)
-        if fitting is None:
-            self.changed.append(f"{place}: its _FillValue is not of its type: left out")
-            return tuple(a for a in variable.attributes if a is not own)
+        assert isinstance(variable.type, NcType)
+        try:
+            fitting = as_fill_value(own, variable.type)
+        except BadValue:
+            if isinstance(variable.fill_value, Fill):
+                self.changed.append(f"{place}: its _FillValue is not of its type: left out")
+                return tuple(a for a in variable.attributes if a is not own)
+            stated = attribute_of(FILL_VALUE, variable.fill_value)
+            fitting = as_fill_value(stated, variable.type)
+            self.changed.append(
+                f"{place}: its _FillValue is not of its type: becomes the fill value of the array"
+            )
         return tuple(fitting if a is own else a for a in variable.attributes)
 
     def _fault(self, variable: VariableDeclaration, path: str) -> str | None:
@@ -185,21 +194,3 @@ def _nearest(declared: dict[str, Dimension], name: str, path: str) -> str:
     while (full := f"/{below(place, name)}") not in declared and place:
         place = parent_of(place)
     return full
-
-
-def _retyped(attribute: Attribute, element: object) -> Attribute | None:
-    """An attribute of numbers as one of another type, if its value is one of that."""
-    numeric = attribute.type in CODE_OF_NC_TYPE and element in CODE_OF_NC_TYPE
-    if not numeric or not isinstance(element, NcType):
-        return None
-    try:
-        found = retyped(attribute, element)
-    except BadValue:
-        return None
-    return found if is_fill_value(found, element) else None
-
-
-def is_fill_value(attribute: Attribute, element: object) -> bool:
-    """Whether an attribute is one value of a type; in netCDF-3 a `_FillValue` can be anything."""
-    value = attribute.value
-    return attribute.type is element and isinstance(value, str | tuple) and len(value) == 1

@@ -13,10 +13,10 @@ import netCDF4
 import numpy as np
 
 from nczfs.codecs.registry import pipeline_of
+from nczfs.engine.fillvalues import is_fill_value
 from nczfs.engine.loaded import Values
 from nczfs.engine.transfer import netcdf_c
 from nczfs.engine.transfer.copying import CACHE_SHARE, Content, Selection, Source, Told
-from nczfs.engine.transfer.netcdf_kinds import is_fill_value
 from nczfs.errors import AccessDenied, CorruptStore, NoContent, UnknownCodec, Unsupported
 from nczfs.formats.attributes import is_hidden
 from nczfs.formats.hdf5_filters import codec_of_filter

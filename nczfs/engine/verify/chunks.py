@@ -12,7 +12,7 @@ from nczfs.engine.loaded import Loaded
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.verify.keys import StoredChunk
 from nczfs.engine.verify.subject import Subject
-from nczfs.errors import CodecError, CorruptStore
+from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ChunkChecks:
             except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
                 _fail(result, where, error)
             else:
-                result.set_result("; ".join(too_long) or None)
+                result.set_result("; ".join(too_long).removeprefix(where) or None)
 
         def fetch() -> None:
             try:
@@ -118,7 +118,7 @@ def _cost(chunk: StoredChunk) -> int:
 
 def _fail(result: Future[str | None], where: str, error: Exception) -> None:
     """What the data are to blame for is the result; all else ends the verification."""
-    if isinstance(error, CodecError | CorruptStore):
+    if isinstance(error, CodecError | CorruptStore | MetadataError | ReferenceRefused):
         result.set_result(str(error).removeprefix(where))
     else:
         result.set_exception(error)

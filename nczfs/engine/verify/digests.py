@@ -10,7 +10,7 @@ from nczfs.engine.verify.digest import BLOCK_BYTES_MAX, Told, digest_of
 from nczfs.engine.verify.nodes import Nodes
 from nczfs.engine.verify.state import VerifyState, mark_of
 from nczfs.engine.verify.subject import Subject
-from nczfs.errors import CodecError, CorruptStore, MetadataError
+from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 from nczfs.model.hierarchy import Variable
 
 
@@ -76,7 +76,7 @@ def digests(
             continue
         try:
             value = job.digest(told)
-        except (CodecError, MetadataError, CorruptStore) as error:
+        except (CodecError, MetadataError, CorruptStore, ReferenceRefused) as error:
             yield Digest(job.path, "", str(error))
             continue
         if state is not None:

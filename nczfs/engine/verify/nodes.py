@@ -10,7 +10,15 @@ from nczfs.engine.chunkio import fill_element
 from nczfs.engine.convert import converted
 from nczfs.engine.verify.findings import Finding, Kind
 from nczfs.engine.verify.subject import Subject
-from nczfs.errors import BadKey, BadValue, CodecError, CorruptStore, MetadataError, NoSuchNode
+from nczfs.errors import (
+    BadKey,
+    BadValue,
+    CodecError,
+    CorruptStore,
+    MetadataError,
+    NoSuchNode,
+    ReferenceRefused,
+)
 from nczfs.formats import consolidated
 from nczfs.formats.base import Node
 from nczfs.formats.names import below
@@ -28,7 +36,7 @@ DOCUMENT_NAMES = frozenset(
 """The last components of keys that are documents, of whichever format."""
 
 _AT_ONCE = 500  # nodes whose documents are asked for together
-_UNREADABLE = (MetadataError, CorruptStore)
+_UNREADABLE = (MetadataError, CorruptStore, ReferenceRefused)
 
 
 class Nodes:

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from nczfs.errors import Conflict, NoSuchObject, ObjectExists
+from nczfs.errors import Conflict, KeyNotText, NoSuchObject, ObjectExists
 from nczfs.testing.zmap.base import WritableStoreTests
 from nczfs.testing.zmap.samples import DATA, ODD_KEYS, K, searched
 from nczfs.zmap.base import ABSENT, Version, ZMap
@@ -38,6 +38,15 @@ class WritingTests(WritableStoreTests):
         version = zmap.write(K, DATA)
         assert zmap.read(K).version == version
         assert zmap.stat(K).version == version
+
+    def test_a_key_that_is_no_text_is_kept_or_refused_as_the_store_says(self, zmap: ZMap) -> None:
+        key = parse_key("dir/\udcff\udcfe")
+        if zmap.features.text_keys:
+            with pytest.raises(KeyNotText):
+                zmap.write(key, DATA)
+        else:
+            zmap.write(key, DATA)
+        assert [stat.key for stat in zmap.list(ROOT)] == ([] if zmap.features.text_keys else [key])
 
     def test_each_replacement_has_another_version_even_of_the_same_size(self, zmap: ZMap) -> None:
         versions = [zmap.write(K, b"%03d" % turn) for turn in range(50)]

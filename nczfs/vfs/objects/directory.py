@@ -67,12 +67,10 @@ class ObjectsDirectory(Directory):
             return self._tree.node(self._prefix, entry)
         if listed or not is_file_name(name):
             raise NoSuchPath(f"{name}: no such object")
-        key = new_key(self._prefix, name)
-        if (stat := self._store.find(key)) is not None:
-            return ObjectFile(self._tree, key, stat)
-        if not self._store.metadata.has_keys(Prefix(key)):
+        key = self._store.new_key(self._prefix, name)
+        if (found := self._store.entry(key)) is None:
             raise NoSuchPath(f"{name}: no such object")
-        return ObjectsDirectory(self._tree, Prefix(key))
+        return self._tree.node(self._prefix, found)
 
     def listing(self) -> Iterator[tuple[str, Node]]:
         unlisted = self._unlisted()
@@ -85,7 +83,7 @@ class ObjectsDirectory(Directory):
         yield from unlisted.items()
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
-        key = new_key(self._prefix, name)
+        key = self._store.new_key(self._prefix, name)
         if Prefix(key) in self._store.made:
             raise IsADirectory(f"{key}: is a directory")
         is_new = self._tree.files.unsaved(key) is None and (
@@ -102,7 +100,7 @@ class ObjectsDirectory(Directory):
         return self._tree.new_file(key)
 
     def mkdir(self, name: str, mode: int) -> Directory:
-        key = new_key(self._prefix, name)
+        key = self._store.new_key(self._prefix, name)
         try:
             self.lookup(name)
         except NoSuchPath:
@@ -156,7 +154,7 @@ class ObjectsDirectory(Directory):
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         if not isinstance(target, ObjectsDirectory):
             raise CrossesTrees(f"{name}: objects cannot be renamed out of their tree; copy it")
-        key, goal = keys.join(self._prefix, name), new_key(target._prefix, new_name)
+        key, goal = keys.join(self._prefix, name), self._store.new_key(target._prefix, new_name)
         node = self.lookup(name)
         if key == goal:
             return

@@ -55,9 +55,9 @@ class ObjectFile(File):
 
     def listing_stat(self) -> NodeStat:
         tree, known = self._tree, self._known
-        exact = True
+        exact = linked = True
         if (live := self._unsaved()) is not None:
-            size, mtime_ns = live.size, live.mtime_ns
+            size, mtime_ns, linked = live.size, live.mtime_ns, live.linked
         elif known is not None:
             size, mtime_ns = known.size, tree.store.mtime_of(known, tree.mtime_ns)
             exact = tree.store.knows_time(known)
@@ -65,7 +65,7 @@ class ObjectFile(File):
             size, mtime_ns = 0, tree.mtime_ns
         kept = tree.store.kept.get(self._key)
         mtime_ns = mtime_ns or tree.mtime_ns
-        return NodeStat(size, mtime_ns, exact, kept.mode, kept.uid, kept.gid)
+        return NodeStat(size, mtime_ns, exact, kept.mode, kept.uid, kept.gid, linked)
 
     def change(self, changes: Changes) -> None:
         live = self._unsaved()
@@ -82,9 +82,10 @@ class ObjectFile(File):
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         """Open the version that is there now (a far store is asked once in its TTL)."""
         tree = self._tree
+        writing = writing or truncate  # what O_RDONLY truncated is stored when it is closed, too
         live = tree.files.unsaved(self._key)
         if live is None:
-            if writing or truncate or not tree.store.metadata.far:
+            if writing or not tree.store.metadata.far:
                 self._known = tree.store.stat(self._key)
             else:
                 self.stat()
@@ -100,9 +101,14 @@ class ObjectFile(File):
 
     def truncate(self, size: int) -> None:
         handle = self.open(writing=True)
+        live = self._opened
+        assert live is not None
         try:
             handle.truncate(size)
             handle.fsync()
+        except BaseException:
+            live.give_up()
+            raise
         finally:
             handle.close()
 

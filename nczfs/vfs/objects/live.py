@@ -46,10 +46,10 @@ class LiveFile:
         self._store = store
         self._replaces: Version = base.version if base is not None else ABSENT
         self._only_truncated = False
+        self._refused: NczfsError | None = None
         self._lost = False
         self._staged: StagedFile | None = None
         self._in_doubt: Attempt | None = None
-        self._why = "the mount ended before it was closed"
 
     @property
     def size(self) -> int:
@@ -63,10 +63,17 @@ class LiveFile:
         return self._staged is not None or self.base is None
 
     def read(self, offset: int, size: int) -> Buffer | None:
-        """Bytes as they were written, None when nothing is staged."""
+        """Bytes as they were written, None when nothing is staged.
+
+        Raises
+        ------
+        StaleHandle : they could not be stored, and nobody holds them any more.
+        """
         with self.lock:
             if self._staged is not None:
                 return self._staged.read(offset, size)
+            if self._lost:
+                raise self._loss()
             return b"" if self.base is None else None
 
     def write(self, offset: int, data: Buffer, *, at_end: bool = False) -> None:
@@ -104,6 +111,14 @@ class LiveFile:
             if not truncated_too and (self._only_truncated or self._may_not_begin_empty()):
                 return
             self._store_as(self.key, self._replaces)
+
+    def give_up(self) -> None:
+        """Drop what was written, where nobody else has the file open: its writer was told."""
+        with self.lock:
+            if self.handles == 1:
+                self.dirty = False
+                if self._staged is not None:
+                    self._staged.note_saved()
 
     def store_elsewhere(self, key: Key, *, replace: bool) -> Stat:
         """Store what was written under another key, which the file has from now on."""
@@ -160,10 +175,15 @@ class LiveFile:
             self._lost = self.base is None
             self.linked = not self._lost
             staged = staged or self._store.stage(self.key, None)
-            kept = staged.keep(self.key, self._replaces, self._why)
-        log.error(
-            "%s: not stored (%s); `nczfs recover` puts it back: %s", self.key, self._why, kept
-        )
+            why = self._refused or "the mount ended before it was closed"
+            try:
+                kept = staged.keep(self.key, self._replaces, str(why))
+            except NczfsError as error:
+                log.critical("%s: lost: not stored (%s), nor kept: %s", self.key, why, error)
+            else:
+                log.error(
+                    "%s: not stored (%s); `nczfs recover` puts it back: %s", self.key, why, kept
+                )
         self._store.lost(self.key)
 
     def _may_not_begin_empty(self) -> bool:
@@ -179,7 +199,7 @@ class LiveFile:
                     raise
                 base = self._write(key, landed.version)
         except NczfsError as error:
-            self._why = str(error)
+            self._refused = error
             raise
         self.key = key
         self._become(base)
@@ -211,15 +231,18 @@ class LiveFile:
             self._staged.rebase(self._store.base_of(base))
             self._staged.note_saved()
         self._replaces = base.version
-        self._in_doubt = None
+        self._in_doubt = self._refused = None
         self.dirty = self._only_truncated = False
 
     def _stage(self) -> StagedFile:
         if self._staged is None:
             if self._lost:
-                raise StaleHandle(f"{self.key}: could not be stored")
+                raise self._loss()
             self._staged = self._store.stage(self.key, self.base)
         return self._staged
+
+    def _loss(self) -> StaleHandle:
+        return StaleHandle(f"{self.key}: could not be stored")
 
     def _touch(self) -> None:
         self.mtime_ns = max(time.time_ns(), self.mtime_ns + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, nullcontext
 from functools import partial
 
-from nczfs.errors import StaleHandle
+from nczfs.errors import Conflict, NotPermitted, StaleHandle
 from nczfs.vfs.objects.live import LiveFile, LiveFiles
 from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.objects.store import ObjectStore
@@ -42,12 +42,19 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
 
     An error or the end of the process in between leaves both, or some of the old ones, and an entry
     of the spool, by which it can be ended.
+
+    Raises
+    ------
+    NotPermitted : there is more below than keys and markers, and would stay; nothing was changed.
     """
+    try:
+        markers = list(store.zmap.markers(prefix))
+    except Conflict as error:
+        raise NotPermitted(f"{error}; rename it with another client") from error
     new_key = partial(keys.moved, prefix=prefix, goal=goal)
     for unsaved in files.below(prefix):
         rename_file(store, files, unsaved.key, new_key(unsaved.key), replace=True)
     stats = [stat for stat in store.zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
-    markers = list(store.zmap.markers(prefix))
     with ExitStack() as held:
         with store.noted(prefix, goal) if stats or markers else nullcontext():
             found = store.each(lambda stat: _copy_newest(store, stat, new_key(stat.key)), stats)

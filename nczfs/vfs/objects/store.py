@@ -25,11 +25,11 @@ from nczfs.errors import (
 )
 from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
-from nczfs.vfs.objects.names import parent_of
+from nczfs.vfs.objects.names import new_key, parent_of
 from nczfs.vfs.objects.times import KnownTimes
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Entry, Part, Range, Stat, Version, part_size
-from nczfs.zmap.keys import Key, Prefix, moved
+from nczfs.zmap.keys import Key, Prefix, checked_text, moved
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -104,6 +104,26 @@ class ObjectStore:
         if self.times is not None:
             self.times.learn(stat)
         return stat
+
+    def entry(self, key: Key) -> Entry | None:
+        """What a listing would have under a key now, None: neither an object nor keys below it.
+
+        Both are asked for at once where a request is a round trip. An object is believed where the
+        store can list nothing.
+        """
+        below = Prefix(key)
+        far = self.metadata.far
+        asked = self._pools.write.submit(self.metadata.has_keys, below) if far else None
+        stat = self.find(key)
+        try:
+            is_prefix = asked.result() if asked else self.metadata.has_keys(below)
+        except NczfsError:
+            if stat is None:
+                raise
+            is_prefix = False
+        if stat is None and not is_prefix:
+            return None
+        return Entry(key.rpartition("/")[2], stat, is_prefix=is_prefix)
 
     def read(self, stat: Stat, start: int, stop: int) -> Buffer:
         """Bytes of one version. Raises StaleHandle when the store has it no more."""
@@ -265,9 +285,14 @@ class ObjectStore:
             return True
         return self.find(key) is None
 
+    def new_key(self, prefix: Prefix, name: str) -> Key:
+        """The key of a name that shall be made. Raises BadKey, KeyTooLong, KeyNotText."""
+        key = new_key(prefix, name)
+        return checked_text(key) if self.zmap.features.text_keys else key
+
     def has_keys(self, prefix: Prefix) -> bool:
-        """Whether the store itself has any key below a prefix, now."""
-        return next(iter(self.zmap.search(prefix)), None) is not None
+        """Whether the store itself has anything below a prefix, now."""
+        return self.zmap.exists(prefix, marked=False)
 
     def announce(self, key: str) -> None:
         """Have everybody ask anew about a key that changed."""

@@ -55,8 +55,11 @@ class Replacer:
     def write(self, key: Key, data: Buffer, replaces: Version | None) -> Version:
         """Replace an object whole; with `replaces`, only that version."""
         for _ in range(_ATTEMPTS):
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 return self._replace(key, data, replaces)
+            except FileNotFoundError:
+                if self._root.is_gone():
+                    raise  # and no directory can be made in it again
         raise Unavailable(f"{self._name}/{key}: its directory disappears whenever it is written to")
 
     def delete(self, key: Key) -> None:

@@ -19,7 +19,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Buffer, Capacity, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.directory.casing import check_spelling, seen_case_sensitive, tried_case_sensitive
 from nczfs.zmap.directory.leftovers import Leftovers
 from nczfs.zmap.directory.locking import can_lock
@@ -45,7 +45,7 @@ class DirectoryZMap(ZMap):
     Parameters
     ----------
     root : an existing directory.
-    read_only : refuse writes.
+    read_only : refuse writes, as on a file system that is mounted read-only.
     durable : a write returns when the object would survive a power failure (fsync).
     lock_timeout_s : how long a write waits for another one in the same directory.
 
@@ -67,16 +67,19 @@ class DirectoryZMap(ZMap):
         try:
             self._root = RootedDirectory(str(path))
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise NoContent(f"{self._name}: no such directory") from error
+            beside = isinstance(error, NotADirectoryError)
+            reason = " (a file is in its place, or above it)" if beside else ""
+            raise NoContent(f"{self._name}: no such directory{reason}") from error
         except OSError as error:
             raise translated(error, self._name) from error
         try:
             with self._root.directory("") as fd:
-                locks = not read_only and can_lock(fd)
+                writable = not read_only and not os.fstatvfs(fd).f_flag & os.ST_RDONLY
+                locks = writable and can_lock(fd)
                 case_sensitive = seen_case_sensitive(fd)
             self._is_case_known = case_sensitive is not None
             self._features = Features(
-                writable=not read_only,
+                writable=writable,
                 conditional_writes=locks,
                 case_sensitive=case_sensitive is not False,
             )
@@ -189,6 +192,20 @@ class DirectoryZMap(ZMap):
             for key, status in self._walker.files(prefix):
                 yield stat_of(key, status)
 
+    def capacity(self) -> Capacity:
+        """That of the file system which the root lies on."""
+        try:
+            found = os.fstatvfs(self._root.fd)
+        except OSError as error:
+            raise translated(error, self._name) from error
+        return Capacity(
+            total_bytes=found.f_blocks * found.f_frsize,
+            free_bytes=found.f_bfree * found.f_frsize,
+            available_bytes=found.f_bavail * found.f_frsize,
+            files=found.f_files,
+            free_files=found.f_ffree,
+        )
+
     def close(self) -> None:
         """Close the descriptor of the root."""
         self._root.close()
@@ -208,7 +225,7 @@ class DirectoryZMap(ZMap):
 
     def _check_writable(self, key: Key) -> None:
         if not self._features.writable:
-            raise ReadOnlyStore(f"{self._name}/{key}: the store was opened read-only")
+            raise ReadOnlyStore(f"{self._name}/{key}: the store is read-only")
 
     @contextlib.contextmanager
     def _asking(self, prefix: Prefix) -> Iterator[None]:
@@ -223,7 +240,10 @@ class DirectoryZMap(ZMap):
             return failure
         try:
             if self._root.is_gone():
-                return Unavailable(f"{self._name}: the directory of the store was removed")
+                return Unavailable(
+                    f"{self._name}: the directory of the store was removed; one in its place is"
+                    " another store, which is there once it is mounted or opened again"
+                )
         except OSError as unknown:
             return translated(unknown, self._name)
         return failure

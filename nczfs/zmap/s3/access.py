@@ -14,23 +14,32 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from json import JSONDecodeError
 from urllib.parse import quote, urlsplit
 
 import botocore.session
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.credentials import ReadOnlyCredentials
-from botocore.exceptions import BotoCoreError, ProfileNotFound
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    ProfileNotFound,
+)
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
 from nczfs.errors import AccessDenied, UsageError
+from nczfs.zmap.authorities import check_authorities
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.signing import signed
 
 # Its debug messages quote the headers it signs to ask for credentials, tokens among them.
 logging.getLogger("botocore.auth").setLevel(logging.INFO)
+# Its warnings quote what a program printed that was to print credentials; `_frozen` raises instead.
+logging.getLogger("botocore.credentials").setLevel(logging.ERROR)
 
 _DNS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")  # no dots: TLS names cover one label
 _TRUE = frozenset({"1", "yes", "true", "on"})
@@ -158,19 +167,23 @@ class Access:
                 if self._credentials is None:
                     self._credentials = self._session.get_credentials()
                 credentials = self._credentials
-            if credentials is not None:
-                frozen = credentials.get_frozen_credentials()
-                self._access_key = str(frozen.access_key)
-                return frozen
-        except BotoCoreError as error:
+            frozen = credentials.get_frozen_credentials() if credentials is not None else None
+        except Exception as error:  # noqa: BLE001 - a program of the user makes botocore raise any
+            # Without its cause, which may hold what that program printed: the credentials.
+            raise self._denied(_reason(error)) from None
+        if frozen is None:
             raise AccessDenied(
-                f"s3://{self._bucket}: the AWS credentials cannot be had: {error}"
-            ) from error
-        raise AccessDenied(
-            f"s3://{self._bucket}: no AWS credentials found: set AWS_PROFILE or "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give --profile, or "
-            "--no-sign-request for public buckets"
-        )
+                f"s3://{self._bucket}: no AWS credentials found: set AWS_PROFILE or "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give --profile, or "
+                "--no-sign-request for public buckets"
+            )
+        if fault := _fault(frozen):
+            raise self._denied(fault)
+        self._access_key = str(frozen.access_key)
+        return frozen
+
+    def _denied(self, reason: str) -> AccessDenied:
+        return AccessDenied(f"s3://{self._bucket}: the AWS credentials cannot be had: {reason}")
 
     def _new_session(self) -> botocore.session.Session:
         session = botocore.session.Session(profile=self._options.profile)
@@ -232,9 +245,35 @@ class Access:
 
     def _find_ca_bundle(self) -> str:
         chosen = self._options.ca_bundle or self._session.get_config_variable("ca_bundle")
-        if chosen and not os.path.exists(chosen):
-            raise UsageError(f"{chosen}: no such file of certificate authorities (--ca-bundle)")
+        if chosen:
+            check_authorities(chosen)
         return str(chosen or get_cert_path(True))
+
+
+def _reason(error: Exception) -> str:
+    """Why there are no credentials, without what a program or server sent in their place."""
+    match error:
+        case CredentialRetrievalError():
+            return f"{error.kwargs['provider']} failed, or gave none that can be used"
+        case BotoCoreError() | ClientError() | RuntimeError():  # the last one: they have expired
+            return str(error)
+        case OSError():
+            named = f": {error.filename}" if error.filename else ""
+            return f"a program or file that is to give them: {error.strerror}{named}"
+        case JSONDecodeError():
+            return "what came in their place is not the JSON that it should be"
+    return f"their source gives none that can be understood ({type(error).__name__})"
+
+
+def _fault(credentials: ReadOnlyCredentials) -> str:
+    """What keeps credentials from being used at all; "" where nothing does."""
+    secret = credentials.secret_key
+    for text in (credentials.access_key, credentials.token or "", secret):
+        if not isinstance(text, str) or not text.isprintable():
+            return "they are no text, or hold a line break or the like"
+        if text is not secret and not text.isascii():
+            return "they hold characters that a header cannot"
+    return ""
 
 
 def _without_user(url: str) -> str:

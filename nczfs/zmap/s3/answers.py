@@ -127,8 +127,13 @@ def text_of(answer: Answer, tag: str) -> str:
     return ""
 
 
-def failure(answer: Answer, where: str, *, anonymous: bool) -> StoreError:
-    """The error that an answer means, other than the absence of an object."""
+def failure(answer: Answer, where: str, *, anonymous: bool, hint: str = "") -> StoreError:
+    """The error that an answer means, other than the absence of an object.
+
+    Parameters
+    ----------
+    hint : what else helps where access is denied.
+    """
     said = " ".join(filter(None, (answer.code, answer.message))) or "no reason given"
     match answer.code:
         case "EntityTooLarge":
@@ -150,7 +155,7 @@ def failure(answer: Answer, where: str, *, anonymous: bool) -> StoreError:
                 if anonymous
                 else "check the credentials, or --no-sign-request for public buckets"
             )
-            return AccessDenied(f"{where}: access denied ({said}); {remedy}")
+            return AccessDenied(f"{where}: access denied ({answer.status} {said}); {remedy}{hint}")
         case 412:
             return Conflict(f"{where}: replaced since it was opened")
         case 413:

@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Semaphore
 from typing import NamedTuple, Self
 
-from nczfs.errors import BadKey
+from nczfs.errors import BadKey, Conflict
 from nczfs.metrics import HIDDEN_KEYS
 from nczfs.zmap.base import Entry, Stat
-from nczfs.zmap.keys import Prefix, is_name, join, parse_key
+from nczfs.zmap.keys import Prefix, is_name, is_own, join, parse_key
 from nczfs.zmap.s3.answers import document_fault, failure
 from nczfs.zmap.s3.bodies import when_asked
 from nczfs.zmap.s3.page import Page, parse_page
@@ -180,19 +180,33 @@ def _is_key(text: str) -> bool:
     return True
 
 
-def markers(pages: Iterator[Page]) -> Iterator[Prefix]:
-    """The prefixes that have one."""
+def markers(pages: Iterator[Page], where: str) -> Iterator[Prefix]:
+    """The prefixes that have one.
+
+    Raises
+    ------
+    Conflict : something else that is no key is among them; `where` is the bucket, for the message.
+    """
     for page in pages:
-        for found in filter(_is_marker, page.objects):
-            yield Prefix(found.key[:-1])
+        for found in () if page.keys_are_usual else page.objects:
+            if _is_marker(found):
+                yield Prefix(found.key[:-1])
+            elif not _is_key(found.key) and not is_own(found.key):
+                what = f"holds {found.size} bytes" if found.key.endswith("/") else "cannot be shown"
+                raise Conflict(f"{where}/{found.key}: the object of this name {what}")
 
 
-def is_there(pages: Iterator[Page], prefix: Prefix) -> bool:
-    """Whether one level has a name, or is only marked; no more pages are asked for than needed."""
+def is_there(pages: Iterator[Page], prefix: Prefix, *, marked: bool = True) -> bool:
+    """Whether one level has a name, shown or not; no more pages are asked for than needed.
+
+    Parameters
+    ----------
+    marked : it is there also where it is only marked.
+    """
+    below = f"{prefix}/" if prefix else ""
     for page in pages:
-        if any(found.key == f"{prefix}/" for found in page.objects):
-            return True
-        if next(entries(iter([page]), prefix), None) is not None:
+        keys = [f.key for f in page.objects if marked or f.key != below or not _is_marker(f)]
+        if not all(is_own(key[len(below) :]) for key in [*keys, *page.prefixes]):
             return True
     return False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from nczfs.errors import Conflict, NoSuchObject, StoreError
-from nczfs.zmap.keys import Key, Prefix, checked_length
+from nczfs.zmap.keys import Key, Prefix, checked_length, checked_text
 from nczfs.zmap.s3 import answers
 from nczfs.zmap.s3.transport import Answer, Request, Transport
 
@@ -33,7 +33,7 @@ class Markers:
 
     def make(self, prefix: Prefix) -> None:
         """Put the empty object there."""
-        key = checked_length(f"{prefix}/")
+        key = checked_text(checked_length(f"{prefix}/"))
         request = Request("PUT", key, {**self._encryption, **_TYPE})
         answer = self._transport.send(request, answers.etag_fault)
         if answer.status != 200:

@@ -19,7 +19,8 @@ from nczfs.zmap.base import (
     ZMap,
     read_range,
 )
-from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.forbidden import Forbidden
+from nczfs.zmap.keys import ROOT, Key, Prefix, checked_text
 from nczfs.zmap.registry import DEFAULTS, StoreOptions, rooted
 from nczfs.zmap.s3 import answers, listing
 from nczfs.zmap.s3.access import Access
@@ -38,7 +39,12 @@ MD5_BYTES_MAX = {"auto": 1 << 18, "yes": OBJECT_BYTES_MAX, "no": -1}
 """MD5 takes 1.8 ms of a processor a MiB, twice what all else of reading an object takes."""
 
 _FEATURES = Features(
-    conditional_writes=False, near=False, server_copies=True, keeps_times=True, markers=True
+    conditional_writes=False,
+    near=False,
+    server_copies=True,
+    keeps_times=True,
+    markers=True,
+    text_keys=True,
 )
 _conditions = Memory()
 
@@ -83,8 +89,8 @@ class S3ZMap(ZMap):
             read=partial(read_range, self),
         )
         self._markers = Markers(self._transport, encryption, self._head)
-        self._forbidden_is_absent: bool | None = {"yes": True, "no": False}.get(
-            options.forbidden_is_absent
+        self._forbidden = Forbidden(
+            options.forbidden_is_absent, self._name, self._gives, self._hides
         )
 
     @property
@@ -97,7 +103,7 @@ class S3ZMap(ZMap):
         return replace(
             _FEATURES,
             conditional_writes=known is not None and known.hold,
-            forbidden_is_absent=bool(self._forbidden_is_absent),
+            forbidden_is_absent=self._forbidden.is_absent,
         )
 
     def prepare_writing(self) -> Features:
@@ -123,6 +129,7 @@ class S3ZMap(ZMap):
             return self._nothing(key, version)
         if answer.status not in {200, 206}:
             raise self._refusal(answer, key)
+        self._forbidden.note_read(key)
         stat = answers.stat_of(key, answer.headers)
         self._check_version(stat, version)
         whole = answer.status == 200 and (start or stop is not None)  # a server without ranges
@@ -137,7 +144,7 @@ class S3ZMap(ZMap):
         replaces: Version | None = None,
         mtime_ns: int | None = None,
     ) -> Version:
-        return self._writer.put(key, data, replaces, mtime_ns)
+        return self._writer.put(checked_text(key), data, replaces, mtime_ns)
 
     def copy(
         self,
@@ -147,7 +154,7 @@ class S3ZMap(ZMap):
         replaces: Version | None = None,
         mtime_ns: int | None = None,
     ) -> Version:
-        version = self._writer.copy(source, goal, replaces, mtime_ns)
+        version = self._writer.copy(source, checked_text(goal), replaces, mtime_ns)
         if version is None:
             return super().copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
         return version
@@ -160,7 +167,7 @@ class S3ZMap(ZMap):
         replaces: Version | None = None,
         mtime_ns: int | None = None,
     ) -> Version:
-        version = self._writer.assemble(key, parts, replaces, mtime_ns)
+        version = self._writer.assemble(checked_text(key), parts, replaces, mtime_ns)
         if version is None:
             return super().write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
         return version
@@ -188,8 +195,8 @@ class S3ZMap(ZMap):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return listing.stats(self._pages(prefix, one_level=False))
 
-    def exists(self, prefix: Prefix) -> bool:
-        return listing.is_there(self._pages(prefix, one_level=True), prefix)
+    def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
+        return listing.is_there(self._pages(prefix, one_level=True), prefix, marked=marked)
 
     def mark(self, prefix: Prefix) -> None:
         self._markers.make(prefix)
@@ -198,7 +205,7 @@ class S3ZMap(ZMap):
         self._markers.remove(prefix)
 
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
-        return listing.markers(self._pages(prefix, one_level=False))
+        return listing.markers(self._pages(prefix, one_level=False), self._name)
 
     def close(self) -> None:
         self._transport.close()
@@ -214,6 +221,7 @@ class S3ZMap(ZMap):
             )
         if answer.status not in {200, 206}:
             raise self._refusal(answer, key)
+        self._forbidden.note_read(key)
         return answer
 
     def _pages(self, prefix: Prefix, *, one_level: bool) -> Iterator[Page]:
@@ -236,32 +244,36 @@ class S3ZMap(ZMap):
         where = f"{self._name}/{key}"
         if answer.status == 404 and answer.code not in {"NoSuchBucket", "NoSuchUpload"}:
             return NoSuchObject(f"{where}: no such object")
-        if answer.status == 403 and answer.code in answers.REFUSALS and self._means_absent(key):
+        if not _is_refused(answer):
+            return self._failure(answer, where)
+        if self._forbidden.means_absent(key):
             return NoSuchObject(
                 f"{where}: no such object (or forbidden: the answer is 403 to both)"
             )
-        return self._failure(answer, where)
+        return self._failure(answer, where, self._forbidden.hint)
 
-    def _failure(self, answer: Answer, where: str) -> StoreError:
-        return answers.failure(answer, where, anonymous=self._access.anonymous)
+    def _failure(self, answer: Answer, where: str, hint: str = "") -> StoreError:
+        return answers.failure(answer, where, anonymous=self._access.anonymous, hint=hint)
 
-    def _means_absent(self, key: Key) -> bool:
-        """Whether the 403 for a key may be the answer to a key that does not exist.
+    def _gives(self, key: Key) -> bool:
+        return self._first_byte(key).status in {200, 206, 416}  # the last one has no first byte
 
-        S3 says 404 only to those who may list. So a key that cannot exist is asked for beside it,
-        and a listing: only if both are forbidden can 403 mean absent.
-        """
-        if self._forbidden_is_absent is None:
-            folder = key.rpartition("/")[0]
-            before = f"{folder}/" if folder else ""
-            nobody = self._transport.send(Request("GET", f"{before}{secrets.token_hex(16)}"))
-            query = listing.question(before, "", one_level=True) | {"max-keys": "1"}
-            self._forbidden_is_absent = (
-                nobody.status == 403
-                and nobody.code in answers.REFUSALS
-                and self._transport.send(Request("GET", "", query=query)).status == 403
-            )
-        return self._forbidden_is_absent
+    def _hides(self, key: Key) -> bool:
+        """S3 says 404 only to those who may list: what cannot exist is asked for, and a listing."""
+        folder = key.rpartition("/")[0]
+        before = f"{folder}/" if folder else ""
+        query = listing.question(before, "", one_level=True) | {"max-keys": "1"}
+        return (
+            _is_refused(self._first_byte(f"{before}{secrets.token_hex(16)}"))
+            and self._transport.send(Request("GET", "", query=query)).status == 403
+        )
+
+    def _first_byte(self, key: str) -> Answer:
+        return self._transport.send(Request("GET", key, {"range": "bytes=0-0"}))
+
+
+def _is_refused(answer: Answer) -> bool:
+    return answer.status == 403 and answer.code in answers.REFUSALS
 
 
 def open_s3(url: StoreUrl, options: StoreOptions) -> ZMap:

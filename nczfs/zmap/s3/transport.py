@@ -95,12 +95,17 @@ class Transport:
         self._access = access
         self.name = name
         self._common = access.headers | {"user-agent": f"nczfs/{version('nczfs')}"}
-        self._attempts = Attempts(
-            "s3", options.request_timeout_s, options.attempt_timeout_s, clock=clock, sleep=sleep
-        )
         proxy = access.proxies.get(urlsplit(access.site.root_url).scheme, "")
         self._connections = Connections(
             options.connections, access.ca_bundle, proxy, ONE_BUFFER_POOLS
+        )
+        self._attempts = Attempts(
+            "s3",
+            options.request_timeout_s,
+            options.attempt_timeout_s,
+            proxy=self._connections.proxy,
+            clock=clock,
+            sleep=sleep,
         )
         self._way: _Way | None = None
 
@@ -132,6 +137,7 @@ class Transport:
             nonlocal first
             repeated, first = not first, False
             answer = self._ask(request, deadline)
+            self._connections.check_status(answer.status)
             if reason := _trouble(answer) or fault(answer):
                 raise AttemptFailed(reason)
             return replace(answer, repeated=True) if repeated else answer

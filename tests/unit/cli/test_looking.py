@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import netCDF4
@@ -51,6 +52,27 @@ def test_ls_of_what_is_no_dataset_names_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "store/README").write_text("hello")
     assert out("ls", tmp_path / "store") == "README\neraint.zarr/\n"
     assert out("ls", "-l", tmp_path / "store") == "5       README\nprefix  eraint.zarr/\n"
+
+
+def test_ls_of_an_empty_store_says_that_it_is_empty(tmp_path: Path) -> None:
+    done = nczfs("ls", tmp_path)
+    assert (done.returncode, done.stderr) == (1, f"nczfs: {tmp_path}: is empty, no key is there\n")
+
+
+def test_a_place_below_a_file_is_told_to_be_one(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "empty.zip", "w"):
+        pass
+    done = nczfs("cat", tmp_path / "empty.zip/v")
+    assert "empty.zip/v: no such directory (a file is in its place, or above it)" in done.stderr
+
+
+def test_a_variable_in_an_archive_in_an_archive_is_read(tmp_path: Path) -> None:
+    inner = shutil.make_archive(str(tmp_path / "inner"), "zip", SAMPLE)
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
+        archive.write(inner, "inner.zip")
+    assert out("cat", "--json", tmp_path / "outer.zip/inner.zip/month") == out(
+        "cat", "--json", SAMPLE / "month"
+    )
 
 
 def test_ls_of_nothing_is_an_error_of_one_line(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import subprocess
 import sys
@@ -14,7 +15,10 @@ import pytest
 from nczfs.cli import cat, helper, main, mount, status
 from nczfs.cli.command import Request
 from nczfs.cli.main import COMMANDS
+from nczfs.cli.sources import resolve
+from nczfs.cli.store import shown
 from nczfs.errors import NoSuchObject, UsageError
+from nczfs.fuse import mounting
 
 
 def run(*argv: str | Path) -> int:
@@ -83,6 +87,43 @@ def test_without_a_verb_two_places_mean_mount(
 ) -> None:
     assert run(f"{tmp_path}", tmp_path / "absent", "-o", "ro") == 2
     assert "no such directory to mount on" in line(capsys)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mount", "", "mountpoint"),
+        ("mount", "store", ""),
+        ("umount", ""),
+        ("status", ""),
+        ("ls", ""),
+        ("ls", "", "--prefix", "x"),
+        ("info", ""),
+        ("dump", ""),
+        ("cat", ""),
+        ("verify", ""),
+        ("create", ""),
+        ("rm", "-r", ""),
+        ("rm", "-r", "store", ""),
+        ("import", "x.nc", ""),
+        ("export", "", "x.nc"),
+        ("zip-compact", ""),
+    ],
+)
+def test_an_empty_place_is_wrong_usage_and_not_the_directory_here(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 2
+    assert "is empty" in line(capsys)
+
+
+@pytest.mark.parametrize("url", ["#zarr", "http:/joe:hush@host/x", "http://joe:a#hush@host/x"])
+@pytest.mark.parametrize("verb", ["ls", "rm", "dump"])
+def test_what_only_looks_like_a_url_is_not_taken_for_a_path(
+    verb: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(verb, url) == 2
+    assert "hush" not in line(capsys)
 
 
 @pytest.mark.parametrize("verb", ["status", "umount"])
@@ -213,3 +254,25 @@ def test_a_box_is_written_as_numpy_writes_it(text: str, expected: tuple[object, 
 def test_what_is_no_box_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="write integers and slices"):
         cat.selection(text)
+
+
+def test_the_mount_of_another_user_says_who_may_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = mounting.MountEntry(str(tmp_path), "0:1", mounting.FILE_SYSTEM_TYPE, "store")
+    monkeypatch.setattr(mounting, "find_mount", lambda _: entry)
+    read_text = Path.read_text
+
+    def refuse(path: Path, *words: str) -> str:
+        if path.name == "status.json":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return read_text(path, *words)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert run("status", tmp_path) == 1
+    assert "only the user who mounted it may look" in line(capsys)
+
+
+@pytest.mark.parametrize("url", ["http://joe:hush@host/x?token=hush#zarr", "http://host/x"])
+def test_a_url_in_a_message_has_no_secrets(url: str) -> None:
+    assert shown(url, resolve({}, {})) == "http://host/x"

@@ -15,7 +15,7 @@ from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.opening import open_url
 from nczfs.engine.options import format_options
-from nczfs.engine.spool.entries import Entry, Kind, write_entry
+from nczfs.engine.spool.entries import Entry, Kind, read_entry, write_entry
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.space import Spool
 from nczfs.model.boxes import Box
@@ -23,6 +23,7 @@ from nczfs.model.hierarchy import Variable
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.url import parse_url
+from tests.support.killed import left_by
 
 
 class Place:
@@ -167,8 +168,8 @@ def test_it_exports_and_keeps(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place.die(at1=11)
-    (tmp_path / "out").mkdir()
-    assert place.recover("--export", str(tmp_path / "out")) == 0
+    assert place.recover("--export", str(tmp_path / "new/out")) == 0
+    assert (tmp_path / "new/out").stat().st_mode & 0o777 == 0o700
     (line,) = lines(capsys)
     exported = np.load(line.rpartition("written to ")[2])
     assert exported["value"][exported["written"]].tolist() == [11]
@@ -246,3 +247,46 @@ def test_it_works_for_an_archive_that_only_the_url_tells(
     place.die(at1=11)
     assert place.recover() == 0
     assert place.values[1] == 11
+
+
+def test_a_listing_says_what_is_damaged(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.die(at1=11)
+    (entry,) = place.spool.glob("*/*.unsaved")
+    content = bytearray(entry.read_bytes())
+    (flags,) = (s for s in read_entry(entry).sections if s.name == "flags")
+    content[flags.offset] ^= 1
+    entry.write_bytes(content)
+    assert place.recover("--list") == 1
+    assert "the checksum of its flags is wrong: damaged (20" in lines(capsys)[0]
+
+
+def test_names_cannot_break_the_line_or_reach_the_terminal(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool = Spool(place.spool, place.url)
+    entry = Entry(Kind.OBJECT, place.url, "a\n\x1b[2J", "no\nway", {"replaces": "x", "missing": []})
+    write_entry(spool.new_path("a"), entry, [("content", np.frombuffer(b"ours", np.uint8))])
+    spool.close()
+    assert place.recover("--list") == 0
+    (line,) = lines(capsys)
+    assert r"a\n\x1b[2J: 4 bytes: unsaved" in line
+    assert line.endswith(r"no\nway)")
+
+
+def test_what_nobody_was_promised_is_incomplete_and_can_be_exported_and_discarded(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool = Spool(place.spool, place.url)
+    spool.new_path("sub/ä").write_bytes(b"half of")
+    left = left_by(place.spool, tmp_path / "left")
+    spool_dir = ["--spool-dir", str(left)]
+    for words in ([], ["--list"]):
+        assert main.main(["recover", *spool_dir, *words]) == 0
+        (line,) = lines(capsys)
+        assert f": {place.url} sub/ä: 7 bytes; its program was killed before" in line
+        assert line.endswith("nothing was promised of it: incomplete")
+    assert main.main(["recover", *spool_dir, "--export", str(tmp_path / "out")]) == 0
+    assert Path(lines(capsys)[0].rpartition("written to ")[2]).read_bytes() == b"half of"
+    name = line.partition(": ")[0]
+    assert main.main(["recover", *spool_dir, "--discard", name]) == 0
+    assert os.listdir(left) == []

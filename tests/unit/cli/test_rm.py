@@ -50,6 +50,15 @@ def test_paths_below_a_url(dataset: Path) -> None:
         assert list(root["g"].variables) == []  # type: ignore[union-attr]
 
 
+def test_a_path_that_is_the_url_itself_is_none(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(dataset)
+    assert run("rm", "-r", dataset, "/") == 2
+    assert "PATH '/'" in capsys.readouterr().err
+    assert files(dataset) == before
+
+
 @pytest.mark.parametrize("path", ["", "g"])
 def test_what_holds_more_than_a_variable_needs_a_word_more(
     dataset: Path, path: str, capsys: pytest.CaptureFixture[str]

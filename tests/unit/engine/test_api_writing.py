@@ -277,3 +277,14 @@ def test_json_that_netcdf_does_not_know_is_kept_in_pure_zarr() -> None:
 def test_a_variable_is_true_whatever_it_holds(dataset: OpenDataset) -> None:
     assert dataset.create_variable("empty", (0,), "i4")
     assert dataset.create_variable("zero", (), "i4", data=0)
+
+
+def test_a_filter_that_narrows_numbers_stores_what_it_makes_of_them(memory: MemoryZMap) -> None:
+    """SEMANTICS W24."""
+    scaled = {"id": "fixedscaleoffset", "offset": 0, "scale": 10, "dtype": "<f8", "astype": "|u1"}
+    with open_zmap(memory, "w", format="zarr") as dataset:
+        variable(dataset, "<f8", codecs=[scaled])[:3] = [1.52, 300, -5]
+    with open_zmap(memory) as dataset:
+        found = dataset.variables["v"][:3]
+    assert found[0] == 1.5
+    assert np.all((found[1:] >= 0) & (found[1:] <= 25.5))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from nczfs.engine.opening import open_zmap
+from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.conftest import ExpectedWarnings
 from tests.support.clients import FILL, LENGTH, Client, chunk_keys, created, stored
 
 
@@ -70,3 +73,19 @@ def test_the_payload_of_a_nan_survives_beside_a_fill_value_of_nan(memory: Memory
         client.v[5:] = odd[5:]
     with open_zmap(memory) as dataset:
         assert dataset.variables["v"][...].tobytes() == odd.tobytes()
+
+
+def test_the_log_names_the_first_chunk_of_an_array_that_is_too_long(
+    memory: MemoryZMap, caplog: pytest.LogCaptureFixture, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add("what is too much is left out")
+    with open_zmap(memory, "w") as dataset:
+        dataset.create_dimension("x", 8)
+        dataset.create_variable("v", ("x",), "<i4", np.arange(8), chunks=(4,), codecs=[])
+    for key in ("v/0", "v/1"):
+        memory.write(parse_key(key), bytes(17))
+    with open_zmap(memory) as dataset:
+        assert dataset.variables["v"][...].tolist() == [0] * 8
+    warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert "/v/0: a chunk decodes to 17 bytes instead of 16" in warnings[0]

@@ -263,3 +263,29 @@ def test_an_error_inside_of_the_context_does_not_discard_what_was_written(
         write_and_fail()
     with open_zmap(nothing) as found:
         assert found.attrs["title"] == "t"
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_whatever_is_asked_of_a_closed_dataset_it_says_so(tmp_path: Path, mode: str) -> None:
+    url = str(tmp_path / "d.zarr")
+    with nczfs.open(url, "w") as made:
+        made.create_variable("v", (4,), "i4", chunks=(2,))[...] = 1
+    root = nczfs.open(url, mode)
+    variables, attributes = root.variables, root.attrs
+    variable = variables["v"]
+    root.close()
+    for asked in (
+        lambda: root["v"],
+        lambda: variables["v"],
+        lambda: variable[...],
+        lambda: variable.__setitem__(0, 2),
+        lambda: variable.shape,
+        lambda: root.attrs["title"],
+        lambda: attributes.__setitem__("title", "new"),
+        lambda: root.create_group("g"),
+        root.tree,
+    ):
+        with pytest.raises(UsageError, match=r"d\.zarr.*: the dataset was closed"):
+            asked()
+    assert "closed" in repr(root)
+    assert "closed" in repr(variable)

@@ -14,7 +14,7 @@ import pytest
 from nczfs.engine.api import OpenDataset
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import NotWritable, Unavailable
+from nczfs.errors import Unavailable, UsageError
 from nczfs.testing.faults import Fault
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.clients import CHUNK, FILL, LENGTH, WRITES, Client, another, created, stored
@@ -144,9 +144,9 @@ def test_closing_stores_everything_and_then_nothing_can_be_written(memory: Memor
         client.dataset.attrs["title"] = "t"
     assert client.writeback.dirty_bytes == 0
     assert stored(memory)[1] == 4
-    with pytest.raises(NotWritable, match="closed"):
+    with pytest.raises(UsageError, match="closed"):
         v[1] = 5
-    with pytest.raises(NotWritable, match="closed"):
+    with pytest.raises(UsageError, match="closed"):
         v.attrs["units"] = "m"
 
 

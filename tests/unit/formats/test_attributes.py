@@ -27,6 +27,13 @@ def read(text: str, typestr: str | None = None, **how: Any) -> tuple[NcType, Any
     return attribute.type, attribute.value
 
 
+def fill(text: str, variable_type: NcType | None) -> Attribute:
+    """The `_FillValue` that is spelled so, without a type, of a variable."""
+    values, _ = parse_object(f'{{"_FillValue": {text}}}'.encode(), "k")
+    (found,) = read_attributes(values, {}, "v/.zattrs", Problems(), variable_type=variable_type)
+    return found
+
+
 @pytest.mark.parametrize(
     ("text", "nc_type", "value"),
     [
@@ -60,6 +67,48 @@ def read(text: str, typestr: str | None = None, **how: Any) -> tuple[NcType, Any
 )
 def test_without_a_type_the_value_suggests_one(text: str, nc_type: NcType, value: Any) -> None:
     assert read(text) == (nc_type, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "nc_type", "value"),
+    [
+        ("7", NcType.FLOAT, (7.0,)),
+        ("7.5", NcType.FLOAT, (7.5,)),
+        ('"Infinity"', NcType.FLOAT, (math.inf,)),
+        ('"-Infinity"', NcType.DOUBLE, (-math.inf,)),
+        ("-1", NcType.BYTE, (-1,)),
+        ("[-1]", NcType.SHORT, (-1,)),
+    ],
+)
+def test_without_a_type_a_fill_value_is_of_the_type_of_its_variable(
+    text: str, nc_type: NcType, value: Any
+) -> None:
+    assert fill(text, nc_type) == Attribute("_FillValue", nc_type, value)
+
+
+def test_the_word_for_nan_is_a_fill_value_of_floats() -> None:
+    found = fill('"NaN"', NcType.FLOAT)
+    assert found.type is NcType.FLOAT
+    assert isinstance(found.value, tuple)
+    assert math.isnan(float(found.value[0]))
+
+
+@pytest.mark.parametrize(
+    ("text", "variable_type", "nc_type"),
+    [
+        ("300", NcType.BYTE, NcType.INT),
+        ("1.5", NcType.INT, NcType.DOUBLE),
+        ('"NaN"', NcType.INT, NcType.CHAR),
+        ('"none"', NcType.FLOAT, NcType.CHAR),
+        ('"NaN"', NcType.CHAR, NcType.CHAR),
+        ("[1,2]", NcType.FLOAT, NcType.INT),
+        ("1", None, NcType.INT),
+    ],
+)
+def test_a_fill_value_that_does_not_fit_its_variable_is_what_it_suggests(
+    text: str, variable_type: NcType | None, nc_type: NcType
+) -> None:
+    assert fill(text, variable_type).type is nc_type
 
 
 @pytest.mark.parametrize(

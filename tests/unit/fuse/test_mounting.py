@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nczfs.cli import main
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountEntry, MountError
@@ -69,3 +70,13 @@ def test_a_descriptor_is_taken_as_it_is() -> None:
 def test_unmounting_what_is_no_mount_says_so(tmp_path: Path) -> None:
     with pytest.raises(MountError, match="cannot be unmounted"):
         mounting.unmount(str(tmp_path))
+
+
+@pytest.mark.parametrize("word", ["allow_other", "allow_root"])
+def test_mounting_for_others_needs_a_line_of_the_machine(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(mounting, "_user_allow_other", lambda: False)
+    assert main.main(["mount", "-o", word, str(tmp_path), str(tmp_path)]) == 1
+    assert "add the line `user_allow_other`" in capsys.readouterr().err

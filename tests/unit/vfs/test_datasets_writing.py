@@ -213,11 +213,27 @@ def test_a_fixed_size_stays(fs: TreeFileSystem, store: ZMap) -> None:
     ino = find(fs, f"{V}/values.raw").ino
     with pytest.raises(NotPermitted, match="ends at byte 96"):
         write(fs, f"{V}/values.raw", b"12345678", 92)
-    for size in (1, 95, 97, 192):
-        with pytest.raises(NotPermitted, match="resize_dimension"):
+    for size in (0, 1, 95, 97, 192):
+        with pytest.raises(NotPermitted, match=r"resize_dimension|old values stand"):
             fs.setattr(ino, Changes(size=size), None)
     fs.setattr(ino, Changes(size=96), None)
     np.testing.assert_array_equal(stored(store), FIELD)
+
+
+def test_an_open_file_that_is_truncated_must_be_written_before_the_close(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W5, W6."""
+    ino = find(fs, f"{V}/values.raw").ino
+    handle = fs.open(ino, os.O_RDWR).handle
+    fs.setattr(ino, Changes(size=0), handle)
+    with pytest.raises(NotPermitted, match="old values stand"):
+        fs.flush(handle)
+    np.testing.assert_array_equal(raw(fs), FIELD)
+    fs.write(handle, 0, FIELD[::-1].tobytes())
+    fs.flush(handle)
+    fs.release(handle)
+    np.testing.assert_array_equal(stored(store), FIELD[::-1])
 
 
 def test_a_line_of_text_is_replaced_by_another_that_is_a_number(

@@ -21,6 +21,7 @@ from nczfs.errors import (
     PathExists,
 )
 from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute
 from nczfs.testing.datasets import put_group
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
@@ -76,6 +77,13 @@ def echo(fs: TreeFileSystem, path: str, text: str) -> None:
         fs.flush(handle)
     finally:
         fs.release(handle)
+
+
+def test_a_text_that_is_known_already_tells_what_was_changed_below_it(fs: TreeFileSystem) -> None:
+    """SEMANTICS W23."""
+    cdl = find(fs, "datasets/n.zarr/n.cdl")
+    echo(fs, f"{A}/units", "degree_Celsius")
+    assert fs.getattr(cdl.ino).size == cdl.size + len("degree_Celsius") - len("K")
 
 
 def stored(store: ZMap, name: str, path: str = "v") -> tuple[NcType, object]:
@@ -355,6 +363,22 @@ def test_an_info_json_that_was_read_declares_another_variable(
         {"shape": [2], "dtype": "<f4", "shap": [2]},
         {"shape": [2], "dtype": "<f4", "attributes": {"_nczarr_x": 1}},
         {"shape": [2], "dtype": "<c8"},
+        {"shape": [2], "dtype": "<f4", "nc_type": "int"},
+        {"shape": [2], "dtype": "float"},
+        {"shape": [2], "dtype": "uint"},
+        {"shape": [2], "dtype": "<i4", "fill_value": 1.5},
+        {"shape": [2], "dtype": "<i4", "attributes": {"_FillValue": 1.5}},
+        {"shape": [2], "dtype": "<i1", "attributes": {"_FillValue": 200}},
+        {"shape": [2], "dtype": "<f4", "attributes": {"_FillValue": "none"}},
+        {"shape": [2], "dtype": "<f4", "codecs": [{"id": "nope"}]},
+        {"shape": [2], "dtype": "<f4", "codecs": [{"id": "zlib", "foo": 1}]},
+        {"shape": [2], "dtype": "<f4", "codecs": [{"id": "zlib", "level": 99}]},
+        {"shape": [10**18, 10**18], "dtype": "<f4", "dimensions": ["a", "b"]},
+        {"shape": [2**63], "dtype": "<f4"},
+        {"shape": [1] * 65, "dtype": "<f4"},
+        {"shape": [10**7, 10**7], "dtype": "<i4", "chunk_shape": [10**6, 10**6]},
+        {"shape": [2, 3], "dtype": "<f4", "dimensions": ["a", "a"]},
+        {"shape": [2, 3], "dtype": "<f4", "dimensions": ["a", "b/c"]},
         [],
     ],
 )
@@ -368,6 +392,53 @@ def test_a_wrong_info_json_is_refused_and_the_group_stays(
     assert json.loads(read(fs, f"{path}/info.json"))["variables"] == []
     with open_zmap(Prefixed(store, parse_prefix("n.zarr"))) as root:
         assert list(root.groups["g"].groups) == ["w"]
+        assert not root.groups["g"].dimensions
+
+
+def test_the_info_json_of_strings_of_any_length_declares_others(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W13."""
+    with open_zmap(Prefixed(store, parse_prefix("p.zarr")), "w", format="zarr2") as root:
+        root.create_dimension("x", 2)
+        root.create_variable("s", ("x",), str, np.array(["a", "bc"], object))
+    fs.refresh("")
+    known = json.loads(read(fs, "datasets/p.zarr/s/info.json"))
+    declare(fs, "datasets/p.zarr/copy", known)
+    made = json.loads(read(fs, "datasets/p.zarr/copy/info.json"))
+    assert (made["codecs"], made["dtype"]) == (known["codecs"], "|O")
+
+
+@pytest.mark.parametrize("fill", [7.5, "NaN", "-Infinity"])
+def test_the_fill_value_of_an_info_json_is_of_the_type_of_its_variable(
+    fs: TreeFileSystem, store: ZMap, fill: object
+) -> None:
+    """SEMANTICS W13."""
+    info = {"shape": [2], "dtype": "<f4", "fill_value": fill, "attributes": {"_FillValue": fill}}
+    declare(fs, "datasets/n.zarr/w", info)
+    shown = json.loads(read(fs, "datasets/n.zarr/w/info.json"))
+    assert (shown["fill_value"], shown["attributes"]) == (fill, {"_FillValue": fill})
+    with open_zmap(Prefixed(store, parse_prefix("n.zarr"))) as root:
+        assert [a.type for a in root.variables["w"].description.attributes] == [NcType.FLOAT]
+
+
+def test_a_fill_value_that_is_written_gets_the_type_of_its_variable(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W9."""
+    declare(fs, "datasets/n.zarr/w", {"shape": [2], "dtype": "<f4"})
+    echo(fs, "datasets/n.zarr/w/attributes/_FillValue", "-999")
+    with open_zmap(Prefixed(store, parse_prefix("n.zarr"))) as root:
+        (attribute,) = root.variables["w"].description.attributes
+        assert attribute == Attribute("_FillValue", NcType.FLOAT, (-999.0,))
+
+
+@pytest.mark.parametrize("text", ["1.5", "70000", "1 2", "none"])
+def test_a_fill_value_that_is_none_of_the_type_is_refused(fs: TreeFileSystem, text: str) -> None:
+    """SEMANTICS W9."""
+    declare(fs, "datasets/n.zarr/w", {"shape": [2], "dtype": "<i2"})
+    with pytest.raises(BadValue, match="_FillValue"):
+        echo(fs, "datasets/n.zarr/w/attributes/_FillValue", text)
 
 
 def test_only_an_empty_group_becomes_a_variable(fs: TreeFileSystem) -> None:

@@ -311,6 +311,21 @@ def test_a_mount_says_that_something_of_an_earlier_one_is_not_stored(
     close(fs, handle)
 
 
+def test_a_mount_says_what_a_killed_one_without_a_journal_left(
+    mounted: Callable[..., TreeFileSystem],
+    killed: Callable[[], Path],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "nczfs")
+    fs = mounted(survives=Survives.NOTHING)
+    handle = open_file(fs, "objects/old")
+    fs.write(handle, 0, b"one")
+    mounted(spool_dir=killed())
+    (message,) = caplog.messages
+    assert "1 files were being written when an earlier mount was killed" in message
+    close(fs, handle)
+
+
 def test_without_the_option_there_are_no_logs(
     mounted: Callable[..., TreeFileSystem], spool_dir: Path
 ) -> None:

@@ -122,6 +122,15 @@ def test_of_a_path_nobody_looked_at_the_absence_of_its_first_unknown_name_is_for
     assert (tree.kernel.inodes, tree.kernel.entries) == ([], [(tree.directory.ino, b"absent")])
 
 
+def test_files_along_a_path_are_forgotten_and_no_directory() -> None:
+    tree = Tree(TokenFile())
+    tree.opened()
+    tree.cache.forget_files("d/absent")
+    assert tree.kernel.inodes == [tree.file.ino]
+    assert tree.kernel.entries == [(tree.directory.ino, b"f")]
+    assert not tree.opened()
+
+
 def test_forgotten_content_keeps_its_name() -> None:
     tree = Tree(TokenFile())
     tree.opened()

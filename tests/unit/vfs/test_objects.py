@@ -7,11 +7,13 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from nczfs.engine.spool.entries import read_entry
 from nczfs.errors import (
+    AccessDenied,
     BadArgument,
     BadHandle,
     BadKey,
@@ -27,6 +29,7 @@ from nczfs.errors import (
     ReadOnlyMount,
     StaleHandle,
 )
+from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import Changes, FileKind
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects.store import ObjectStore
@@ -71,6 +74,20 @@ def fs(store: ZMap, url: str, tmp_path: Path) -> Iterator[TreeFileSystem]:
     yield tree
     tree.close()
     assert not [p for p in (tmp_path / "spool").rglob("*") if not p.is_dir()]
+
+
+@pytest.fixture
+def faulty(store: ZMap) -> Faulty:
+    return Faulty(store)
+
+
+@pytest.fixture
+def faulty_fs(faulty: Faulty, url: str, tmp_path: Path) -> Iterator[TreeFileSystem]:
+    options = VfsOptions(read_only=False, spool_dir=tmp_path / "spool")
+    with mock.patch("nczfs.vfs.tree.open_store", return_value=faulty):
+        tree = mount_tree(url, None, options)
+    yield tree
+    tree.close()
 
 
 def stored(store: ZMap) -> dict[str, bytes]:
@@ -256,6 +273,68 @@ def test_what_another_client_replaced_meanwhile_is_not_overwritten(
     kept.unlink()
 
 
+@pytest.mark.parametrize("name", [NOTES, "objects/plain/new"])
+def test_who_reads_what_could_not_be_stored_is_never_told_other_bytes(
+    fs: TreeFileSystem,
+    store: ZMap,
+    tmp_path: Path,
+    expected_warnings: ExpectedWarnings,
+    name: str,
+) -> None:
+    """SEMANTICS A2, O9."""
+    expected_warnings.add("(was not stored|not stored \\()")
+    writing = open_file(fs, name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    fs.write(writing, 0, b"ours")
+    store.write(parse_key(name.removeprefix("objects/")), b"theirs")
+    reading = open_file(fs, name, os.O_RDONLY)
+    with pytest.raises(StaleHandle):
+        fs.flush(writing)
+    assert bytes(fs.read(reading, 0, 100)) == b"ours"
+    fs.release(writing)
+    with pytest.raises(StaleHandle):
+        fs.read(reading, 0, 100)
+    fs.release(reading)
+    assert read(fs, name) == b"theirs"
+    (kept,) = tmp_path.rglob("*.unsaved")
+    kept.unlink()
+
+
+def test_what_is_truncated_by_who_only_reads_is_truncated(fs: TreeFileSystem, store: ZMap) -> None:
+    handle = open_file(fs, NOTES, os.O_RDONLY | os.O_TRUNC)
+    assert fs.read(handle, 0, 10) == b""
+    close(fs, handle)
+    assert read(fs, NOTES) == b""
+    assert stored(store)["plain/notes.txt"] == b""
+
+
+def test_a_truncation_that_the_store_refuses_leaves_nothing_behind(
+    faulty_fs: TreeFileSystem, faulty: Faulty, tmp_path: Path
+) -> None:
+    faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write"}), repeats=1000))
+    with pytest.raises(AccessDenied):
+        truncate(faulty_fs, NOTES, 100)
+    faulty.arm()
+    assert read(faulty_fs, NOTES) == b"hello"
+    assert not list(tmp_path.rglob("*.unsaved"))
+
+
+def test_what_is_left_in_the_spool_is_told(
+    fs: TreeFileSystem, store: ZMap, tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS O9."""
+    expected_warnings.add("(was not stored|not stored \\()")
+    handle = open_file(fs, NOTES)
+    fs.write(handle, 0, b"HELLO")
+    store.write(parse_key("plain/notes.txt"), b"theirs")
+    with pytest.raises(StaleHandle):
+        close(fs, handle)
+    status = json.loads(read(fs, ".nczfs/status.json"))
+    assert (status["unsaved_files"], status["spooled"], status["spool_used_bytes"]) == (0, 1, 5)
+    (kept,) = tmp_path.rglob("*.unsaved")
+    kept.unlink()
+    assert json.loads(read(fs, ".nczfs/status.json"))["spooled"] == 0
+
+
 def test_an_open_file_that_is_removed_lives_until_it_is_closed(
     fs: TreeFileSystem, store: ZMap
 ) -> None:
@@ -263,13 +342,15 @@ def test_an_open_file_that_is_removed_lives_until_it_is_closed(
     reader = open_file(fs, NOTES, os.O_RDONLY)
     writer = open_file(fs, "objects/plain/new", os.O_CREAT | os.O_RDWR)
     fs.write(writer, 0, b"abc")
-    ino = find(fs, "objects/plain/new").ino
+    ino, notes = find(fs, "objects/plain/new").ino, find(fs, NOTES).ino
+    assert fs.getattr(ino).nlink == fs.getattr(notes).nlink == 1
     unlink(fs, NOTES)
     unlink(fs, "objects/plain/new")
     assert stored(store) == {}
     assert listing(fs, "objects/plain") == {}
     fs.write(writer, 3, b"def")
     assert fs.getattr(ino).size == 6
+    assert fs.getattr(ino).nlink == fs.getattr(notes).nlink == 0
     assert fs.read(writer, 0, 10) == b"abcdef"
     assert fs.read(reader, 0, 10) == b"hello"
     close(fs, writer)

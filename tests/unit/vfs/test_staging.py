@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from nczfs.errors import NoSpace, ObjectTooLarge, StaleHandle
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Range, Stat, Version
 from nczfs.zmap.keys import Key
+from tests.support.refusing import small_disk
 
 OLD = bytes(range(200))
 STAT = Stat(Key("a/b"), len(OLD), Version("1"))
@@ -108,19 +110,73 @@ def test_bytes_cut_off_do_not_come_back(staged: StagedFile) -> None:
     assert content(staged) == OLD[:50] + bytes(70) + b"end"
 
 
-def test_the_budget_counts_bytes_and_not_holes(tmp_path: Path) -> None:
+def test_the_budget_counts_zeros_too_and_what_is_not_fetched_never(tmp_path: Path) -> None:
     spool = Spool(tmp_path, bytes_max=100)
-    staged = stage(spool, "a")
-    staged.write(1 << 30, b"x" * 60)
+    staged = stage(spool, "a", STAT.size, Base(STAT, Source().fetch, 10))
+    assert spool.bytes_used == 0
+    staged.write(STAT.size + 30, b"x" * 10)
+    assert spool.bytes_used == 40
+    staged.truncate(STAT.size + 100)
+    assert spool.bytes_used == 100
     with pytest.raises(NoSpace, match="--max-spool-size"):
-        staged.write(0, b"x" * 41)
-    staged.write((1 << 30) + 10, b"y" * 50)
-    assert spool.bytes_used == 60
-    assert staged.size == (1 << 30) + 60
-    staged.truncate((1 << 30) + 5)
+        staged.write(STAT.size + 100, b"x")
+    with pytest.raises(NoSpace, match="--max-spool-size"):
+        staged.truncate(1 << 40)
+    assert (spool.bytes_used, staged.size) == (100, STAT.size + 100)
+    staged.truncate(STAT.size + 5)
     assert spool.bytes_used == 5
     staged.discard()
     assert spool.bytes_used == 0
+
+
+def test_a_disk_that_is_full_refuses_zeros_at_once(tmp_path: Path) -> None:
+    """A hole of a full tmpfs, where somebody maps it, would be the end of the process."""
+    with small_disk(tmp_path / "disk", 1):
+        spool = Spool(tmp_path / "disk")
+        staged = stage(spool, "a")
+        staged.write(0, b"x" * 10)
+        with pytest.raises(NoSpace, match="--spool-dir"):
+            staged.truncate(1 << 30)
+        with pytest.raises(NoSpace, match="--spool-dir"):
+            staged.write(1 << 30, b"end")
+        assert (spool.bytes_used, staged.size) == (10, 10)
+        staged.truncate(1 << 19)
+        assert content(staged) == b"x" * 10 + bytes((1 << 19) - 10)
+        staged.discard()
+        assert spool.bytes_used == 0
+        spool.close()
+
+
+def test_what_is_kept_counts_until_somebody_has_removed_it(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, bytes_max=100)
+    staged = stage(spool, "a")
+    staged.write(0, b"x" * 60)
+    kept = staged.keep("a", ABSENT, "for no reason")
+    assert (spool.kept_count, spool.bytes_used) == (1, 60)
+    another = stage(spool, "b")
+    with pytest.raises(NoSpace, match="could not be stored"):
+        another.write(0, b"x" * 41)
+    kept.unlink()
+    another.write(0, b"x" * 41)
+    assert (spool.kept_count, spool.bytes_used) == (0, 41)
+    another.discard()
+
+
+def test_a_spool_that_is_full_is_told_of_what_could_not_be_kept(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1):
+        spool = Spool(tmp_path / "disk")
+        staged = stage(spool, "a")
+        staged.write(0, b"x" * 4096)
+        filler = (tmp_path / "disk/filler").open("wb", buffering=0)
+        with filler, contextlib.suppress(OSError):
+            while True:
+                filler.write(bytes(4096))
+        with pytest.raises(NoSpace):
+            staged.write(4096, b"x" * 4096)
+        with pytest.raises(NoSpace):
+            staged.keep("a", ABSENT, "for no reason")
+        assert (spool.kept_count, spool.bytes_used) == (0, 0)
+        spool.close()
 
 
 def test_a_full_disk_gives_the_reservation_back(

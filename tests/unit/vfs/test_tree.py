@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions, MissingChunks
 from nczfs.errors import (
     BadHandle,
@@ -28,6 +29,7 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
+from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.trees import exists, find, listing, read, read_inode
 
@@ -179,6 +181,27 @@ def test_broken_metadata_break_their_node_alone(
     group = json.loads(read(fs, "datasets/a.zarr/info.json"))
     assert "bad" in group["problems"][0]
     assert read(fs, "datasets/a.zarr/v/values.raw") == FIELD.tobytes()
+    fs.close()
+
+
+@pytest.mark.parametrize("form", ["nczarr", "zarr"])
+def test_an_array_without_its_document_is_broken_and_no_group(
+    url: str, form: str, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS A4."""
+    expected_warnings.add(r"n\.zarr/v")
+    store = Prefixed(open_store(url), parse_prefix("n.zarr"))
+    with open_zmap(store, "w", format=form) as root:
+        root.create_dimension("x", 4)
+        for name in "uv":
+            values = np.arange(4, dtype="f4")
+            root.create_variable(name, ("x",), "<f4", values, attributes={"units": "K"})
+    store.delete(parse_key("v/.zarray"))
+    fs = mount_tree(url)
+    assert set(listing(fs, "datasets/n.zarr/v")) == {"info.json"}
+    (problem,) = json.loads(read(fs, "datasets/n.zarr/v/info.json"))["problems"]
+    assert "n.zarr/v" in problem
+    assert exists(fs, "datasets/n.zarr/u/values.raw")
     fs.close()
 
 
@@ -347,6 +370,7 @@ def test_a_directory_hides_an_object_of_the_same_name(
     expected_warnings.add("plain: the keys below it hide the object")
     store.write(parse_key("plain"), b"an object")
     fs = mount_tree(url)
+    assert find(fs, "objects/plain").kind is FileKind.DIRECTORY
     assert listing(fs, "objects")["plain"].kind is FileKind.DIRECTORY
     assert read(fs, "objects/plain/notes.txt") == b"hello"
     fs.close()

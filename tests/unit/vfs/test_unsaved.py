@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -15,13 +15,13 @@ import pytest
 from nczfs.cli.main import main
 from nczfs.engine.loaded import Values
 from nczfs.engine.opening import open_zmap
-from nczfs.errors import AccessDenied, StoreError, Unavailable
+from nczfs.errors import AccessDenied, StoreError, StructureChanged, Unavailable
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import parse_prefix
+from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
@@ -159,3 +159,76 @@ def test_a_rename_that_failed_is_ended_by_recover(
     assert [key for key in keys if key.startswith("a.zarr")] == []
     with open_zmap(Prefixed(store, parse_prefix("b.zarr"))) as root:
         np.testing.assert_array_equal(root.variables["v"][...], FIELD)
+
+
+def made_smaller(store: ZMap) -> None:
+    put_array(store, "a.zarr/v", FIELD, (2, 2), dimensions=("y", "x"))
+
+
+def made_of_another_type(store: ZMap) -> None:
+    put_array(store, "a.zarr/v", FIELD.view("<i4"), (2, 4), dimensions=("y", "x"))
+
+
+def compressed(store: ZMap) -> None:
+    key = parse_key("a.zarr/v/.zarray")
+    document = json.loads(bytes(store.read(key).data))
+    document["compressor"] = {"id": "zlib", "level": 1}
+    store.write(key, json.dumps(document).encode())
+
+
+def removed(store: ZMap) -> None:
+    store.delete_many([stat.key for stat in store.list(parse_prefix("a.zarr/v"))])
+
+
+@pytest.mark.parametrize("size", [4, 32], ids=["an element", "a whole row of two chunks"])
+@pytest.mark.parametrize("change", [made_smaller, made_of_another_type, compressed, removed])
+def test_what_is_written_to_a_variable_that_was_made_anew_does_not_reach_the_new_one(
+    fs: TreeFileSystem,
+    store: ZMap,
+    spool: Path,
+    expected_warnings: ExpectedWarnings,
+    tmp_path: Path,
+    change: Callable[[ZMap], None],
+    size: int,
+) -> None:
+    """SEMANTICS W20, W22."""
+    expected_warnings.add("another client removed it or made it anew")
+    handle = open_file(fs, V)
+    fs.read(handle, 0, 96)
+    change(store)
+    before = {stat.key: bytes(store.read(stat.key).data) for stat in store.list(parse_prefix(""))}
+    fs.write(handle, 4, bytes(size))
+    for _ in range(2):
+        with pytest.raises(StructureChanged):
+            fs.fsync(handle, data_only=False)
+    with pytest.raises(StructureChanged):
+        fs.write(handle, 4, bytes(size))
+    with pytest.raises(StructureChanged):
+        fs.flush(handle)
+    fs.release(handle)
+    after = {stat.key: bytes(store.read(stat.key).data) for stat in store.list(parse_prefix(""))}
+    assert after == before
+    fs.close()
+    exported = tmp_path / "exported"
+    exported.mkdir()
+    assert main(["recover", "--spool-dir", str(spool), "--export", str(exported)]) == 0
+    written = [np.load(path) for path in exported.iterdir()]
+    assert sum(int(chunk["written"].sum()) for chunk in written) == size // 4
+    assert all((chunk["value"][chunk["written"]] == 0).all() for chunk in written)
+
+
+def test_a_variable_that_was_made_anew_can_be_opened_and_written(
+    fs: TreeFileSystem, store: ZMap, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS W22."""
+    expected_warnings.add("another client removed it or made it anew")
+    handle = open_file(fs, V)
+    made_smaller(store)
+    fs.write(handle, 4, bytes(4))
+    with pytest.raises(StructureChanged):
+        fs.flush(handle)
+    fs.release(handle)
+    handle = open_file(fs, V)
+    fs.write(handle, 4, np.float32(-1).tobytes())
+    close(fs, handle)
+    assert stored(store)[0, :3].tolist() == [0, -1, 2]

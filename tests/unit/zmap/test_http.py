@@ -20,6 +20,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
+from nczfs.zmap import forbidden
 from nczfs.zmap.base import Version
 from nczfs.zmap.http import HttpZMap
 from nczfs.zmap.keys import ROOT, Key, Prefix
@@ -28,6 +29,7 @@ from tests.conftest import ExpectedWarnings
 from tests.support.scripted import Asked, Reply, Script, Scripted, serving
 
 KEY = Key("dir/key")
+GIVEN = Key("dir/.zarray")
 DATA = bytes(range(100))
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 Serve: TypeAlias = Callable[..., tuple[Scripted, HttpZMap]]
@@ -217,26 +219,54 @@ def test_absent_is_what_the_server_says_is_absent(serve: Serve, status: int) -> 
             ask(KEY)
 
 
-def only_forbidden(asked: Asked) -> Reply:
-    return Reply(404 if len(asked.path) > 30 else 403)
+def hides_the_absent(asked: Asked) -> Reply:
+    return ranged(asked) if asked.path.endswith(GIVEN) else Reply(403)
+
+
+def tells_the_absent(asked: Asked) -> Reply:
+    return hides_the_absent(asked) if len(asked.path) < 30 else Reply(404)
 
 
 @pytest.mark.parametrize(
     ("option", "script", "error"),
     [
-        ("yes", only_forbidden, NoSuchObject),
-        ("no", lambda asked: Reply(403), AccessDenied),
-        ("auto", only_forbidden, AccessDenied),
-        ("auto", lambda asked: Reply(403), NoSuchObject),
+        ("yes", tells_the_absent, NoSuchObject),
+        ("no", hides_the_absent, AccessDenied),
+        ("auto", tells_the_absent, AccessDenied),
+        ("auto", hides_the_absent, NoSuchObject),
     ],
 )
 def test_forbidden_is_absent_as_the_option_says(
-    serve: Serve, option: str, script: Script, error: type[StoreError]
+    serve: Serve,
+    expected_warnings: ExpectedWarnings,
+    option: str,
+    script: Script,
+    error: type[StoreError],
 ) -> None:
+    expected_warnings.add("403 is taken for")
     _, zmap = serve(script, forbidden_is_absent=option)
-    with pytest.raises(error, match="403"):
-        zmap.read(KEY)
+    zmap.read(GIVEN)
+    for ask in (zmap.read, zmap.stat):
+        with pytest.raises(error, match="403"):
+            ask(KEY)
     assert zmap.features.forbidden_is_absent is (error is NoSuchObject)
+
+
+def test_a_server_that_has_closed_since_is_denied_access(
+    serve: Serve, expected_warnings: ExpectedWarnings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected_warnings.add("403 is taken for")
+    monkeypatch.setattr(forbidden, "AGAIN_S", 0.0)
+    is_open = [True]
+    _, zmap = serve(lambda asked: hides_the_absent(asked) if is_open[0] else Reply(403))
+    with pytest.raises(AccessDenied, match=r"denied \(403\).*--forbidden-is-absent yes"):
+        zmap.read(KEY)
+    zmap.read(GIVEN)
+    with pytest.raises(NoSuchObject):
+        zmap.read(KEY)
+    is_open[0] = False
+    with pytest.raises(AccessDenied, match=r"denied \(403\)"):
+        zmap.read(KEY)
 
 
 def test_a_redirection_is_followed_and_one_to_a_directory_is_not(serve: Serve) -> None:

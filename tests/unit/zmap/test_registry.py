@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nczfs.errors import BadUrl, ReadOnlyStore
+from nczfs.errors import BadUrl, NoSuchObject, ReadOnlyStore
 from nczfs.zmap import registry, url
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, Key
@@ -46,6 +46,20 @@ def test_an_archive_opens_out_of_its_directory(tmp_path: Path) -> None:
     zmap = open_store(parse_url(f"file://{tmp_path}/data.zip"))
     assert bytes(zmap.read(Key("a")).data) == b"data"
     zmap.close()
+
+
+def test_an_archive_opens_out_of_an_archive(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "inner.zip", "w") as archive:
+        archive.writestr("a", b"data")
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
+        archive.write(tmp_path / "inner.zip", "dir/inner.zip")
+        archive.writestr("top", b"")
+    zmap = open_store(f"{tmp_path}/outer.zip/dir/inner.zip")
+    assert bytes(zmap.read(Key("a")).data) == b"data"
+    assert not zmap.features.writable
+    zmap.close()
+    with pytest.raises(NoSuchObject, match=r"outer\.zip/absent\.zip"):
+        open_store(f"{tmp_path}/outer.zip/absent.zip")
 
 
 def test_a_store_in_memory_is_the_same_for_all_of_its_name() -> None:

@@ -25,16 +25,19 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap import attempts
+from nczfs.zmap import attempts, forbidden
 from nczfs.zmap.base import Version
-from nczfs.zmap.keys import ROOT, Prefix
+from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.access import Access
 from nczfs.zmap.s3.bodies import when_asked
 from nczfs.zmap.s3.transport import Request, Transport
+from tests.conftest import ExpectedWarnings
 from tests.support.s3_script import KEY, OBJECT, Serve, fault
 from tests.support.scripted import Asked, Reply, Scripted
 from tests.support.waiting import until
+
+GIVEN = Key("dir/.zarray")
 
 
 def is_listing(asked: Asked) -> bool:
@@ -85,8 +88,14 @@ def test_why_a_stat_is_refused_is_asked_with_a_get(serve: Serve) -> None:
     ],
 )
 def test_403_is_absent_only_where_nothing_can_tell(
-    serve: Serve, mode: str, may_list: bool, missing_key: int, absent: bool
+    serve: Serve,
+    expected_warnings: ExpectedWarnings,
+    mode: str,
+    may_list: bool,
+    missing_key: int,
+    absent: bool,
 ) -> None:
+    expected_warnings.add("403 is taken for")
     listing = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 
     def script(asked: Asked) -> Reply:
@@ -94,14 +103,43 @@ def test_403_is_absent_only_where_nothing_can_tell(
             return Reply(200, listing) if may_list else fault(403, "AccessDenied")
         if asked.path.endswith(KEY):
             return fault(403, "AccessDenied")
+        if asked.path.endswith(GIVEN):
+            return OBJECT
         return fault(missing_key, "AccessDenied" if missing_key == 403 else "NoSuchKey")
 
     _, open_bucket = serve(script)
     zmap = open_bucket(forbidden_is_absent=mode)
+    zmap.read(GIVEN)
     for ask in (zmap.read, zmap.stat):
         with pytest.raises(NoSuchObject if absent else AccessDenied):
             ask(KEY)
     assert zmap.features.forbidden_is_absent is absent
+
+
+def test_a_bucket_that_has_closed_since_is_denied_access(
+    serve: Serve, expected_warnings: ExpectedWarnings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected_warnings.add("403 is taken for")
+    monkeypatch.setattr(forbidden, "AGAIN_S", 0.0)
+    is_open = [True]
+
+    def script(asked: Asked) -> Reply:
+        is_given = is_open[0] and asked.path.endswith(GIVEN)
+        return OBJECT if is_given else fault(403, "AccessDenied")
+
+    _, open_bucket = serve(script)
+    zmap = open_bucket()
+    for ask in (zmap.read, zmap.stat):
+        with pytest.raises(AccessDenied, match=r"\(403 AccessDenied why\).*-is-absent yes"):
+            ask(KEY)
+    zmap.read(GIVEN)
+    for ask in (zmap.read, zmap.stat):
+        with pytest.raises(NoSuchObject):
+            ask(KEY)
+    is_open[0] = False
+    for ask in (zmap.read, zmap.stat):
+        with pytest.raises(AccessDenied, match=r"check the credentials"):
+            ask(KEY)
 
 
 def test_a_server_without_ranges_gives_the_range_all_the_same(serve: Serve) -> None:

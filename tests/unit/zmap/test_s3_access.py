@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import traceback
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,60 @@ def test_expired_credentials_are_fetched_anew_once(serve: Serve, credentials: Pa
     with pytest.raises(AccessDenied, match="expired"):
         zmap.read(Key("gone"))
     assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("/no/such/program", "No such file or directory: /no/such/program"),
+        ("sh -c 'echo token-token >&2; exit 1'", "custom-process failed"),
+        ("true", "not the JSON"),
+        ("echo token-token", "not the JSON"),
+        ('echo ["token-token"]', "AttributeError"),
+        ('echo {"Version":1,"AccessKeyId":"token-token"}', "custom-process failed"),
+        (
+            'echo {"Version":1,"AccessKeyId":7,"SecretAccessKey":"token-token"}',
+            "they are no text",
+        ),
+        ("cat EXPIRED", "still expired"),
+    ],
+    ids=["absent", "fails", "silent", "no JSON", "list", "incomplete", "number", "expired"],
+)
+def test_a_program_that_gives_no_credentials_is_denied_access_without_its_words(
+    serve: Serve,
+    credentials: Path,
+    program: str,
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    expired = credentials.with_name("expired.json")
+    times = {"Expiration": "2020-01-01T00:00:00Z", "SessionToken": TOKEN}
+    keys = {"AccessKeyId": "AK", "SecretAccessKey": SECRET}
+    expired.write_text(json.dumps({"Version": 1, **keys, **times}))
+    command = program.replace("EXPIRED", str(expired)).replace('"', '\\"')
+    credentials.write_text("")
+    credentials.with_name("config").write_text(f"[default]\ncredential_process = {command}\n")
+    server, open_bucket = serve(lambda asked: OBJECT)
+    with pytest.raises(AccessDenied, match=f"credentials cannot be had: .*{reason}") as caught:
+        open_bucket().read(KEY)
+    assert server.asked == []
+    told = "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert TOKEN not in told
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize(
+    "variable", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
+)
+def test_credentials_that_no_header_can_hold_are_denied_access(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AK")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv(variable, "te\nst")
+    _, open_bucket = serve(lambda asked: OBJECT)
+    with pytest.raises(AccessDenied, match=r"cannot be had: .* hold a line break"):
+        open_bucket().read(KEY)
 
 
 def test_payer_and_owner_stand_in_every_request(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nczfs import metrics
+from nczfs.errors import Conflict
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.s3 import listing
@@ -40,5 +43,32 @@ def test_a_marker_of_a_directory_is_not_hidden() -> None:
 
 
 def test_markers_are_the_directories_that_they_stand_for() -> None:
-    found = listing.markers(iter([page(("a/", 0), ("a/b", 1), ("a/c/", 0), ("d/", 7), ("//", 0))]))
-    assert list(found) == ["a", "a/c"]
+    pages = page(("a/", 0), ("a/b", 1), ("a/c/", 0), ("a/.nczfs-probe", 1))
+    assert list(listing.markers(iter([pages]), "s3://bucket")) == ["a", "a/c"]
+
+
+@pytest.mark.parametrize(
+    ("key", "message"), [("d/", "d/: .* holds 7 bytes"), ("a//b", "a//b: .* cannot be shown")]
+)
+def test_what_is_neither_key_nor_marker_is_told(key: str, message: str) -> None:
+    with pytest.raises(Conflict, match=message):
+        list(listing.markers(iter([page(("a", 0), (key, 7))]), "s3://bucket"))
+
+
+@pytest.mark.parametrize(
+    ("pages", "expected"),
+    [
+        (page(), (False, False)),
+        (page(("a/", 0)), (True, False)),
+        (page(("a/", 7)), (True, True)),
+        (page(("a/b", 0)), (True, True)),
+        (page(prefixes=("a//",)), (True, True)),
+        (page(("a/.nczfs-lease", 1)), (False, False)),
+        (page(("a/", 0), prefixes=("a/.nczfs-x/", "a/./")), (True, True)),
+    ],
+)
+def test_a_prefix_is_there_while_keys_have_it_shown_or_not(
+    pages: Page, expected: tuple[bool, bool]
+) -> None:
+    found = [listing.is_there(iter([pages]), Prefix("a"), marked=m) for m in (True, False)]
+    assert tuple(found) == expected

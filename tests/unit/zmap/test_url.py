@@ -186,7 +186,11 @@ def test_profile_and_region_come_from_the_fragment() -> None:
         ("file:///x#mode=s3", "zip"),
         ("file:///x#mode=file,zip", "one of them"),
         ("file://", "file:///absolute/path"),
-        ("s3://", "BUCKET"),
+        ("s3://", "s3://: no bucket; write s3://BUCKET/KEY"),
+        ("#zarr", "path or a URL"),
+        ("http:/host/x", "begins with http://"),
+        ("file:/x#zarr", "begins with file://"),
+        ("http://joe:a#b@host/x", "write %23"),
         ("s3://host:9000/bucket", "#mode=s3"),
         ("http://h/#s3", "/BUCKET/KEY"),
         ("http://h:port/b#s3", "host or port"),
@@ -214,6 +218,11 @@ def test_what_is_not_known_is_an_error_that_says_what_is(text: str, known: str) 
         "http://user:hush@h:port/b",
         "ftp://user:hush@host/x",
         "http://user:hush@host/path?token=hush",
+        "http://user:abc#hush@host/path",
+        "http://user:abc#hu=hush@host/path",
+        "http://user:abc#hush=hush@host/path",
+        "http:/user:hush@host/path",
+        "S3:/user:abc#hush@host/path",
     ],
 )
 def test_secrets_are_never_shown(text: str) -> None:
@@ -222,6 +231,15 @@ def test_secrets_are_never_shown(text: str) -> None:
     except BadUrl as error:
         shown = f"{error} {error.__cause__}"
     assert "hush" not in shown
+
+
+def test_a_directory_may_be_called_as_a_scheme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "http:/x").mkdir(parents=True)
+    assert parse_url("http:/x").path == str(tmp_path / "http:/x")
+    assert parse_url("./s3:/x").path == str(tmp_path / "s3:/x")
 
 
 def test_the_scheme_of_an_installed_package_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,9 @@ def test_a_description_that_makes_no_sense_is_refused(tmp_path: Path, document: 
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpoolError):
         read_entry(tmp_path / "absent")
+    (tmp_path / "emptied").touch()
+    with pytest.raises(SpoolError, match="emptied: torn: it has no end"):
+        read_entry(tmp_path / "emptied")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from nczfs.engine.transfer.cdl_source import cdl_source
 from nczfs.engine.transfer.copying import Content, Source
 from nczfs.engine.transfer.dataset_source import dataset_source
 from nczfs.engine.transfer.dataset_target import UNFINISHED, NewDataset, write_dataset
+from nczfs.engine.transfer.netcdf_kinds import KINDS, fitted
 from nczfs.errors import BadMetadata, NczfsError, NotADataset, ObjectExists, Unsupported, UsageError
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
@@ -263,6 +266,31 @@ def test_a_fill_value_without_an_attribute_becomes_one(url: str) -> None:
         source, _ = exported(dataset)
     found = {v.name: [(a.name, a.value) for a in v.attributes] for v in source.root.variables}
     assert found == {"v": [("_FillValue", (7,))], "usual": []}
+
+
+@pytest.mark.parametrize(
+    ("stored", "fill", "exported_as"),
+    [
+        ("NaN", math.nan, "nan"),
+        (7.5, 7.5, "7.5"),
+        # So xarray writes NaN in Zarr v3; in v2 it takes the fill value of the array.
+        ("AAAAAAAA+H8=", math.nan, "nan"),
+        ("none", 3.0, "3.0"),
+    ],
+)
+def test_a_fill_value_of_pure_zarr_reaches_a_netcdf_file(
+    tmp_path: Path, stored: object, fill: float, exported_as: str
+) -> None:
+    with nczfs.open(str(tmp_path), "w", format="zarr2") as dataset:
+        dataset.create_variable("v", (), "<f4", fillvalue=fill)
+    (tmp_path / "v/.zattrs").write_text(json.dumps({"_FillValue": stored}))
+    with nczfs.open(str(tmp_path)) as dataset:
+        source, _ = exported(dataset)
+    kept = fitted(source, KINDS["netcdf4"], lambda line: None, skip_unsupported=False)
+    (attribute,) = kept.root.variables[0].attributes
+    assert attribute.type is NcType.FLOAT
+    assert isinstance(attribute.value, tuple)
+    assert str(attribute.value[0]) == exported_as
 
 
 @pytest.mark.parametrize("values", ['char v; data: v = "q";', 'string v; data: v = "word";'])

@@ -144,6 +144,12 @@ def test_every_chunk_that_is_too_long_is_told(store: CountedStore, engine: Engin
     assert sorted(f.key for f in verify(store, engine)) == ["y/0", "y/1", "y/2", "y/3"]
 
 
+def test_the_word_for_nan_is_the_fill_value_nan(store: CountedStore, engine: Engine) -> None:
+    edit("v/.zarray", fill_value="NaN")(store)
+    edit("v/.zattrs", _FillValue="NaN")(store)
+    assert verify(store, engine) == []
+
+
 def test_chunks_of_an_unreadable_array_are_not_called_strays(
     store: CountedStore, engine: Engine
 ) -> None:
@@ -290,3 +296,26 @@ def test_lines_are_lines_whatever_the_names_hold() -> None:
     finding = Finding(Kind.STRAY, "/", "a\nerror /v b\x1b[2J\udc80", "ignored")
     assert finding.line == r"note / a\nerror /v b\x1b[2J\udc80: ignored"
     assert printable("später") == "später"
+
+
+def test_each_reference_that_is_not_followed_is_found(tmp_path: Path) -> None:
+    array = {"zarr_format": 2, "shape": [8], "chunks": [2], "dtype": "<i4", "fill_value": 0}
+    array |= {"compressor": None, "filters": None, "order": "C"}
+    (tmp_path / "data").write_bytes(bytes(8))
+    places = {
+        "0": "/etc/passwd",
+        "1": "simplecache::s3://bucket/key",
+        "2": "nothing",
+        "3": "data",
+    }
+    chunks = {f"v/{name}": [url, 0, 8] for name, url in places.items()}
+    group = {".zgroup": json.dumps({"zarr_format": 2}), "v/.zarray": json.dumps(array)}
+    (tmp_path / "refs.json").write_text(json.dumps(group | chunks))
+    with subject_at(str(tmp_path / "refs.json")) as subject:
+        run = Verification(subject)
+        found = {finding.key: finding.message for finding in run.run()}
+    assert sorted(found) == ["v/0", "v/1", "v/2"]
+    assert found["v/0"].startswith("the reference to '/etc/passwd' leads out of")
+    assert found["v/1"].endswith("is a chain of protocols")
+    assert found["v/2"].startswith("refers to what is not there")
+    assert run.counts.chunks == 4

@@ -18,8 +18,10 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
+from nczfs.zmap.base import Capacity
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.wrappers import Prefixed
 from tests.support.directories import names_in
 
 K = Key("a/b/0.0")
@@ -54,7 +56,7 @@ def test_a_root_that_was_renamed_goes_on_and_one_that_was_removed_cannot_be_aske
         lambda: list(zmap.list(Prefix("a"))),
         lambda: zmap.write(K, b""),
     ):
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="once it is mounted or opened again"):
             ask()
 
 
@@ -146,3 +148,32 @@ def test_descriptors_are_given_back(zmap: DirectoryZMap, root: Path, tmp_path: P
     next(zmap.search(ROOT), None)
     list(zmap.list(ROOT))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def status_of_file_system(monkeypatch: pytest.MonkeyPatch, **fields: int) -> None:
+    """Have every file system say so of itself."""
+    names = ("bsize", "frsize", "blocks", "bfree", "bavail", "files", "ffree", "favail", "flag")
+    values = dict.fromkeys((*names, "namemax"), 0) | fields
+    monkeypatch.setattr(os, "fstatvfs", lambda _: os.statvfs_result([*values.values()]))
+
+
+def test_on_a_read_only_file_system_it_cannot_be_written(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS L1."""
+    status_of_file_system(monkeypatch, flag=os.ST_RDONLY)
+    with contextlib.closing(DirectoryZMap(root)) as zmap:
+        assert not zmap.features.writable
+        assert not zmap.prepare_writing().conditional_writes
+        with pytest.raises(ReadOnlyStore):
+            zmap.write(K, b"1")
+
+
+def test_its_capacity_is_that_of_the_file_system(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status_of_file_system(
+        monkeypatch, frsize=512, blocks=100, bfree=60, bavail=50, files=20, ffree=9
+    )
+    with contextlib.closing(Prefixed(DirectoryZMap(root), Prefix("a"))) as zmap:
+        assert zmap.capacity() == Capacity(51200, 30720, 25600, 20, 9)

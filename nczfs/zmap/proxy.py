@@ -1,0 +1,54 @@
+"""The proxy that requests go through, as the environment names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from nczfs.errors import UsageError
+
+_SCHEMES = ("http", "https")
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy; made by `parse_proxy`.
+
+    Attributes
+    ----------
+    url : of it, without user and password.
+    user : ``USER:PASSWORD``, "" without.
+    """
+
+    url: str
+    user: str = field(default="", repr=False)
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its host and port."""
+        return self.url.partition("://")[2]
+
+
+def parse_proxy(text: str) -> Proxy | None:
+    """The proxy that a variable as ``https_proxy`` names; None for "".
+
+    Raises
+    ------
+    UsageError : it is no URL of a proxy; the message has no user and no password.
+    """
+    if not text:
+        return None
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        has_host = False
+    if not has_host:
+        raise UsageError("the proxy of the environment has a malformed host or port")
+    user, _, address = parts.netloc.rpartition("@")
+    if parts.scheme not in _SCHEMES:
+        raise UsageError(
+            f"the proxy of the environment, {parts.scheme}://{address}, is of an unknown kind; "
+            "known: http://HOST:PORT, https://HOST:PORT"
+        )
+    return Proxy(f"{parts.scheme}://{address}", unquote(user))
