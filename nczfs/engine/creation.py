@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from nczfs.engine.chunkio import NDIM_MAX
 from nczfs.engine.convert import converted_fill, fill_attribute
-from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
+from nczfs.engine.fillvalues import FILL_VALUE
 from nczfs.engine.quantize import split_off
-from nczfs.errors import BadValue, UsageError
+from nczfs.errors import UsageError
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.zarr2_chain import chain_of
 from nczfs.model.declaration import Fill, VariableDeclaration
@@ -65,8 +64,7 @@ def described(
     codecs = declaration.codecs
     if codecs is None:
         codecs = default_codecs(stored.dtype, metadata_format.name)
-    declaration = replace(declaration, attributes=_attributes(path, declaration, stored.dtype))
-    attributes = declaration.attributes
+    attributes = _attributes(path, declaration, stored.dtype)
     # Whoever copies what is there says them, too.
     codecs = codecs[len(stored.filters) :] if _begins(codecs, stored.filters) else codecs
     if metadata_format.last_is_compressor:
@@ -162,19 +160,11 @@ def _attributes(
     path: str, declaration: VariableDeclaration, dtype: DataType
 ) -> tuple[Attribute, ...]:
     """Those of the declaration, and first the `_FillValue` that it states otherwise."""
-    fill, attributes = declaration.fill_value, declaration.attributes
-    if any(attribute.name == FILL_VALUE for attribute in attributes):
-        return tuple(_of_type(a, dtype) if a.name == FILL_VALUE else a for a in attributes)
-    attribute = None if isinstance(fill, Fill) else fill_attribute(fill, dtype, f"/{path}")
-    return attributes if attribute is None else (attribute, *attributes)
-
-
-def _of_type(fill: Attribute, dtype: DataType) -> Attribute:
-    """A `_FillValue` of the type of its variable; one that is none, as in netCDF-3, stays."""
-    try:
-        return fill if dtype.nc_type is None else as_fill_value(fill, dtype.nc_type)
-    except BadValue:
-        return fill
+    fill = declaration.fill_value
+    if isinstance(fill, Fill) or any(a.name == FILL_VALUE for a in declaration.attributes):
+        return declaration.attributes
+    attribute = fill_attribute(fill, dtype, f"/{path}")
+    return declaration.attributes if attribute is None else (attribute, *declaration.attributes)
 
 
 def _fill_value(path: str, declaration: VariableDeclaration, dtype: DataType) -> object:

@@ -74,7 +74,7 @@ def test_a_server_that_comes_back_gets_all_that_was_written(
         os.close(staged)
         os.close(written)
         assert place.objects()["staged"] == NEW
-        wait_until(mount, dirty_bytes=0, unsaved_files=0, spool_used_bytes=0)
+        wait_until(mount, dirty_bytes=0, unsaved_files=0, spooled=1)
     (kept,) = files_in(spool)
     assert "closed" in kept
     assert nczfs("recover", "--spool-dir", spool).returncode == 0
