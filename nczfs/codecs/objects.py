@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import importlib
 import json
 from abc import abstractmethod
 from math import prod
 from typing import Any
 
+import msgpack
 import numpy as np
 from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8
 
@@ -145,17 +145,11 @@ class MsgPack2(Listed):
         self._raw = settings.flag("raw", False)
         self._single = settings.flag("use_single_float", False)
         self._bin = settings.flag("use_bin_type", True)
-        try:
-            self._msgpack: Any = importlib.import_module("msgpack")
-        except ImportError as error:
-            raise settings.refused("it needs the package msgpack") from error
 
     def _load(self, data: bytes) -> object:
-        loaded: object = self._msgpack.unpackb(data, raw=self._raw)
+        loaded: object = msgpack.unpackb(data, raw=self._raw)
         return loaded
 
     def _dump(self, items: list[Any]) -> bytes:
-        packed: bytes = self._msgpack.packb(
-            items, use_bin_type=self._bin, use_single_float=self._single
-        )
+        packed: bytes = msgpack.packb(items, use_bin_type=self._bin, use_single_float=self._single)
         return packed

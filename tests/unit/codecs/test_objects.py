@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Literal
 
 import msgpack
@@ -92,12 +91,6 @@ def test_msgpack_lists_are_read_and_written() -> None:
     data = ours.encode(values)
     assert msgpack.unpackb(data) == ["a", {"k": [1, 2]}, None, "|O", [3]]
     assert ours.decode(data).tolist() == values.tolist()
-
-
-def test_without_msgpack_its_codec_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "msgpack", None)
-    with pytest.raises(UnknownCodec, match=r"msgpack2.*package msgpack"):
-        pipeline("|O", (3,), {"id": "msgpack2"}, vlen=VlenKind.JSON)
 
 
 def test_a_chunk_of_too_few_texts_is_corrupt() -> None:
