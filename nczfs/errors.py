@@ -28,6 +28,7 @@
     │   └── CorruptChunk           truncated, checksum wrong, more bytes than the chunk has
     ├── DatasetError               a question an open dataset cannot answer
     │   ├── NotADataset            nothing at that place is a group or an array
+    │   ├── ForeignObjects         objects that are no part of the dataset are in the way
     │   ├── NoSuchNode             no group, variable, dimension or attribute of that name
     │   ├── BadSelection           an index that the variable does not have or we do not support
     │   ├── BadValue               a value that the type of a variable or attribute cannot hold
@@ -170,6 +171,10 @@ class DatasetError(NczfsError):
 
 class NotADataset(DatasetError):
     """Nothing at that place is a group or an array."""
+
+
+class ForeignObjects(DatasetError):
+    """A dataset cannot be removed or replaced: objects that are no part of it lie below it."""
 
 
 class NoSuchNode(DatasetError):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from nczfs.cli import mount
 from nczfs.cli.command import parse
 from nczfs.cli.parser import Parser
+from nczfs.cli.terminal import complain
 from nczfs.cli.umount import unmount
 from nczfs.errors import NczfsError, UsageError
 
@@ -42,7 +43,7 @@ def _guarded(work: Callable[[list[str]], None], argv: list[str]) -> int:
 
 
 def _tell(what: Exception | str, code: int) -> int:
-    print(f"mount.nczfs: {' '.join(str(what).split())}", file=sys.stderr)
+    complain("mount.nczfs", what)
     return code
 
 

@@ -28,6 +28,7 @@ from nczfs.cli import (
     zip_compact,
 )
 from nczfs.cli.command import Command, parse
+from nczfs.cli.terminal import complain
 from nczfs.errors import NczfsError, UsageError
 
 log = logging.getLogger(__name__)
@@ -80,8 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _tell(what: Exception | str, code: int) -> int:
-    text = " ".join(str(what).split()) or type(what).__name__
-    print(f"nczfs: {text}", file=sys.stderr)
+    complain("nczfs", what)
     return code
 
 

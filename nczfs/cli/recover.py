@@ -12,8 +12,8 @@ from nczfs.cli import logs
 from nczfs.cli.command import Command, Request
 from nczfs.cli.options import Scope
 from nczfs.cli.store import store_options
-from nczfs.engine.verify.findings import printable
 from nczfs.errors import NczfsError, UsageError
+from nczfs.model.printing import printable
 
 if TYPE_CHECKING:
     from nczfs.engine.spool.recovery import Found, Store

@@ -12,6 +12,7 @@ from nczfs.cli.command import STORE_SCOPES, Command, Request
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, parent, place, store_options
 from nczfs.errors import (
+    ForeignObjects,
     MetadataError,
     NczfsError,
     NoContent,
@@ -19,6 +20,7 @@ from nczfs.errors import (
     NotADataset,
     UsageError,
 )
+from nczfs.model.printing import printable
 from nczfs.zmap.url import parse_url
 
 if TYPE_CHECKING:
@@ -34,6 +36,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-r", "--recursive", action="store_true", help="whole datasets, and groups with members too"
     )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="remove a dataset although files of others lie among its own; those stay",
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
 
@@ -42,26 +49,53 @@ def run(request: Request) -> int:
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
     url = place(arguments.url, settings)
+    status = 0
     for target in [_below(url, path) for path in arguments.paths] or [url]:
         root, path = _root_of(target, settings)
-        count = _remove(root, path, settings, arguments)
-        said = "would be removed" if arguments.dry_run else "removed"
-        print(f"{parse_url(target).text}: {count} {'object' if count == 1 else 'objects'} {said}")
+        with _opened(root, settings) as (dataset, options):
+            if not arguments.recursive:
+                _check_small(dataset, path)
+            where = printable(parse_url(target).text)
+            if arguments.dry_run:
+                status |= _foretell(dataset, path, where, force=arguments.force)
+            else:
+                _remove(dataset, options, path, where, force=arguments.force)
+    return status
+
+
+def _foretell(dataset: Dataset, path: str, where: str, *, force: bool) -> int:
+    """Say what would be removed; 1 where nothing would be, because of foreign objects."""
+    from nczfs.engine.removal import planned
+
+    removal = planned(dataset, path)
+    for key in removal.foreign:
+        print(printable(f"{dataset.zmap.name}/{key}: belongs to no dataset; stays"))
+    if removal.foreign and not force:
+        print(f"{where}: nothing would be removed; --force removes the dataset's own objects")
+        return 1
+    print(f"{where}: {_objects(removal.count)} would be removed")
     return 0
 
 
-def _remove(root: str, path: str, settings: Settings, arguments: argparse.Namespace) -> int:
-    """Remove a node of the dataset at a URL; how many objects that are."""
+def _remove(
+    dataset: Dataset, options: FormatOptions, path: str, where: str, *, force: bool
+) -> None:
     from nczfs.engine.consolidate import ConsolidatedCopy  # NumPy and boto3 come with it
-    from nczfs.engine.removal import planned, remove
+    from nczfs.engine.removal import remove
 
-    with _opened(root, settings) as (dataset, options):
-        if not arguments.recursive:
-            _check_small(dataset, path)
-        if arguments.dry_run:
-            return planned(dataset, path).count
-        dataset.zmap.prepare_writing()
-        return remove(dataset, ConsolidatedCopy(dataset, options, wanted=False), path)
+    dataset.zmap.prepare_writing()
+    copy = ConsolidatedCopy(dataset, options, wanted=False)
+    try:
+        count = remove(dataset, copy, path, force=force)
+    except ForeignObjects as error:
+        raise ForeignObjects(
+            f"{error}; --force removes the dataset's own objects, --dry-run names all others"
+        ) from error
+    print(f"{where}: {_objects(count)} removed")
+
+
+def _objects(count: int) -> str:
+    return f"{count} {'object' if count == 1 else 'objects'}"
 
 
 def _check_small(dataset: Dataset, path: str) -> None:

@@ -12,7 +12,8 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 from nczfs.engine.verify.digests import Digest
-from nczfs.engine.verify.findings import Counts, Finding, printable
+from nczfs.engine.verify.findings import Counts, Finding
+from nczfs.model.printing import printable
 
 
 class Output(ABC):

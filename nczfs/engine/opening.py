@@ -10,6 +10,7 @@ from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.ownership import check_no_foreign, owned
 from nczfs.errors import NotADataset, NotWritable, ObjectExists, UsageError
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.detect import format_named
@@ -61,6 +62,7 @@ def open_url(
     ------
     NotADataset : nothing at the URL is a group or an array; or, for "w", it holds something else.
     ObjectExists : mode "x", and something is there.
+    ForeignObjects : mode "w", and beside the dataset there are objects that belong to none.
     LeaseNotHeld : another process is writing, where the store cannot keep two apart.
     BadUrl, UsageError, MetadataError, StoreError.
     """
@@ -180,14 +182,18 @@ def _existing(
 
 
 def _delete_all(zmap: ZMap) -> None:
-    """Delete every key, those that make a dataset visible first."""
-    rest = []
-    for stat in zmap.list(keys.ROOT):
-        if "/" in stat.key:
-            rest.append(stat.key)
-        else:
-            zmap.delete(stat.key)
-    zmap.delete_many(rest)
+    """Delete a dataset, the documents that make it visible first.
+
+    Raises
+    ------
+    ForeignObjects : other files lie there, too; nothing was deleted.
+    """
+    found = [stat.key for stat in zmap.list(keys.ROOT)]
+    check_no_foreign(zmap.name, keys.ROOT, owned(keys.ROOT, found).foreign)
+    for key in found:
+        if "/" not in key:
+            zmap.delete(key)
+    zmap.delete_many(key for key in found if "/" in key)
 
 
 def _opened(

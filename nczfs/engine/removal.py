@@ -3,32 +3,32 @@
 The reverse of making one. First it is taken out of what makes it visible: the list of its group,
 and the consolidated copy. Then go the documents by which the nodes below it are found, then chunks
 and all the rest, in bulk. The document that makes a group goes last of all. So others never find a
-node that is there in part, and what an end in between leaves is found again by the same path: a
-group that is empty, or chunks that belong to nothing.
+node that is there in part, and what an interrupted removal leaves is found again by the same path:
+a group that is empty, or chunks that belong to nothing.
+
+Only keys of the dataset are removed (`ownership`). A group whose arrays have lost their documents
+has a key of its own, `REMOVING`, until their chunks are gone: the same removal, called again, knows
+by it that they were chunks.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nczfs.engine.changes import RemoveMember
 from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.ownership import REMOVING, Owned, check_no_foreign, is_left_over, owned
 from nczfs.errors import MetadataError, NczfsError, NoSuchNode, NoSuchObject, NotWritable
 from nczfs.formats import consolidated
 from nczfs.formats.base import Node
 from nczfs.formats.names import parent_of
-from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
+from nczfs.formats.nodes import ZGROUP
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.keys import Key, join
 
-MAKES_A_NODE = frozenset({ZARRAY, ZGROUP, consolidated.KEY, "zarr.json"})
-"""Documents by which others find a node."""
-
-# Documents that make no node, and names of chunks, whatever stands between their numbers.
-_LEFT = re.compile(rf"{re.escape(ZATTRS)}|\.ncz[a-z]+|(c[./])?\d+([./]\d+)*|c")
+_NOTE = b"A group is being removed here, or the program that removed it was killed.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,61 +38,68 @@ class Removal:
     Attributes
     ----------
     documents : by which the node and those below it are found, the deepest first.
-    rest : chunks, and whatever else lies there.
+    rest : chunks, and the other documents.
     last : the document that makes the node a group.
+    foreign : what belongs to no dataset, and stays.
     """
 
     documents: tuple[Key, ...]
     rest: tuple[Key, ...]
     last: tuple[Key, ...]
+    foreign: tuple[Key, ...] = ()
 
     @property
     def count(self) -> int:
-        """How many objects that are."""
+        """How many objects are removed."""
         return len(self.documents) + len(self.rest) + len(self.last)
 
 
 def planned(dataset: Dataset, path: str) -> Removal:
     """What goes when the node at a path is removed, "" being the whole dataset. Changes nothing.
 
-    Of what is no node, the chunks that the end of an earlier removal has left are taken as well.
-    Any other prefix is refused.
+    Where no node is, the chunks that an interrupted removal left are taken. Any other prefix is
+    refused.
 
     Raises
     ------
     NoSuchNode : nothing of a group or variable is there. StoreError.
     """
     is_group = _is_group(dataset, path)
-    keys = [stat.key for stat in dataset.zmap.list(dataset.prefix(path))]
-    if is_group is None:
-        _check_left(dataset, path, keys)
-    return _in_order(keys, join(dataset.prefix(path), ZGROUP) if is_group else None)
+    if is_group is not None:
+        return _removal(dataset, path, is_group=is_group)
+    keys = _keys(dataset, path)
+    _check_left(dataset, path, keys)
+    return _in_order(owned(dataset.prefix(path), keys, is_array=True), None)
 
 
-def remove(dataset: Dataset, copy: ConsolidatedCopy, path: str) -> int:
+def remove(dataset: Dataset, copy: ConsolidatedCopy, path: str, *, force: bool = False) -> int:
     """Remove the node at a path with all below it, and what was written to it.
 
-    Who still reads or writes its values gets StructureChanged. Dimensions stay.
+    Reading or writing its values through an open file raises StructureChanged. Dimensions stay.
 
     Parameters
     ----------
     copy : the consolidated one of the dataset.
+    force : remove the dataset's objects where there are foreign ones, too; those stay.
 
     Returns
     -------
-    how many objects went.
+    how many objects were removed.
 
     Raises
     ------
-    NoSuchNode : as `planned`. NotWritable : the store keeps what it has. MetadataError : the group
-        above it cannot be changed. StoreError : some of the objects may be gone; calling it again
-        removes the others.
+    NoSuchNode : as `planned`. ForeignObjects : objects below the node belong to no dataset; nothing
+        was changed. NotWritable : the store keeps what it has. MetadataError : the group above it
+        cannot be changed. StoreError : some of the objects may be gone; calling it again removes
+        the others.
     """
     features = dataset.zmap.features
     if features.write_once or not features.writable:
         raise NotWritable(f"{dataset.zmap.name}: nothing that is in it can be removed")
     is_group = _is_group(dataset, path)
-    if is_group is None:
+    if not force:
+        check_no_foreign(dataset.url(path), dataset.prefix(path), planned(dataset, path).foreign)
+    elif is_group is None:
         planned(dataset, path)
     count = 0
     if path:
@@ -100,17 +107,30 @@ def remove(dataset: Dataset, copy: ConsolidatedCopy, path: str) -> int:
     else:
         count = _take_all_out(dataset)
     dataset.removed(path)
-    # Asked for now, when nothing is on its way to the store any more.
-    keys = [stat.key for stat in dataset.zmap.list(dataset.prefix(path))]
-    removal = _in_order(keys, join(dataset.prefix(path), ZGROUP) if is_group else None)
+    # Listed again, since nothing is on its way to the store any more.
+    removal = _removal(dataset, path, is_group=is_group)
+    mark = join(dataset.prefix(path), REMOVING)
     try:
-        for step in (removal.documents, removal.rest, removal.last):
+        if is_group and removal.documents:
+            dataset.zmap.write(mark, _NOTE)
+        for step in (removal.documents, removal.rest, (mark,) if is_group else (), removal.last):
             if step:
                 dataset.zmap.delete_many(step)
     finally:
         dataset.removed(path)
     dataset.zmap.flush()
     return count + removal.count
+
+
+def _removal(dataset: Dataset, path: str, *, is_group: bool | None) -> Removal:
+    """What goes with a node, as the store has it now."""
+    prefix = dataset.prefix(path)
+    found = owned(prefix, _keys(dataset, path), is_array=is_group is None)
+    return _in_order(found, join(prefix, ZGROUP) if is_group else None)
+
+
+def _keys(dataset: Dataset, path: str) -> list[Key]:
+    return [stat.key for stat in dataset.zmap.list(dataset.prefix(path))]
 
 
 def _take_out(dataset: Dataset, copy: ConsolidatedCopy, path: str) -> None:
@@ -178,30 +198,24 @@ def _lists(dataset: Dataset, group: str, name: str) -> bool:
 
 
 def _check_left(dataset: Dataset, path: str, keys: list[Key]) -> None:
-    """Raise NoSuchNode unless keys are what an ended removal left, or a list names what is gone."""
+    """Raise NoSuchNode unless a removal that was interrupted left the keys, or a name in a list."""
     place = dataset.url(path)
     above = parent_of(path)
     if not path or _is_group(dataset, above) is not True:
         raise NoSuchNode(f"{place}: no group or variable")
     start = f"{dataset.prefix(path)}/"
-    strange = next((key for key in keys if not _LEFT.fullmatch(key.removeprefix(start))), None)
+    strange = next((key for key in keys if not is_left_over(key.removeprefix(start))), None)
     if strange is not None:
         raise NoSuchNode(f"{place}: no group or variable, and holds {strange}: nothing is removed")
     if not keys and not _lists(dataset, above, path.rpartition("/")[2]):
         raise NoSuchNode(f"{place}: no group or variable")
 
 
-def _in_order(keys: list[Key], group: Key | None) -> Removal:
+def _in_order(found: Owned, group: Key | None) -> Removal:
     """What goes when; `group` is the document that makes the node a group."""
-    documents = [k for k in keys if k != group and _name(k) in MAKES_A_NODE]
-    rest = [k for k in keys if k != group and _name(k) not in MAKES_A_NODE]
-    last = [k for k in keys if k == group]
-    documents.sort(key=lambda key: -key.count("/"))
-    return Removal(tuple(documents), tuple(rest), tuple(last))
-
-
-def _name(key: Key) -> str:
-    return key.rpartition("/")[2]
+    documents = sorted((k for k in found.nodes if k != group), key=lambda key: -key.count("/"))
+    last = tuple(k for k in found.nodes if k == group)
+    return Removal(tuple(documents), found.rest, last, found.foreign)
 
 
 def _is_within(path: str, above: str) -> bool:

@@ -36,6 +36,7 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.CorruptChunk: errno.EIO,
     errors.DatasetError: errno.EIO,
     errors.NotADataset: errno.ENOENT,
+    errors.ForeignObjects: errno.ENOTEMPTY,  # of rmdir
     errors.NoSuchNode: errno.ENOENT,
     errors.BadSelection: errno.EINVAL,
     errors.BadValue: errno.EINVAL,

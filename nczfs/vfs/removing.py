@@ -9,7 +9,7 @@ from collections.abc import Callable
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
-from nczfs.errors import NczfsError
+from nczfs.errors import ForeignObjects, NczfsError
 from nczfs.vfs.hiding import Hidden
 from nczfs.zmap.keys import Prefix
 
@@ -60,9 +60,13 @@ class Removing:
 
         Raises
         ------
-        NoSuchNode, MetadataError, StoreError.
+        ForeignObjects, NoSuchNode, MetadataError, StoreError.
         """
-        self._editor(dataset).remove(path)
+        try:
+            self._editor(dataset).remove(path)
+        except ForeignObjects as error:
+            log.warning("%s (rmdir: ENOTEMPTY; objects/ shows them)", error)
+            raise
         prefix = dataset.prefix(path)
         self.hidden.forget(prefix)
         if not path:

@@ -136,6 +136,20 @@ def test_rmdir_of_what_is_not_empty_removes_nothing(mount: Path, store: Path) ->
     assert len(list((store / "n.zarr/v").iterdir())) == 502
 
 
+def test_files_of_others_in_a_group_keep_it(mount: Path, store: Path) -> None:
+    """SEMANTICS W16."""
+    (store / "n.zarr/g/notes.txt").write_text("precious")
+    (mount / ".nczfs/refresh").write_text("datasets/n.zarr\n")
+    failed = subprocess.run(
+        ["rm", "-r", mount / "datasets/n.zarr"], capture_output=True, text=True, check=False
+    )
+    assert failed.returncode == 1
+    assert "Directory not empty" in failed.stderr
+    assert (store / "n.zarr/g/notes.txt").read_text() == "precious"
+    assert (mount / "datasets/n.zarr/g").exists()
+    assert not (store / "n.zarr/v").exists()
+
+
 def test_in_a_zip_archive(tmp_path: Path) -> None:
     """SEMANTICS W16."""
     archive = tmp_path / "a.zip"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from nczfs.model.printing import printable
+
 
 class Severity(Enum):
     """Whether something cannot be read as it is declared, or merely lies about."""
@@ -87,10 +89,3 @@ class Counts:
             self.errors += 1
         else:
             self.notes += 1
-
-
-def printable(text: str) -> str:
-    """A text with everything escaped that does not print, line ends among it."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -142,7 +142,7 @@ def test_an_error_of_ours_is_one_line_and_status_one(
 
     replace_run(monkeypatch, fail)
     assert run("status", "x") == 1
-    assert line(capsys) == "nczfs: s3://b/x: no such key\n"
+    assert line(capsys) == "nczfs: s3://b/x:\\nno such key\n"
 
 
 def test_a_bug_is_one_line_without_traceback(

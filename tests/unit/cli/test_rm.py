@@ -152,3 +152,46 @@ def test_where_nothing_can_be_removed(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run("rm", archive, "v", "--zip-write-once") == 1
     assert "a.zip" in capsys.readouterr().err
     assert archive.read_bytes() == before
+
+
+def test_files_of_others_beside_a_dataset_are_named_and_nothing_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A directory of anything, in which a .zgroup was left by mistake."""
+    home = tmp_path / "home"
+    (home / "photos/2024").mkdir(parents=True)
+    (home / ".zgroup").write_text('{"zarr_format": 2}')
+    (home / "thesis.tex").write_text("x")
+    (home / "photos/2024/1").write_text("x")
+    with nczfs.open(str(home / "sst"), "w", format="zarr2") as root:
+        root.create_variable("v", (4,), "<f4", np.ones(4, "f4"))
+    before = files(home)
+    assert run("rm", "-r", home) == 1
+    refused = capsys.readouterr()
+    assert refused.out == ""
+    assert "2 objects belong to no dataset (" in refused.err
+    assert "thesis.tex" in refused.err
+    assert "photos/2024/1" in refused.err
+    assert "nothing was removed; --force removes" in refused.err
+    assert run("rm", "-r", "--dry-run", home) == 1
+    foretold = capsys.readouterr().out
+    assert f"{home}/thesis.tex: belongs to no dataset; stays\n" in foretold
+    assert f"{home}/photos/2024/1: belongs to no dataset; stays\n" in foretold
+    assert f"{home}: nothing would be removed" in foretold
+    assert files(home) == before
+    assert run("rm", "-r", "--force", "--dry-run", home) == 0
+    assert f"{home}: {len(before) - 2} objects would be removed\n" in capsys.readouterr().out
+    assert files(home) == before
+    assert run("rm", "-r", "--force", home) == 0
+    assert capsys.readouterr().out == f"{home}: {len(before) - 2} objects removed\n"
+    assert files(home) == ["photos/2024/1", "thesis.tex"]
+
+
+def test_names_of_files_of_others_cannot_forge_lines(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (dataset / "a\nb: 3 objects removed \x1b[2J").touch()
+    assert run("rm", "-r", "--dry-run", dataset) == 1
+    assert capsys.readouterr().out.count("\n") == 2
+    assert run("rm", "-r", dataset) == 1
+    assert "\x1b" not in capsys.readouterr().err

@@ -10,10 +10,19 @@ import numpy as np
 import pytest
 
 from nczfs.engine.api import OpenDataset
+from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import Tally
-from nczfs.engine.removal import planned
-from nczfs.errors import NczfsError, NoSuchNode, StructureChanged, Unavailable, UsageError
+from nczfs.engine.removal import planned, remove
+from nczfs.errors import (
+    ForeignObjects,
+    NczfsError,
+    NoSuchNode,
+    StructureChanged,
+    Unavailable,
+    UsageError,
+)
+from nczfs.formats.base import FormatOptions
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
@@ -205,3 +214,73 @@ def check_whole(store: ZMap, path: str) -> None:
             for variable in group.variables.values():
                 assert variable[...].tolist() == [1, 2, 3, 4]
         assert not path or root.variables["w"][...].tolist() == VALUES.tolist()
+
+
+FOREIGN = (
+    "notes.txt",
+    "g/mail/1",
+    "g/2024/05.csv",
+    "v/README",
+    "v/01",
+    "new3/zarr.json",
+    "new3/c/0",
+)
+
+
+def with_foreign(zmap: MemoryZMap) -> MemoryZMap:
+    for key in FOREIGN:
+        zmap.write(parse_key(key), b"precious")
+    return zmap
+
+
+@pytest.mark.parametrize("format", ["nczarr-L3", "nczarr-L1", "zarr2"])
+@pytest.mark.parametrize("path", ["v", "g", ""])
+def test_objects_that_belong_to_no_dataset_stop_the_removal_before_it_begins(
+    format: str, path: str
+) -> None:
+    """SEMANTICS W16."""
+    zmap = with_foreign(made(format, consolidated=True))
+    before = {key: bytes(zmap.read(parse_key(key)).data) for key in keys_of(zmap)}
+    foreign = sorted(key for key in FOREIGN if key.startswith(path))
+    with written_again(zmap) as root:
+        assert sorted(planned(root._dataset, path).foreign) == foreign
+        with pytest.raises(ForeignObjects, match=rf"{len(foreign)} objects .*nothing was removed"):
+            root.editor.remove(path)
+    assert {key: bytes(zmap.read(parse_key(key)).data) for key in keys_of(zmap)} == before
+
+
+@pytest.mark.parametrize("format", ["nczarr-L3", "nczarr-L1", "zarr2"])
+def test_by_force_the_dataset_goes_and_what_is_foreign_stays(format: str) -> None:
+    zmap = with_foreign(made(format, consolidated=True))
+    with written_again(zmap) as root:
+        copy = ConsolidatedCopy(root._dataset, FormatOptions(), wanted=False)
+        assert remove(root._dataset, copy, "", force=True) > 10
+    assert keys_of(zmap) == sorted(FOREIGN)
+
+
+def test_a_message_about_very_many_foreign_objects_is_short() -> None:
+    zmap = made()
+    for number in range(10_000):
+        zmap.write(parse_key(f"g/photo{number}.jpg"), b"")
+    with written_again(zmap) as root, pytest.raises(ForeignObjects) as refused:
+        del root["g"]
+    assert "10000 objects belong" in str(refused.value)
+    assert "and 9990 more" in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
+def test_a_dataset_is_not_made_anew_over_files_of_others() -> None:
+    zmap = with_foreign(made())
+    before = keys_of(zmap)
+    with pytest.raises(ForeignObjects, match=r"notes\.txt"):
+        open_zmap(zmap, "w")
+    assert keys_of(zmap) == before
+
+
+def test_documents_of_zarr_v3_beside_those_of_v2_are_part_of_the_dataset() -> None:
+    zmap = made("zarr2")
+    for place in ("", "g/", "v/"):
+        zmap.write(parse_key(f"{place}zarr.json"), b"{}")
+    with written_again(zmap) as root:
+        root.editor.remove("")
+    assert keys_of(zmap) == []

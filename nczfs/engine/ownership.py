@@ -1,0 +1,130 @@
+"""Which of the keys below a prefix belong to a dataset, and which are foreign.
+
+A dataset owns its documents, and below an array whatever is named as chunks are. Anything else may
+be a file of somebody's: a README beside the groups, or all the files of a directory in which a
+``.zgroup`` was left by mistake. Removing and overwriting a dataset leave those alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from nczfs.errors import ForeignObjects
+from nczfs.formats import consolidated
+from nczfs.formats.detect import ZARR3
+from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
+from nczfs.zmap.keys import Key, Prefix
+
+REMOVING = ".nczfs_removing"
+"""The last component of the key that a group has while the chunks below it are removed."""
+
+MAKES_A_NODE = frozenset({ZARRAY, ZGROUP, consolidated.KEY, ZARR3})
+"""Documents by which others find a node."""
+
+NAMED_MAX = 10  # foreign keys that a message names
+
+_DOCUMENT = re.compile(rf"{re.escape(ZATTRS)}|\.ncz[a-z_]+")
+# Chunks have canonical numbers, whatever stands between them: "2024/05" is none.
+_CHUNK = re.compile(r"(?:c[./])?(?:0|[1-9]\d*)(?:[./](?:0|[1-9]\d*))*|c")
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The keys below a prefix.
+
+    Attributes
+    ----------
+    nodes : documents by which nodes are found.
+    rest : chunks and other documents.
+    foreign : what belongs to no dataset.
+    """
+
+    nodes: tuple[Key, ...]
+    rest: tuple[Key, ...]
+    foreign: tuple[Key, ...]
+
+
+def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Owned:
+    """Sort the keys below a prefix; the key `REMOVING` of the prefix itself is left out.
+
+    Parameters
+    ----------
+    keys : all of them, in any order.
+    is_array : chunks may lie at the prefix itself, although its document is gone.
+    """
+    places: dict[str, set[str]] = {name: set() for name in (ZARRAY, ZGROUP, REMOVING)}
+    for key in keys:
+        if (name := _name(key)) in places:
+            places[name].add(_above(key))
+    if is_array:
+        places[ZARRAY].add(prefix)
+    v2_places = places[ZARRAY] | places[ZGROUP]
+    nodes: list[Key] = []
+    rest: list[Key] = []
+    foreign: list[Key] = []
+    for key in keys:
+        name, place = _name(key), _above(key)
+        if name == REMOVING and place == prefix:
+            continue
+        if name == ZARR3:  # alone it is a node of Zarr v3, which is no part of this dataset
+            is_ours = place in v2_places or _is_below(place, places[REMOVING])
+            (nodes if is_ours else foreign).append(key)
+        elif name in MAKES_A_NODE:
+            nodes.append(key)
+        elif _DOCUMENT.fullmatch(name) or _is_chunk(key, places[ZARRAY], places[REMOVING]):
+            rest.append(key)
+        else:
+            foreign.append(key)
+    return Owned(tuple(nodes), tuple(rest), tuple(foreign))
+
+
+def is_left_over(name: str) -> bool:
+    """Whether an interrupted removal may have left what has a name below its node."""
+    return bool(_CHUNK.fullmatch(name) or _DOCUMENT.fullmatch(name))
+
+
+def check_no_foreign(place: str, prefix: Prefix, foreign: Sequence[Key]) -> None:
+    """Raise ForeignObjects where there are any.
+
+    Parameters
+    ----------
+    place : what should be removed, for the message.
+    """
+    if not foreign:
+        return
+    start = len(prefix) + 1 if prefix else 0
+    named = ", ".join(key[start:] for key in foreign[:NAMED_MAX])
+    more = len(foreign) - NAMED_MAX
+    raise ForeignObjects(
+        f"{place}: {len(foreign)} {'object belongs' if len(foreign) == 1 else 'objects belong'} to "
+        f"no dataset ({named}{f', and {more} more' if more > 0 else ''}); nothing was removed"
+    )
+
+
+def _is_chunk(key: Key, arrays: Collection[str], interrupted: Collection[str]) -> bool:
+    """Whether a key is named as a chunk: of an array, or of one that was being removed."""
+    place = _above(key)
+    if _is_below(place, interrupted) and _CHUNK.fullmatch(_name(key)):
+        return True
+    while place and place not in arrays:
+        place = _above(place)
+    return place in arrays and _CHUNK.fullmatch(key[len(place) + 1 if place else 0 :]) is not None
+
+
+def _is_below(place: str, tops: Collection[str]) -> bool:
+    """Whether a place is truly below one of others."""
+    while tops and place:
+        place = _above(place)
+        if place in tops:
+            return True
+    return False
+
+
+def _above(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
