@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import select
 import shutil
@@ -19,7 +20,8 @@ from nczfs.cli.umount import unmount
 from nczfs.errors import NczfsError, UsageError
 from nczfs.fuse import mounting
 
-SAMPLE = Path(__file__).parent / "sample" / "eraint.zarr"
+SAMPLE = Path(__file__).parent / "sample" / "ostia.zarr"
+VARIABLE = "surface_temperature"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,43 +74,68 @@ def _make(directory: str) -> bool:
 
 
 def _copy_sample() -> Path:
-    """A copy of the sample that is the user's own, made once."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    store = Path(cache, "nczfs", "demo")
-    target = store / SAMPLE.name
-    if target.exists():
+    """A copy of the sample that is the user's own to write to, made once for each sample.
+
+    It is named after what the sample holds, so that a newer nczfs does not show an older one.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "nczfs")
+    store = cache / f"demo-{_digest(SAMPLE)}"
+    if store.exists():
         return store
-    unfinished = store / f".{os.getpid()}"
+    unfinished = cache / f".demo-{os.getpid()}"
     try:
-        shutil.copytree(SAMPLE, unfinished)
-        unfinished.rename(target)
+        shutil.copytree(SAMPLE, unfinished / SAMPLE.name)
+        unfinished.rename(store)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
-        if not target.exists():  # else another demo was first
+        if not store.exists():  # else another demo was first
             raise NczfsError(f"{store}: the sample cannot be copied there: {error}") from error
+    for other in (cache / "demo", *cache.glob("demo-*")):  # of older versions
+        if other != store:
+            shutil.rmtree(other, ignore_errors=True)
     return store
 
 
+def _digest(directory: Path) -> str:
+    """Eight digits that tell one sample from another."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            digest.update(f"{path.relative_to(directory)}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:8]
+
+
 def introduction(mountpoint: Path, store: Path) -> str:
-    """The tree, and five commands to try."""
+    """The tree, what the values are, and five commands to try."""
     dataset = mountpoint / "datasets" / SAMPLE.name
-    wind = dataset / "u"
-    scale = (wind / "attributes/scale_factor").read_text().strip()
-    offset = (wind / "attributes/add_offset").read_text().strip()
+    variable = dataset / VARIABLE
+    scale, offset, land = (
+        float((variable / "attributes" / name).read_text())
+        for name in ("scale_factor", "add_offset", "_FillValue")
+    )
+    unpacked = f"* {scale:g} + {offset:g}"
     program = "nczfs" if shutil.which("nczfs") else sys.argv[0]
     lines = [
         f"{store} (a directory of Zarr chunks) is mounted on {mountpoint}:",
         "",
         *_tree(mountpoint, dataset),
         "",
-        "Mean winds and geopotential of ERA-Interim, packed into 16-bit integers. Try, elsewhere:",
+        "Monthly sea-surface temperatures along the equator, from October 2009 to September 2010.",
+        "They are packed: the dataset stores each temperature as a 16-bit integer, and",
         "",
-        f"  ls -l {wind}",
-        f"  cat {wind}/attributes/long_name {wind}/attributes/units",
-        f"  awk '{{sum += $1}} END {{print {scale} * sum / NR + {offset}}}' {wind}/values.txt",
-        f"  {sys.executable} -c \"import numpy; print(numpy.load('{wind}/values.npy',"
-        " mmap_mode='r')[1, 0, 60])\"",
-        f"  od -A d -t d2 -N 32 {wind}/chunks/0.0.0.0",
+        f"    temperature in K = stored integer {unpacked}   (its scale_factor and add_offset)",
+        "",
+        f"where {land:g} (its _FillValue) marks land. nczfs shows the integers as they are stored;",
+        "the commands unpack them. Try, in another terminal:",
+        "",
+        f"  ls -l {variable}",
+        f"  cat {variable}/attributes/standard_name {variable}/attributes/units",
+        f"  awk '$1 != {land:g} {{sum += $1; n++}} END {{print sum / n {unpacked}}}'"
+        f" {variable}/values.txt",
+        f"  {sys.executable} -c \"import numpy; print((numpy.load('{variable}/values.npy',"
+        f" mmap_mode='r')[:, 9, 288] {unpacked}).round(1))\"",
+        f"  od -A d -t d2 -N 32 {variable}/chunks/0.0.0",
         "",
         f"Ctrl-C, or `{program} umount {mountpoint}`, ends it.",
     ]
@@ -116,9 +143,10 @@ def introduction(mountpoint: Path, store: Path) -> str:
 
 
 def _tree(mountpoint: Path, dataset: Path) -> Iterator[str]:
-    """A short view: all of the dataset, of its variables only the wind, few chunks."""
+    """A short view: all of the dataset, one variable of it, few chunks."""
     yield f"  {mountpoint}/"
-    opened = {mountpoint, dataset.parent, dataset, dataset / "u", dataset / "u" / "chunks"}
+    variable = dataset / VARIABLE
+    opened = {mountpoint, dataset.parent, dataset, variable, variable / "chunks"}
     yield from _branches(mountpoint, opened, "  ")
 
 

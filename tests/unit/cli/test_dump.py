@@ -125,7 +125,7 @@ def test_n_names_the_dataset_and_p_the_digits(dataset: Path) -> None:
     text = out("-n", "my name", "-p", "3,1", "-v", "y", dataset)
     assert text.startswith("netcdf my\\ name {\n")
     assert "\n y = 0.5, 1, 2 ;\n" in text
-    assert "\n longitude = -2e+02, " in out("-p", "1", "-v", "longitude", SAMPLE)
+    assert "\n longitude = 0, 0.8, 2, " in out("-p", "1", "-v", "longitude", SAMPLE)
 
 
 def test_s_tells_how_variables_are_stored(dataset: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_reader_that_has_enough_ends_it_quietly() -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b"netcdf eraint {\n"
+        assert process.stdout.readline() == b"netcdf ostia {\n"
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 128 + 13
