@@ -29,13 +29,15 @@ class Kind(Enum):
     BEYOND = "beyond"
     STRAY = "stray"
     UNLISTED = "unlisted"
+    WRECK = "wreck"
+    EMPTY = "empty"
 
     @property
     def severity(self) -> Severity:
         return Severity.NOTE if self in _NOTES else Severity.ERROR
 
 
-_NOTES = frozenset({Kind.FILL, Kind.BEYOND, Kind.STRAY, Kind.UNLISTED})
+_NOTES = frozenset({Kind.FILL, Kind.BEYOND, Kind.STRAY, Kind.UNLISTED, Kind.EMPTY})
 
 
 @dataclass(frozen=True, slots=True)

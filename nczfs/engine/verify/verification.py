@@ -11,6 +11,7 @@ from nczfs.engine.verify.keys import KeySorter, StoredChunk
 from nczfs.engine.verify.nodes import Nodes, stale_copies
 from nczfs.engine.verify.state import VerifyState, mark_of
 from nczfs.engine.verify.subject import Subject
+from nczfs.engine.verify.wrecks import wrecks
 from nczfs.model.hierarchy import Variable
 
 _SHARE_OF_MEMORY = 2  # half of the limit is for chunks under way
@@ -63,6 +64,7 @@ class Verification:
         variables = sum(isinstance(node, Variable) for node in self._nodes.found.values())
         self.counts.variables = variables
         self.counts.groups = len(self._nodes.found) - variables
+        yield from wrecks(self._nodes)
         if not start:
             yield from stale_copies(self._subject, self._nodes)
         yield from self._objects(start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import netCDF4
 import numpy as np
@@ -46,6 +47,35 @@ def test_a_file_becomes_a_dataset(file: Path, capsys: pytest.CaptureFixture[str]
     with nczfs.open(str(target)) as dataset:
         assert dataset.variables["v"][...].tolist() == [[0, 1, 2], [3, 4, 5]]
         assert dataset.header.format == "nczarr-L3"
+
+
+@pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_CLASSIC"])
+@pytest.mark.parametrize("words", [[], ["--consolidated"], ["--format", "zarr"]])
+def test_verify_says_nothing_of_what_was_just_imported(
+    kind: Literal["NETCDF4", "NETCDF3_CLASSIC"],
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fills = {"f4": np.nan, "f8": 1e20, "i2": -32768, "i1": False, "i4": None, "S1": "x"}
+    with netCDF4.Dataset(tmp_path / "a.nc", "w", format=kind) as dataset:
+        dataset.title = "clean"
+        dataset.createDimension("t", None)
+        dataset.createDimension("x", 3)
+        for dtype, fill in fills.items():
+            variable = dataset.createVariable(f"v_{dtype}", dtype, ("t", "x"), fill_value=fill)
+            variable.units = "K"
+            variable[0] = np.zeros(3, dtype)
+        dataset.createVariable("hole", "f4", ("t", "x"), fill_value=-999.0)
+        dataset.createVariable("scalar", "f8", ())[...] = 3
+        if kind == "NETCDF4":
+            dataset.createGroup("g").createVariable("s", str, ("x",))[0] = "text"
+            dataset.createGroup("notes").comment = "a group of attributes"
+    assert run("import", tmp_path / "a.nc", tmp_path / "d", *words) == 0
+    assert run("verify", tmp_path / "d") == 0
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.endswith(": 0 errors, 0 notes\n")
 
 
 @pytest.mark.parametrize("name", ["small.cdl", "small.txt"])

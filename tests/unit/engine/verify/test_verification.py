@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from nczfs.engine.dataset import Engine
+from nczfs.engine.opening import open_zmap
 from nczfs.engine.verify.findings import Finding, Kind, Severity
 from nczfs.engine.verify.subject import subject_at, subject_of
 from nczfs.engine.verify.verification import Verification
 from nczfs.errors import NoSuchNode, NotADataset
+from nczfs.model.hierarchy import Json
 from nczfs.testing.datasets import put_array, put_group, put_json
 from nczfs.zmap.base import Stat, ZMap
 from nczfs.zmap.keys import ROOT, Prefix, parse_key
@@ -121,6 +123,46 @@ DAMAGE = {
     "a key in a group": (put("g/notes.txt", b"x"), (Kind.STRAY, "/g", "g/notes.txt", "")),
     "a key below no node": (put("tmp/a/b", b"x"), (Kind.STRAY, "/", "tmp/a/b", "")),
 }
+WRECKS: dict[str, tuple[dict[str, dict[str, Json]], list[tuple[Kind, str]]]] = {
+    "a directory of chunks": ({"w/chunks": {}}, [(Kind.WRECK, "/w")]),
+    "a directory of chunks beside a variable": ({"g/chunks": {}}, [(Kind.WRECK, "/g/chunks")]),
+    "a directory of chunks in the root": ({"chunks": {}}, [(Kind.WRECK, "/chunks")]),
+    "attributes of a variable": ({"w": {"units": "K"}}, [(Kind.WRECK, "/w")]),
+    "a directory of chunks and attributes": (
+        {"w": {"title": "t", "_FillValue": 0}, "w/chunks": {}},
+        [(Kind.WRECK, "/w")],
+    ),
+    "nothing": ({"w": {}, "w/x": {}, "y2": {}}, [(Kind.EMPTY, "/w/x"), (Kind.EMPTY, "/y2")]),
+    "attributes of a group": ({"w": {"title": "t"}}, []),
+}
+
+
+@pytest.mark.parametrize("name", WRECKS)
+def test_groups_that_a_failed_copy_left_are_named(
+    store: CountedStore, engine: Engine, name: str
+) -> None:
+    groups, wanted = WRECKS[name]
+    for path, attributes in groups.items():
+        for above in (path.rpartition("/")[0], path):
+            if above and not any(s.key == f"{above}/.zgroup" for s in store.list(ROOT)):
+                put_group(store, above, attributes if above == path else {})
+    found = verify(store, engine)
+    assert sorted([(f.kind, f.path) for f in found], key=str) == wanted
+    severities = {f.severity for f in found if f.kind is Kind.EMPTY}
+    assert severities <= {Severity.NOTE}
+    assert all(f.severity is Severity.ERROR for f in found if f.kind is Kind.WRECK)
+
+
+def test_a_group_that_declares_dimensions_is_no_wreck(engine: Engine) -> None:
+    store = MemoryZMap()
+    with open_zmap(store, "w") as root:
+        for name in ("chunks", "g"):
+            root.create_group(name).create_dimension("x", 3)
+    with open_zmap(store, "r+") as root:
+        root.create_group("h").create_group("chunks").create_variable("v", (2,), "<f4")
+    assert list(Verification(subject_of(store, engine)).run()) == []
+
+
 ALONG_WITH = {"a dimension of two lengths": {Kind.BEYOND}}
 
 

@@ -1,0 +1,83 @@
+"""Groups that hold nothing, and those that a failed copy left where a variable should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from nczfs.engine.fillvalues import FILL_VALUE
+from nczfs.engine.verify.findings import Finding, Kind
+from nczfs.engine.verify.nodes import Nodes
+from nczfs.formats.names import below, parent_of
+from nczfs.formats.problems import shown
+from nczfs.model.hierarchy import GroupHeader
+
+CHUNKS = "chunks"
+"""The directory of a variable's chunks in a mount: a copy of it that fails is a group."""
+
+_OF_VARIABLES = frozenset(
+    {
+        *(FILL_VALUE, "missing_value", "units", "calendar", "standard_name", "cell_methods"),
+        *("scale_factor", "add_offset", "valid_min", "valid_max", "valid_range", "axis"),
+    }
+)
+"""Attributes that mean something of values, and nothing of a group."""
+
+
+def wrecks(nodes: Nodes) -> Iterator[Finding]:
+    """What is to be said of groups without members; the root of a dataset may have none."""
+    members = _members(nodes)
+
+    def is_hollow(path: str) -> bool:
+        return members.get(path) == []
+
+    def had_chunks(path: str) -> bool:
+        """Whether a group holds nothing but what was the directory of chunks."""
+        return bool(path) and members.get(path) == [CHUNKS] and is_hollow(below(path, CHUNKS))
+
+    for path in members:
+        group = nodes.found[path]
+        assert isinstance(group, GroupHeader)
+        if had_chunks(path):
+            yield _wreck(nodes, path, f"its only member is the empty group {CHUNKS!r}")
+        elif path and is_hollow(path) and not group.dimensions:
+            if group.name != CHUNKS:
+                yield from _hollow(nodes, group)
+            elif not had_chunks(parent_of(path)):
+                yield _wreck(nodes, path, "it is empty, and called like the directory of chunks")
+
+
+def _hollow(nodes: Nodes, group: GroupHeader) -> Iterator[Finding]:
+    """A group without members and dimensions."""
+    telling = next((a.name for a in group.attributes if a.name in _OF_VARIABLES), None)
+    if telling is not None:
+        yield _wreck(nodes, group.path, f"it has the attribute {shown(telling)} and no members")
+    elif not group.attributes:
+        yield Finding(
+            Kind.EMPTY,
+            nodes.shown_path(group.path),
+            "",
+            "a group without members, dimensions and attributes; a copy that was refused leaves "
+            "such groups, and rmdir in a mount removes them",
+        )
+
+
+def _members(nodes: Nodes) -> Mapping[str, list[str]]:
+    """The members of each group that was found, those that cannot be read among them."""
+    members: dict[str, list[str]] = {
+        path: [] for path, node in nodes.found.items() if isinstance(node, GroupHeader)
+    }
+    for path in (*nodes.found, *nodes.broken):
+        above = parent_of(path)
+        if path and above in members:
+            members[above].append(path.rpartition("/")[2])
+    return members
+
+
+def _wreck(nodes: Nodes, path: str, why: str) -> Finding:
+    return Finding(
+        Kind.WRECK,
+        nodes.shown_path(path),
+        "",
+        f"a group where a failed copy should have made a variable: {why}; `nczfs rm -r` removes "
+        "it, `nczfs cp` makes a copy",
+    )
