@@ -142,4 +142,11 @@ def _json_value(value: object) -> object:
     return str(value)
 
 
-COMMAND = Command("cat", "print values of a variable", _arguments, run, scopes=STORE_SCOPES)
+COMMAND = Command(
+    "cat",
+    "print the values of a variable",
+    _arguments,
+    run,
+    ("nczfs cat s3://bucket/era5.zarr/t2m --box '0, 10:20, ::2'",),
+    scopes=STORE_SCOPES,
+)

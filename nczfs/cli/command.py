@@ -35,7 +35,9 @@ class Command:
     ----------
     add_arguments : gives a parser the arguments of the command.
     run : does it; the exit status.
+    examples : command lines that its help shows.
     scopes : which options it takes.
+    aliases : other names that do the same.
     short_help : whether ``-h`` is help, and not something of the command's own.
     """
 
@@ -43,12 +45,26 @@ class Command:
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[Request], int]
+    examples: tuple[str, ...]
     scopes: frozenset[Scope] = frozenset()
+    aliases: tuple[str, ...] = ()
     short_help: bool = True
 
 
 STORE_SCOPES = frozenset({Scope.STORE, Scope.LOG})
 """The options of commands that look into a store without a mount."""
+
+
+def parser_of(command: Command) -> Parser:
+    """What reads the command line of a command, and has its help."""
+    parser = Parser(
+        f"nczfs {command.name}", command.summary, command.examples, short_help=command.short_help
+    )
+    command.add_arguments(parser)
+    # The log matters to a mount; for the other commands it is as far off as the store.
+    shared = {Scope.STORE} if Scope.MOUNT in command.scopes else STORE_SCOPES
+    add_options(parser, command.scopes, shared if Scope.STORE in command.scopes else set())
+    return parser
 
 
 def parse(command: Command, argv: list[str], *, sloppy: bool = False) -> Request:
@@ -58,9 +74,8 @@ def parse(command: Command, argv: list[str], *, sloppy: bool = False) -> Request
     ------
     UsageError : it is not one of the command.
     """
-    parser = Parser(f"nczfs {command.name}", command.summary, short_help=command.short_help)
-    command.add_arguments(parser)
-    add_options(parser, command.scopes)
+    parser = parser_of(command)
+    parser.check_known(argv)
     arguments = parser.parse_args(argv)
     parser.check_not_empty(arguments)
     words = read_words(getattr(arguments, "words", None) or (), sloppy=sloppy)
@@ -68,6 +83,6 @@ def parse(command: Command, argv: list[str], *, sloppy: bool = False) -> Request
         given(arguments),
         words.options,
         source=getattr(arguments, "url", None) or "",
-        config=arguments.config,
+        config=getattr(arguments, "config", None),
     )
     return Request(arguments, settings, words)

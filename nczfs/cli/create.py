@@ -47,5 +47,6 @@ COMMAND = Command(
     "make a dataset, empty or as CDL declares it",
     _arguments,
     run,
+    ("nczfs create new.zarr --cdl new.cdl",),
     scopes=TRANSFER_SCOPES,
 )

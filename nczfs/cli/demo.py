@@ -163,4 +163,11 @@ def _branches(directory: Path, opened: set[Path], indent: str) -> Iterator[str]:
         yield f"{indent}└── … ({len(paths)} in all)"
 
 
-COMMAND = Command("demo", "mount a sample and look around", _arguments, run, frozenset(Scope))
+COMMAND = Command(
+    "demo",
+    "mount a sample and look around",
+    _arguments,
+    run,
+    ("nczfs demo",),
+    frozenset(Scope),
+)

@@ -233,5 +233,14 @@ def _properties(request: Request) -> str | None:
 
 
 COMMAND = Command(
-    "dump", "a dataset as CDL", _arguments, run, scopes=STORE_SCOPES, short_help=False
+    "dump",
+    "print a dataset as CDL, as ncdump does",
+    _arguments,
+    run,
+    (
+        "nczfs dump -h s3://bucket/era5.zarr",
+        "nczfs dump -v time,lat era5.zarr",
+    ),
+    scopes=STORE_SCOPES,
+    short_help=False,
 )

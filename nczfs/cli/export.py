@@ -107,8 +107,9 @@ def _write(source: Source, request: Request, limit: int) -> None:
 
 COMMAND = Command(
     "export",
-    "make a netCDF file of a dataset",
+    "make a netCDF file from a dataset",
     _arguments,
     run,
+    ("nczfs export s3://bucket/era5.zarr era5.nc --kind netcdf4-classic",),
     scopes=TRANSFER_SCOPES,
 )

@@ -95,8 +95,9 @@ def _is_cdl(path: Path) -> bool:
 
 COMMAND = Command(
     "import",
-    "make a dataset of a netCDF file or of CDL",
+    "make a dataset from a netCDF file or CDL",
     _arguments,
     run,
+    ("nczfs import era5.nc s3://bucket/era5.zarr --chunks time=24",),
     scopes=TRANSFER_SCOPES,
 )

@@ -30,4 +30,11 @@ def run(request: Request) -> int:
     return 0
 
 
-COMMAND = Command("info", "what a group or variable is", _arguments, run, scopes=STORE_SCOPES)
+COMMAND = Command(
+    "info",
+    "describe a group or variable, in JSON",
+    _arguments,
+    run,
+    ("nczfs info s3://bucket/era5.zarr/t2m",),
+    scopes=STORE_SCOPES,
+)

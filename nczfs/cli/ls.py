@@ -114,4 +114,11 @@ def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
     return row["kind"], row["name"] + "/", ""
 
 
-COMMAND = Command("ls", "list a store or a dataset", _arguments, run, scopes=STORE_SCOPES)
+COMMAND = Command(
+    "ls",
+    "list a store or a dataset",
+    _arguments,
+    run,
+    ("nczfs ls -l s3://bucket/era5.zarr",),
+    scopes=STORE_SCOPES,
+)

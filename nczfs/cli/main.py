@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 
 from nczfs.cli import (
     cat,
@@ -25,9 +23,11 @@ from nczfs.cli import (
     status,
     umount,
     verify,
+    version,
     zip_compact,
 )
-from nczfs.cli.command import Command, parse
+from nczfs.cli.command import Command, parse, parser_of
+from nczfs.cli.spelling import nearest
 from nczfs.cli.terminal import complain
 from nczfs.errors import NczfsError, UsageError
 
@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, Command] = {
         recover.COMMAND,
         zip_compact.COMMAND,
         demo.COMMAND,
+        version.COMMAND,
     )
 }
 
@@ -87,17 +88,28 @@ def _tell(what: Exception | str, code: int) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(usage())
+        print(usage() if len(argv) < 2 else parser_of(_named(argv[1])).format_help().rstrip())
         return DONE if argv else USAGE
-    if argv[0] == "--version":
-        print(f"nczfs {version('nczfs')}")
-        return DONE
-    command = COMMANDS.get(argv[0])
+    argv = [version.COMMAND.name if argv[0] == "--version" else argv[0], *argv[1:]]
+    command = by_name(argv[0])
     if command is not None:
         return command.run(parse(command, argv[1:]))
     if _looks_like_mount(argv):
         return mount.COMMAND.run(parse(mount.COMMAND, argv))
-    raise UsageError(_no_such_command(argv[0]))
+    raise _no_such_command(argv[0])
+
+
+def by_name(word: str) -> Command | None:
+    """The command that a word is the name of, or another name."""
+    aliases = (command for command in COMMANDS.values() if word in command.aliases)
+    return COMMANDS.get(word) or next(aliases, None)
+
+
+def _named(word: str) -> Command:
+    command = by_name(word)
+    if command is None:
+        raise _no_such_command(word)
+    return command
 
 
 def _looks_like_mount(argv: list[str]) -> bool:
@@ -106,18 +118,24 @@ def _looks_like_mount(argv: list[str]) -> bool:
     return len(places) == 2 and ("/" in places[0] or os.path.exists(places[0]))
 
 
-def _no_such_command(word: str) -> str:
-    near = difflib.get_close_matches(word, COMMANDS, n=1)
-    hint = f"did you mean `nczfs {near[0]}`?" if near else "`nczfs --help` lists them"
-    return f"no command is called {word!r}; {hint}"
+def _no_such_command(word: str) -> UsageError:
+    aliases = [alias for command in COMMANDS.values() for alias in command.aliases]
+    near = nearest(word, [*COMMANDS, *aliases, "--help", "--version"])
+    hint = f"did you mean `nczfs {near}`?" if near else "`nczfs --help` lists them"
+    return UsageError(f"no command is called {word!r}; {hint}")
 
 
 def usage() -> str:
     """The overview of all commands."""
     lines = ["usage: nczfs COMMAND ...", "", "Object stores of NCZarr and Zarr as files.", ""]
-    lines += [f"  {command.name:11} {command.summary}" for command in COMMANDS.values()]
+    lines += [f"  {command.name:11} {_summary(command)}" for command in COMMANDS.values()]
     lines += ["", "`nczfs COMMAND --help` shows what a command takes."]
     return "\n".join(lines)
+
+
+def _summary(command: Command) -> str:
+    also = f" (also: {', '.join(command.aliases)})" if command.aliases else ""
+    return command.summary + also
 
 
 if __name__ == "__main__":

@@ -164,4 +164,14 @@ def _or(value: int | None, otherwise: int) -> int:
     return otherwise if value is None else value
 
 
-COMMAND = Command("mount", "mount a store as a directory", _arguments, run, scopes=frozenset(Scope))
+COMMAND = Command(
+    "mount",
+    "mount a store as a directory",
+    _arguments,
+    run,
+    (
+        "nczfs mount s3://bucket/era5.zarr /mnt/era5 --read-only",
+        "nczfs mount data.zip ~/data -o allow_delete,memory_limit=4G",
+    ),
+    scopes=frozenset(Scope),
+)

@@ -1,22 +1,82 @@
-"""Command lines: argparse, fed from the table of options, with errors of one line."""
+"""Command lines: argparse, fed from the table of options, with errors of one line.
+
+``--help`` shows what belongs to the command, ``--help-store`` the options that all commands with a
+URL share.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NoReturn
 
 from nczfs.cli.options import OPTIONS, Option, Scope
+from nczfs.cli.spelling import hint
 from nczfs.errors import UsageError
+
+SHARED_HELP = "--help-store"
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises `UsageError` and does not guess at abbreviations."""
+    """A parser that raises `UsageError` and does not guess at abbreviations.
 
-    def __init__(self, prog: str, summary: str, *, short_help: bool = True) -> None:
-        super().__init__(prog=prog, description=summary, allow_abbrev=False, add_help=False)
+    Parameters
+    ----------
+    examples : command lines that its help shows.
+    short_help : whether ``-h`` is help, and not something of the command's own.
+    """
+
+    def __init__(
+        self, prog: str, summary: str, examples: Sequence[str] = (), *, short_help: bool = True
+    ) -> None:
+        super().__init__(
+            prog=prog,
+            description=summary[:1].upper() + summary[1:] + ".",
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self._positionals.title = "arguments"
+        self.examples = tuple(examples)
+        self.shared: list[argparse._ArgumentGroup] = []
         names = ("-h", "--help") if short_help else ("--help",)
-        self.add_argument(*names, action="help", help="show this text")
+        self.add_argument(*names, action=_Help, help="show this text")
+
+    def format_usage(self) -> str:
+        places = self._get_positional_actions()
+        words = self._get_formatter()._format_actions_usage(places, [])
+        return " ".join(f"usage: {self.prog} [OPTION...] {words}".split()) + "\n"
+
+    def format_help(self) -> str:
+        """What belongs to the command, and an example."""
+        own = [group for group in self._action_groups if group not in self.shared]
+        text = f"{self.format_usage()}\n{self._sections(own, self.description)}"
+        if self.examples:
+            lines = "".join(f"  {example}\n" for example in self.examples)
+            text += f"\nexample{'s' if len(self.examples) > 1 else ''}:\n{lines}"
+        if self.shared:
+            about = " and ".join(
+                str(group.title).removeprefix("options for ") for group in self.shared
+            )
+            text += f"\n`{self.prog} {SHARED_HELP}` lists the options for {about}.\n"
+        return text
+
+    def format_shared_help(self) -> str:
+        """The options that all commands with a URL have."""
+        return f"{self.format_usage()}\n{self._sections(self.shared, None)}"
+
+    def check_known(self, argv: Iterable[str]) -> None:
+        """Refuse options that do not exist, before argparse finds something missing."""
+        known = self._option_string_actions
+        for word in argv:
+            if word == "--":
+                return
+            name = word.partition("=")[0]
+            if " " in word or not word.startswith("-") or name in known:
+                continue
+            letter = known.get(word[:2])
+            is_meant_long = f"-{name}" in known and (letter is None or letter.nargs == 0)
+            if word.startswith("--") or is_meant_long:
+                self.error(f"no option is called {name}{hint('--' + name.lstrip('-'), known)}")
 
     def check_not_empty(self, arguments: argparse.Namespace) -> None:
         """Refuse a place that is "", as of a variable of the shell that nobody set."""
@@ -28,14 +88,52 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (`{self.prog} --help` shows the usage)")
 
+    def _sections(self, groups: Iterable[argparse._ArgumentGroup], description: str | None) -> str:
+        formatter = self._get_formatter()
+        formatter.add_text(description)
+        for group in groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        return formatter.format_help()
 
-def add_options(parser: argparse.ArgumentParser, scopes: Collection[Scope]) -> None:
+
+class _Help(argparse.Action):
+    """Prints a help text and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        assert isinstance(parser, Parser)
+        is_shared = option_string == SHARED_HELP
+        print(parser.format_shared_help() if is_shared else parser.format_help(), end="")
+        parser.exit()
+
+
+def add_options(
+    parser: Parser, scopes: Collection[Scope], shared: Collection[Scope] = frozenset()
+) -> None:
     """Give a command the options of some scopes; those not given leave no trace.
 
     A letter that the command has taken itself is not theirs: ncdump's ``-v`` is not ``--verbose``.
+
+    Parameters
+    ----------
+    shared : scopes that ``--help-store`` shows instead of ``--help``.
     """
+    if not scopes:
+        return
     taken = parser._option_string_actions
     parser.add_argument("--config", metavar="FILE", help="a further configuration file (TOML)")
+    if shared:
+        parser.add_argument(SHARED_HELP, action=_Help, help="show the options for the store")
     for scope in Scope:
         if scope not in scopes:
             continue
@@ -43,6 +141,8 @@ def add_options(parser: argparse.ArgumentParser, scopes: Collection[Scope]) -> N
         for option in OPTIONS:
             if option.scope is scope:
                 _add(group, option, taken)
+        if scope in shared:
+            parser.shared.append(group)
 
 
 def _add(group: argparse._ArgumentGroup, option: Option, taken: Collection[str]) -> None:

@@ -144,5 +144,9 @@ COMMAND = Command(
     "put back what could not be stored",
     _arguments,
     run,
+    (
+        "nczfs recover --list",
+        "nczfs recover",
+    ),
     scopes=frozenset({Scope.STORE, Scope.SPOOL, Scope.LOG}),
 )

@@ -184,5 +184,13 @@ def _opened(url: str, settings: Settings) -> Iterator[tuple[Dataset, FormatOptio
 
 
 COMMAND = Command(
-    "rm", "remove variables, groups or datasets", _arguments, run, scopes=STORE_SCOPES
+    "rm",
+    "remove variables, groups or datasets",
+    _arguments,
+    run,
+    (
+        "nczfs rm era5.zarr/t2m --dry-run",
+        "nczfs rm -r s3://bucket/old.zarr",
+    ),
+    scopes=STORE_SCOPES,
 )

@@ -6,7 +6,6 @@ files: ``--config``, the user's, the system's; and last what other programs' var
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from nczfs.cli.options import (
     S3FS_WORDS,
     Option,
 )
+from nczfs.cli.spelling import hint
 from nczfs.errors import UsageError
 
 SYSTEM_FILE = Path("/etc/nczfs/config.toml")
@@ -156,9 +156,8 @@ def _known(name: str) -> Option | None:
 
 
 def _unknown(name: str, where: str) -> UsageError:
-    near = difflib.get_close_matches(name.replace("_", "-"), BY_NAME, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return UsageError(f"{where}: no option is called {name!r}{hint}")
+    meant = hint(name.replace("_", "-"), BY_NAME)
+    return UsageError(f"{where}: no option is called {name!r}{meant}")
 
 
 def resolve(

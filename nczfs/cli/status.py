@@ -87,4 +87,10 @@ def _shown(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-COMMAND = Command("status", "how a mount is", _arguments, run)
+COMMAND = Command(
+    "status",
+    "show how a mount is doing",
+    _arguments,
+    run,
+    ("nczfs status /mnt/era5 --wait",),
+)

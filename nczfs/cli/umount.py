@@ -104,4 +104,11 @@ def _ended(daemon: int, timeout_s: float) -> bool:
     return bool(select.select([daemon], [], [], timeout_s)[0])
 
 
-COMMAND = Command("umount", "end a mount", _arguments, run)
+COMMAND = Command(
+    "umount",
+    "end a mount",
+    _arguments,
+    run,
+    ("nczfs umount /mnt/era5",),
+    aliases=("unmount",),
+)

@@ -204,8 +204,12 @@ def _told_how_to_go_on(resume: str | None) -> Iterator[None]:
 
 COMMAND = Command(
     "verify",
-    "whether a dataset is whole; checksums of its values",
+    "check that a dataset is whole, or print checksums of its values",
     _arguments,
     run,
+    (
+        "nczfs verify s3://bucket/era5.zarr",
+        "nczfs verify --digest era5.nc",
+    ),
     scopes=STORE_SCOPES,
 )

@@ -45,5 +45,6 @@ COMMAND = Command(
     "rid a zip archive of replaced and deleted members",
     _arguments,
     run,
+    ("nczfs zip-compact era5.zip --dry-run",),
     scopes=frozenset({Scope.LOG}),
 )

@@ -72,7 +72,7 @@ def test_every_option_has_a_row_with_its_variables(option: Option) -> None:
 
 
 def test_no_option_is_documented_that_is_not_there() -> None:
-    known = {option.name for option in OPTIONS} | {"config", "name"}
+    known = {option.name for option in OPTIONS} | {"config", "name", "help-store", "version"}
     for command in COMMANDS.values():
         parser = argparse.ArgumentParser(add_help=False)
         command.add_arguments(parser)

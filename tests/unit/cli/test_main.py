@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from nczfs.cli import cat, helper, main, mount, status
-from nczfs.cli.command import Request
+from nczfs.cli.command import Request, parse
 from nczfs.cli.main import COMMANDS
+from nczfs.cli.options import Scope
 from nczfs.cli.sources import resolve
 from nczfs.cli.store import shown
 from nczfs.errors import NoSuchObject, UsageError
@@ -43,7 +46,76 @@ def test_every_command_has_its_help(name: str, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit) as caught:
         run(name, "--help")
     assert caught.value.code == 0
-    assert f"usage: nczfs {name}" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert f"usage: nczfs {name}" in text
+    assert "example" in text
+    assert "--endpoint-url" not in text
+    assert run("help", name) == 0
+    assert capsys.readouterr().out.strip() == text.strip()
+
+
+@pytest.mark.parametrize("name", [n for n in COMMANDS if Scope.STORE in COMMANDS[n].scopes])
+def test_the_options_for_the_store_have_a_help_of_their_own(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(name, "--help-store")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "--endpoint-url" in text
+    assert "--help" not in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_of_a_help_can_be_typed(name: str) -> None:
+    command = COMMANDS[name]
+    assert command.examples
+    for example in command.examples:
+        program, word, *rest = shlex.split(example)
+        assert (program, word) == ("nczfs", name)
+        parse(command, rest)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("ls", "--recursve", "x"), "--recursive"),
+        (("ls", "--rec"), "--recursive"),
+        (("ls", "-recursive"), "--recursive"),
+        (("ls", "--endpoint=http://h", "x"), "--endpoint-url"),
+        (("mount", "a", "b", "--readonly"), "--read-only"),
+        (("status", "--jsn"), "--json"),
+    ],
+)
+def test_an_option_that_is_not_there_is_refused_with_the_nearest(
+    words: tuple[str, ...], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 2
+    refusal = line(capsys)
+    assert "no option is called -" in refusal
+    assert f"; did you mean {meant}? (`nczfs {words[0]} --help` shows the usage)" in refusal
+
+
+def test_ncdumps_letters_take_what_follows_them() -> None:
+    assert parse(COMMANDS["dump"], ["-verbose", "url"]).arguments.variables == ["erbose"]
+
+
+def test_a_command_has_other_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("unmount", tmp_path) == 2
+    assert "nczfs is not mounted there" in line(capsys)
+    assert run("unmont", tmp_path) == 2
+    assert "did you mean `nczfs unmount`?" in line(capsys)
+
+
+def test_no_two_commands_have_one_name() -> None:
+    names = [word for command in COMMANDS.values() for word in (command.name, *command.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_the_version_can_be_asked_for(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(word) == 0
+    assert capsys.readouterr().out == f"nczfs {metadata.version('nczfs')}\n"
 
 
 def test_no_command_at_all_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

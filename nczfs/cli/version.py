@@ -1,0 +1,21 @@
+"""``nczfs version``: which version is installed."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.metadata import version
+
+from nczfs.cli.command import Command, Request
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    """It takes nothing."""
+
+
+def run(request: Request) -> int:
+    """Print the version."""
+    print(f"nczfs {version('nczfs')}")
+    return 0
+
+
+COMMAND = Command("version", "print the version", _arguments, run, ("nczfs version",))
