@@ -22,11 +22,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A node as it was read, and the versions of the documents that say so."""
+    """A node as it was read, and the versions of the documents that say so.
+
+    Attributes
+    ----------
+    mtime_ns : of the newest of the documents, None where the store has no times.
+    """
 
     node: Node
     used: dict[Key, Version]
-    mtime_ns: int
+    mtime_ns: int | None
 
 
 class Hierarchy:

@@ -27,7 +27,7 @@ class Document:
 
     data: bytes | None
     version: Version
-    mtime_ns: int
+    mtime_ns: int | None
     checked_at: float
 
 
@@ -84,7 +84,7 @@ class MetadataCache:
             if usual < blob.object_size <= bytes_max:
                 blob = self.zmap.read(key, 0, bytes_max + 1)
         except NoSuchObject:
-            document = Document(None, ABSENT, 0, self._clock())
+            document = Document(None, ABSENT, None, self._clock())
         else:
             if blob.object_size > bytes_max:
                 raise BadMetadata(
@@ -312,14 +312,15 @@ class StoreDocuments:
         self._root = root
         self._bytes_max = bytes_max
         self.used: dict[Key, Version] = {}
-        self.mtime_ns = 0
+        self.mtime_ns: int | None = None
         self.place = "/".join(part for part in (cache.zmap.name, root) if part)
 
     def get(self, key: str) -> bytes | None:
         full = join(self._root, key)
         document = self._cache.get(full, self._bytes_max, key)
         self.used[full] = document.version
-        self.mtime_ns = max(self.mtime_ns, document.mtime_ns)
+        times = [time for time in (self.mtime_ns, document.mtime_ns) if time is not None]
+        self.mtime_ns = max(times, default=None)
         return document.data
 
     def node(self, metadata_format: MetadataFormat, path: str) -> Node | None:

@@ -235,6 +235,18 @@ class Operations(pyfuse3.Operations):
             ),
         )
 
+    @answers
+    async def link(
+        self, inode: int, new_parent_inode: int, new_name: bytes, ctx: pyfuse3.RequestContext
+    ) -> EntryAttributes:
+        return _entry(
+            await self._workers.flushers.run_or_undo(
+                "link",
+                lambda: self._fs.link(InodeNo(inode), InodeNo(new_parent_inode), new_name),
+                self._forget_one,
+            )
+        )
+
     # -- files
 
     @answers
@@ -336,12 +348,6 @@ class Operations(pyfuse3.Operations):
     ) -> EntryAttributes:
         raise FUSEError(EPERM)
 
-    @answers
-    async def link(
-        self, inode: int, new_parent_inode: int, new_name: bytes, ctx: pyfuse3.RequestContext
-    ) -> EntryAttributes:
-        raise FUSEError(EPERM)
-
     # ENOSYS makes the kernel never ask again; otherwise each write(2) would ask for
     # security.capability first, and `ls -l` for every entry's ACL.
 
@@ -404,7 +410,9 @@ def _entry(attributes: Attributes) -> EntryAttributes:
     entry.st_size = attributes.size
     entry.st_blksize = _BLOCK_SIZE
     entry.st_blocks = (attributes.size + 511) // 512  # 0 would be taken for a hole
-    entry.st_atime_ns = entry.st_ctime_ns = entry.st_mtime_ns = attributes.mtime_ns
+    entry.st_ctime_ns = entry.st_mtime_ns = attributes.mtime_ns
+    atime_ns = attributes.atime_ns
+    entry.st_atime_ns = attributes.mtime_ns if atime_ns is None else atime_ns
     entry.attr_timeout = attributes.valid_s
     entry.entry_timeout = attributes.entry_valid_s
     return entry

@@ -244,6 +244,14 @@ class ToyFileSystem(FileSystem):
             del self._node(old_parent).children[old_name]
             self._node(new_parent).children[new_name] = node
 
+    def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> Attributes:
+        self._before("link", name)
+        with self._lock:
+            data = self._node(ino).data
+            made = self._make(parent, name, FileKind.FILE)
+            made.data = bytearray(data)
+            return self._attributes(made)
+
     def statfs(self) -> Capacity:
         return Capacity(1 << 40, free_bytes=1 << 39, available_bytes=1 << 38)
 

@@ -41,6 +41,7 @@ class Appearance:
             nlink=DIRECTORY_NLINK,
             valid_s=self.attr_ttl_s,
             entry_valid_s=self.attr_ttl_s,
+            atime_ns=stat.atime_ns,
         )
 
     def of_file(self, ino: InodeNo, stat: NodeStat, mode: int) -> Attributes:
@@ -56,6 +57,7 @@ class Appearance:
             nlink=int(stat.linked),
             valid_s=self.attr_ttl_s if stat.exact else 0.0,
             entry_valid_s=self.attr_ttl_s,
+            atime_ns=stat.atime_ns,
         )
 
     def mode_of(self, file: Node) -> int:

@@ -46,7 +46,7 @@ class AttributesDirectory(Directory):
         return self.listing_stat()
 
     def listing_stat(self) -> NodeStat:
-        return NodeStat(0, self._at.loaded.mtime_ns or self._context.mtime_ns)
+        return NodeStat(0, self._context.mtime_ns_of(self._at.loaded))
 
     def lookup(self, name: str) -> Node:
         loaded = self._loaded()
@@ -135,7 +135,7 @@ class AttributesDirectory(Directory):
         return loaded
 
     def _file(self, name: str, loaded: Loaded) -> AttributeFile:
-        mtime_ns = loaded.mtime_ns or self._context.mtime_ns
+        mtime_ns = self._context.mtime_ns_of(loaded)
         editing = self._context.editing_of(self._dataset)
         return AttributeFile(editing, self._dataset, self._path, name, loaded, mtime_ns)
 
@@ -215,7 +215,8 @@ class AttributeFile(File):
         revision = self._dataset.edits.revision
         loaded = self._dataset.load(self._path)
         if loaded is not None:
-            self._mtime_ns = loaded.mtime_ns or self._mtime_ns
+            if loaded.mtime_ns is not None:
+                self._mtime_ns = loaded.mtime_ns
             self._data = _text_in(loaded, self._name)
             self._revision = revision
 

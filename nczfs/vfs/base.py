@@ -31,6 +31,7 @@ class Attributes:
 
     Attributes
     ----------
+    atime_ns : None: as `mtime_ns`.
     valid_s : for how long the kernel may answer these attributes itself. 0 when `size` is only
         a stand-in, because the true one needs work that a listing must not wait for: the kernel
         then asks again before it tells anybody.
@@ -46,6 +47,7 @@ class Attributes:
     nlink: int
     valid_s: float
     entry_valid_s: float
+    atime_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,8 @@ class FileSystem(ABC):
     and never block: None means that the one without the suffix has to be called, in a thread.
     Errors are `NczfsError`; ``fuse`` gives them their errno.
 
-    Lookup counts follow FUSE: `lookup`, `create`, `mkdir` and `remember` raise the count of an
-    inode by one, `forget` lowers it. An inode lives while it is counted or open.
+    Lookup counts follow FUSE: `lookup`, `create`, `mkdir`, `link` and `remember` raise the count of
+    an inode by one, `forget` lowers it. An inode lives while it is counted or open.
     """
 
     @abstractmethod
@@ -236,6 +238,10 @@ class FileSystem(ABC):
         replace: bool,
     ) -> None:
         """Rename; with `replace` false the new name must be free."""
+
+    @abstractmethod
+    def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> Attributes:
+        """Make a second file with the bytes that a file has now. Raises PathExists."""
 
     @abstractmethod
     def statfs(self) -> Capacity:

@@ -253,6 +253,15 @@ class TreeFileSystem(FileSystem):
         for inode in moved:
             self._find_again(inode)
 
+    def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> Attributes:
+        source = self._file(self.inodes.get(ino))
+        directory, text = self._place(parent, name)
+        with self.kernel.changing((directory, text)):
+            node = self._node_of(directory).link(source, text)
+        inode = self.inodes.number(directory, text, node)
+        self.inodes.remember(inode.ino)
+        return self._appearance.of(inode.ino, node, node.stat())
+
     def statfs(self) -> Capacity:
         return self._capacity()
 

@@ -79,7 +79,7 @@ class ChunksDirectory(NumberedDirectory):
         return self.listing_stat()
 
     def listing_stat(self) -> NodeStat:
-        return NodeStat(0, self._at.loaded.mtime_ns or self._context.mtime_ns)
+        return NodeStat(0, self._context.mtime_ns_of(self._at.loaded))
 
     def name_of(self, number: int) -> str:
         return ".".join(map(str, index_of(number, self._counts))) or "0"
@@ -105,7 +105,7 @@ class ChunksDirectory(NumberedDirectory):
 
     def child_stat(self) -> NodeStat:
         array = self._variable.array
-        mtime_ns = self._at.loaded.mtime_ns or self._context.mtime_ns
+        mtime_ns = self._context.mtime_ns_of(self._at.loaded)
         if array.dtype.vlen is not None:
             return NodeStat(0, mtime_ns, exact=False)
         return NodeStat(array.chunk_bytes, mtime_ns)
@@ -175,7 +175,7 @@ def view_file(
     node = at.loaded.node
     if not (view.holds_values and isinstance(node, Variable)):
         return text_file(context, at, view)
-    mtime_ns = at.loaded.mtime_ns or context.mtime_ns
+    mtime_ns = context.mtime_ns_of(at.loaded)
     if view.is_arithmetic:
         return ValuesFile(context, at.dataset, node, name, view_of, mtime_ns)
     array = at.dataset.array(node)
@@ -185,12 +185,12 @@ def view_file(
 def group_info_file(context: ViewContext, at: At, view: View) -> GroupInfoFile:
     """The info.json of a group."""
     versions = tuple(at.loaded.used.values())
-    mtime_ns = at.loaded.mtime_ns or context.mtime_ns
+    mtime_ns = context.mtime_ns_of(at.loaded)
     return GroupInfoFile(context, view, versions, mtime_ns, at.dataset, at.path)
 
 
 def text_file(context: ViewContext, at: At, view: View) -> ViewFile:
     """A text about a node as a file: another one when its documents change."""
     versions = tuple(at.loaded.used.values())
-    mtime_ns = at.loaded.mtime_ns or context.mtime_ns
+    mtime_ns = context.mtime_ns_of(at.loaded)
     return ViewFile(context, view, versions, mtime_ns, lambda: at.dataset.edits.revision)

@@ -19,6 +19,7 @@ class NodeStat:
     exact : false when `size` is a stand-in, because the true one needs work that a listing must
         not wait for.
     mode, uid, gid : of this node; None is what the mount gives to all.
+    atime_ns : None: as `mtime_ns`.
     linked : whether it has a name; false of a file that is removed and still open.
     """
 
@@ -29,6 +30,7 @@ class NodeStat:
     uid: int | None = None
     gid: int | None = None
     linked: bool = True
+    atime_ns: int | None = None
 
 
 class Node(ABC):
@@ -102,6 +104,15 @@ class Directory(Node):
         Raises
         ------
         NoSuchPath, PathExists, DirectoryNotEmpty, CrossesTrees, NotPermitted.
+        """
+        raise self.refusal(name)
+
+    def link(self, node: File, name: str) -> File:
+        """Make a second file with the bytes that a file has now.
+
+        Raises
+        ------
+        PathExists, NoSuchPath, CrossesTrees, NotPermitted.
         """
         raise self.refusal(name)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nczfs.engine.array import Array, now
 from nczfs.engine.dataset import Dataset, Engine
+from nczfs.engine.hierarchy import Loaded
 from nczfs.engine.options import Tally
 from nczfs.engine.prefetch import (
     FAR_FIRST_AHEAD_BYTES,
@@ -50,6 +51,10 @@ class ViewContext:
     access_log: AccessLog
     opened: Callable[[Dataset, Variable], None]
     editing: Editing | None = None
+
+    def mtime_ns_of(self, loaded: Loaded) -> int:
+        """The time of the files of a node."""
+        return self.mtime_ns if loaded.mtime_ns is None else loaded.mtime_ns
 
     def editing_of(self, dataset: Dataset) -> Editing | None:
         """What changes a dataset; None where it can only be read."""

@@ -27,13 +27,13 @@ ABSENT = Version("")
 class Blob(NamedTuple):
     """Bytes of an object, the version they came from, and the size of the whole object.
 
-    `mtime_ns` is 0 where the store does not tell it with a read.
+    `mtime_ns` is None where the store does not tell it with a read.
     """
 
     data: Buffer
     version: Version
     object_size: int
-    mtime_ns: int = 0
+    mtime_ns: int | None = None
 
 
 # Named tuples, since listings make them by the hundred thousand: they take a third of the time of a
@@ -43,7 +43,7 @@ class Stat(NamedTuple):
 
     Attributes
     ----------
-    mtime_ns : when it was stored; 0 where the store has no time.
+    mtime_ns : when it was stored; None where the store has no time.
     kept_mtime_ns : the time that was given for it (`Features.keeps_times`); None where none was,
         and in what `search` and `list` say.
     """
@@ -51,7 +51,7 @@ class Stat(NamedTuple):
     key: Key
     size: int
     version: Version
-    mtime_ns: int = 0
+    mtime_ns: int | None = None
     kept_mtime_ns: int | None = None
 
 

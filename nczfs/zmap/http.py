@@ -228,8 +228,8 @@ def _range_fault(answer: Answer, start: int, stop: int | None) -> str:
 
 
 @lru_cache(maxsize=1024)  # objects are written in bursts
-def _time_ns(text: str) -> int:
+def _time_ns(text: str) -> int | None:
     try:
         return int(parsedate_to_datetime(text).timestamp()) * 1_000_000_000
     except (ValueError, OverflowError):
-        return 0
+        return None

@@ -26,7 +26,7 @@ class _Block:
 
     data: memoryview
     object_size: int
-    mtime_ns: int
+    mtime_ns: int | None
 
 
 class ReadAhead(ReadOnly):

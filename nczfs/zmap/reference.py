@@ -49,7 +49,7 @@ class Document:
 
     name: str
     version: Version
-    mtime_ns: int
+    mtime_ns: int | None
 
 
 class References(Protocol):

@@ -232,6 +232,30 @@ def test_locks_hold_between_processes(objects: Path) -> None:
         output("flock", "-n", path, "true")
 
 
+def test_files_of_1970_and_the_times_of_access_are_copied_once(
+    objects: Path, source: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS O12."""
+    for path in source.rglob("file *"):
+        os.utime(path, (86_400, 0))
+    command = ("rsync", "-a", "-U", "--open-noatime", "--itemize-changes", f"{source}/")
+    assert output(*command, objects / "copy/")
+    found = (objects / "copy/d1/deep/file 1").stat()
+    assert (found.st_atime, found.st_mtime) == (86_400, 0)
+    assert output(*command, objects / "copy/") == b""
+    output("tar", "-C", source, "-cf", tmp_path / "all.tar", ".")
+    (objects / "unpacked").mkdir()
+    output("tar", "-C", objects / "unpacked", "-xf", tmp_path / "all.tar")
+    output("tar", "-C", objects / "unpacked", "-df", tmp_path / "all.tar")
+
+
+def test_a_new_directory_is_as_old_as_it_is(objects: Path) -> None:
+    """SEMANTICS O12."""
+    before = time.time_ns()
+    (objects / "d").mkdir()
+    assert before <= (objects / "d").stat().st_mtime_ns <= time.time_ns()
+
+
 def test_links_devices_and_our_own_names_are_refused(store: Path, tmp_path: Path) -> None:
     """SEMANTICS L2, L3."""
     (store / "a").touch()
@@ -239,7 +263,7 @@ def test_links_devices_and_our_own_names_are_refused(store: Path, tmp_path: Path
         path, objects = mount.path, mount.path / "objects"
         attempts: list[Callable[[], object]] = [
             lambda: os.symlink("a", objects / "b"),
-            lambda: os.link(objects / "a", objects / "b"),
+            lambda: os.link(objects / "a", path / "datasets/b"),
             lambda: os.mkfifo(objects / "b"),
             lambda: os.mkdir(path / "elsewhere"),
             lambda: os.rename(objects, path / "elsewhere"),

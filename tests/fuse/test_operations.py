@@ -117,11 +117,16 @@ def test_extended_attributes_are_not_supported_and_asked_for_once(toy: Served) -
         os.removexattr(toy.path / "big", "user.x")
 
 
-def test_links_and_devices_are_refused(toy: Served) -> None:
+def test_a_link_is_a_file_of_its_own(toy: Served) -> None:
+    (toy.path / "hard").hardlink_to(toy.path / "directory/hello")
+    assert (toy.path / "hard").read_bytes() == b"hello\n"
+    with pytest.raises(FileExistsError):
+        (toy.path / "hard").hardlink_to(toy.path / "big")
+
+
+def test_symbolic_links_and_devices_are_refused(toy: Served) -> None:
     with pytest.raises(PermissionError):
         (toy.path / "link").symlink_to("big")
-    with pytest.raises(PermissionError):
-        (toy.path / "hard").hardlink_to(toy.path / "big")
     with pytest.raises(PermissionError):
         os.mkfifo(toy.path / "pipe")
 

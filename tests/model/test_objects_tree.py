@@ -24,7 +24,7 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
-from tests.support.trees import listing, read
+from tests.support.trees import find, listing, read
 from tests.support.writing import mkdir, open_file, rename, rmdir, split, truncate, unlink
 
 DIRECTORIES = ("", "d", "e")
@@ -252,6 +252,23 @@ class ObjectsTree(RuleBasedStateMachine):
         self.was_stored(file)
         file.path = goal
         self.files[goal] = file
+
+    @precondition(lambda self: self.files)
+    @rule(data=st.data(), goal=paths)
+    def link(self, data: st.DataObject, goal: str) -> None:
+        path = self.some_path(data)
+        if not self.has_parent(goal):
+            return
+        ino = find(self.fs, f"objects/{path}").ino
+        parent, name = split(self.fs, f"objects/{goal}")
+        if goal in self.files:
+            with pytest.raises(PathExists):
+                self.fs.link(ino, parent, name)
+            return
+        with self.storing():
+            self.fs.link(ino, parent, name)
+        content = self.files[path].content
+        self.files[goal] = Model(content, content, path=goal)
 
     @rule(name=st.sampled_from(("d", "e")))
     def mkdir(self, name: str) -> None:

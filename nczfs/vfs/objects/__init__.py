@@ -6,6 +6,7 @@
     store.py       stores and deletes objects, and tells who shows them
     directory.py   a prefix: its entries, and what can be done to them
     file.py        an object
+    linking.py     a link is a second object
     live.py        what all open handles of one key share: the staged bytes, and their way out
     attempts.py    what was sent and not answered, which may be there all the same
     handles.py     an open file

@@ -45,7 +45,9 @@ class ObjectsDirectory(Directory):
     def listing_stat(self) -> NodeStat:
         kept = self._store.kept.get(self._prefix)
         mtime_ns = self._tree.mtime_ns if kept.mtime_ns is None else kept.mtime_ns
-        return NodeStat(0, mtime_ns, mode=kept.mode, uid=kept.uid, gid=kept.gid)
+        return NodeStat(
+            0, mtime_ns, mode=kept.mode, uid=kept.uid, gid=kept.gid, atime_ns=kept.atime_ns
+        )
 
     def change(self, changes: Changes) -> None:
         self._store.kept.change(self._prefix, changes)
@@ -106,6 +108,7 @@ class ObjectsDirectory(Directory):
         except NoSuchPath:
             self._store.mark(Prefix(key))
             self._store.made.add(Prefix(key))
+            self._store.kept.touch(Prefix(key))
             self._touch()
             if mode != self._tree.dir_mode:
                 self._store.kept.change(key, Changes(mode=mode))
@@ -175,6 +178,16 @@ class ObjectsDirectory(Directory):
             rename_file(self._store, self._tree.files, key, goal, replace=replace)
         self._touch()
         target._touch()
+
+    def link(self, node: File, name: str) -> File:
+        if not isinstance(node, ObjectFile):
+            raise CrossesTrees(f"{name}: only an object can be made a second one of; copy it")
+        key = self._store.new_key(self._prefix, name)
+        if self.find(name) is not None:
+            raise PathExists(f"{key}: exists")
+        made = node.copy_to(key)
+        self._touch()
+        return made
 
     def find(self, name: str) -> Node | None:
         """The entry called `name`, None when there is none."""

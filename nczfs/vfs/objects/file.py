@@ -10,6 +10,7 @@ from nczfs.errors import NoSuchPath, StaleHandle
 from nczfs.vfs.base import Changes
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.objects.handles import OpenObject
+from nczfs.vfs.objects.linking import link_file
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.names import parent_of
 from nczfs.zmap.base import Stat
@@ -64,8 +65,7 @@ class ObjectFile(File):
         else:
             size, mtime_ns = 0, tree.mtime_ns
         kept = tree.store.kept.get(self._key)
-        mtime_ns = mtime_ns or tree.mtime_ns
-        return NodeStat(size, mtime_ns, exact, kept.mode, kept.uid, kept.gid, linked)
+        return NodeStat(size, mtime_ns, exact, kept.mode, kept.uid, kept.gid, linked, kept.atime_ns)
 
     def change(self, changes: Changes) -> None:
         live = self._unsaved()
@@ -111,6 +111,12 @@ class ObjectFile(File):
             raise
         finally:
             handle.close()
+
+    def copy_to(self, goal: Key) -> File:
+        """Make another object of the bytes that the file has now. Raises PathExists."""
+        self._unsaved()
+        link_file(self._tree.store, self._tree.files, self._key, goal)
+        return ObjectFile(self._tree, goal, None)
 
     @property
     def pages_token(self) -> object:

@@ -26,6 +26,7 @@ class Kept:
     uid: int | None = None
     gid: int | None = None
     mtime_ns: int | None = None
+    atime_ns: int | None = None
     version: Version | None = None
 
 
@@ -49,7 +50,7 @@ class KeptAttributes:
             kept = self._kept.get(key, NOTHING)
             named = {
                 name: value
-                for name in ("mode", "uid", "gid", "mtime_ns")
+                for name in ("mode", "uid", "gid", "mtime_ns", "atime_ns")
                 if (value := getattr(changes, name)) is not None
             }
             if "mtime_ns" in named:
@@ -57,8 +58,15 @@ class KeptAttributes:
             self._kept[key] = replace(kept, **named)
 
     def touch(self, prefix: Prefix) -> None:
-        """An entry of a directory was made or removed."""
+        """A directory was made, or an entry of it was made or removed."""
         self.change(prefix, Changes(mtime_ns=time.time_ns()))
+
+    def copy(self, key: str, copied: Stat) -> None:
+        """Keep of a copy what is kept of the key that it was made of."""
+        with self._lock:
+            kept = self._kept.get(key, NOTHING)
+            kept = replace(kept, mtime_ns=copied.mtime_ns, version=copied.version)
+            self._kept[copied.key] = kept
 
     def move(self, key: str, new_key: str, stored: Stat | None = None) -> None:
         """What is kept of a key is that of another one now, where `stored` is."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from nczfs.errors import NczfsError, StaleHandle
+from nczfs.errors import NczfsError, PathExists, StaleHandle
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.objects.attempts import Attempt, attempt_of
 from nczfs.vfs.objects.store import ObjectStore
@@ -121,9 +121,28 @@ class LiveFile:
                     self._staged.note_saved()
 
     def store_elsewhere(self, key: Key, *, replace: bool) -> Stat:
-        """Store what was written under another key, which the file has from now on."""
+        """Store what was written under another key, which the file has from now on.
+
+        Raises
+        ------
+        PathExists : there is an object, and it is not to be replaced.
+        """
         with self.lock:
             return self._store_as(key, None if replace else ABSENT)
+
+    def copied(self, key: Key) -> Stat | None:
+        """Store what the file holds now under another key as well, where none is.
+
+        None when that is what the store has of it. Raises PathExists.
+        """
+        with self.lock:
+            if not self.dirty:
+                return None
+            if self._staged is None:
+                return self._store.make(key, [b""], self.mtime_ns)
+            copies = self._store.zmap.features.server_copies
+            with self._staged.parts(copies=copies) as parts:
+                return self._store.make(key, parts, self.mtime_ns)
 
     def check_base(self) -> None:
         """Raises StaleHandle when another client replaced or deleted the object."""
@@ -194,7 +213,7 @@ class LiveFile:
         try:
             try:
                 base = self._write(key, replaces)
-            except StaleHandle:
+            except (StaleHandle, PathExists):
                 if (landed := self._landed(key)) is None:
                     raise
                 base = self._write(key, landed.version)
@@ -219,6 +238,8 @@ class LiveFile:
 
     def _write_parts(self, key: Key, parts: Sequence[Part], replaces: Version | None) -> Stat:
         try:
+            if replaces == ABSENT and key != self.key:
+                return self._store.make(key, parts, self.mtime_ns)
             return self._store.write(key, parts, replaces, self.mtime_ns)
         except NczfsError as error:
             if error.transient:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
@@ -21,6 +21,7 @@ from nczfs.errors import (
     NoSuchPath,
     ObjectExists,
     ObjectTooLarge,
+    PathExists,
     StaleHandle,
 )
 from nczfs.vfs.base import Buffer, Changes
@@ -167,28 +168,32 @@ class ObjectStore:
         ------
         StaleHandle : the store has another version than `replaces`, and keeps it.
         """
-        kept = mtime_ns if self.times is not None else None
         with self._conditional(key):
-            if any(isinstance(part, Range) for part in parts):
-                version = self.zmap.write_parts(key, parts, replaces=replaces, mtime_ns=kept)
-            else:
-                (data,) = parts
-                assert not isinstance(data, Range)
-                version = self.zmap.write(key, data, replaces=replaces, mtime_ns=kept)
-        return self._stored(Stat(key, sum(map(part_size, parts)), version, mtime_ns, kept))
+            return self._write(key, parts, replaces, mtime_ns)
+
+    def make(self, key: Key, parts: Sequence[Part], mtime_ns: int) -> Stat:
+        """Store an object where none is, as `write` does. Raises PathExists."""
+        with self._conditional(key), _exclusive(key):
+            return self._write(key, parts, ABSENT, mtime_ns)
 
     def flush(self) -> None:
         """Have what was stored made durable, where the store gathers it first."""
         self.zmap.flush()
 
     def copy(self, stat: Stat, key: Key, *, replace: bool) -> Stat:
-        """Store one version of an object under another key as well."""
+        """Store one version of an object under another key as well.
+
+        Raises
+        ------
+        StaleHandle : the store has another version of it.
+        PathExists : there is an object, and it is not to be replaced.
+        """
         if not self.knows_time(stat):
             stat = self.find(stat.key) or stat
         mtime_ns = self.mtime_of(stat, time.time_ns())
         kept = mtime_ns if self.times is not None else None
         condition = None if replace else ABSENT
-        with self._conditional(key):
+        with self._conditional(key), nullcontext() if replace else _exclusive(key):
             version = self.zmap.copy(stat, key, replaces=condition, mtime_ns=kept)
         return self._stored(Stat(key, stat.size, version, mtime_ns, kept))
 
@@ -316,7 +321,19 @@ class ObjectStore:
         kept = self.kept.get(stat.key)
         if kept.mtime_ns is not None and kept.version == stat.version:
             return kept.mtime_ns
-        return stat.mtime_ns or otherwise
+        return otherwise if stat.mtime_ns is None else stat.mtime_ns
+
+    def _write(
+        self, key: Key, parts: Sequence[Part], replaces: Version | None, mtime_ns: int
+    ) -> Stat:
+        kept = mtime_ns if self.times is not None else None
+        if any(isinstance(part, Range) for part in parts):
+            version = self.zmap.write_parts(key, parts, replaces=replaces, mtime_ns=kept)
+        else:
+            (data,) = parts
+            assert not isinstance(data, Range)
+            version = self.zmap.write(key, data, replaces=replaces, mtime_ns=kept)
+        return self._stored(Stat(key, sum(map(part_size, parts)), version, mtime_ns, kept))
 
     @contextmanager
     def _conditional(self, key: Key) -> Iterator[None]:
@@ -346,3 +363,12 @@ class ObjectStore:
                 if not self._prepared:
                     self.zmap.prepare_writing()
                     self._prepared = True
+
+
+@contextmanager
+def _exclusive(key: Key) -> Iterator[None]:
+    """What another client stored first is an answer to who wanted to make it."""
+    try:
+        yield
+    except ObjectExists as error:
+        raise PathExists(f"{key}: exists ({error})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -25,7 +26,7 @@ class _Seen(NamedTuple):
     """What tells that an object is as it was: its version alone is that of its bytes on S3."""
 
     version: Version
-    stored_ns: int
+    stored_ns: int | None
 
 
 class _Asked(NamedTuple):
@@ -60,6 +61,8 @@ class KnownTimes:
         """Note the time of an object; None: what the store said of it when asked for it alone."""
         if mtime_ns is None:
             mtime_ns = stat.mtime_ns if stat.kept_mtime_ns is None else stat.kept_mtime_ns
+        if mtime_ns is None:  # the store tells none: one that stays
+            mtime_ns = time.time_ns()
         with self._lock:
             # A listing and a HEAD may differ in how they round when it was stored.
             known = self._times.get(stat.key, {})

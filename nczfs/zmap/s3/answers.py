@@ -166,9 +166,9 @@ def failure(answer: Answer, where: str, *, anonymous: bool, hint: str = "") -> S
 
 
 @lru_cache(maxsize=1024)  # objects are written in bursts
-def time_ns(text: str) -> int:
-    """Of a time as in a header; 0 where it is none."""
+def time_ns(text: str) -> int | None:
+    """Of a time as in a header; None where it is none."""
     try:
         return int(parsedate_to_datetime(text).timestamp()) * 1_000_000_000
     except ValueError:
-        return 0
+        return None

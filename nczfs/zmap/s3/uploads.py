@@ -100,7 +100,7 @@ class Notes:
 
     def _tidy(self, found: Stat) -> None:
         name = found.key.removeprefix(self._before)
-        is_old = time.time() - found.mtime_ns / 1e9 > FORGOTTEN_S
+        is_old = time.time() - (found.mtime_ns or 0) / 1e9 > FORGOTTEN_S
         if name.startswith(PROBE) and is_old:
             self._remove(found.key)
         elif name.startswith(NOTE) and found.size <= NOTE_BYTES_MAX:

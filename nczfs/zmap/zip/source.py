@@ -24,8 +24,8 @@ class ArchiveBytes(ABC):
 
     @property
     @abstractmethod
-    def mtime_ns(self) -> int:
-        """When the archive was changed last; 0 where that is not known."""
+    def mtime_ns(self) -> int | None:
+        """When the archive was changed last; None where that is not known."""
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class ObjectBytes(ArchiveBytes):
         return self._pinned.size
 
     @property
-    def mtime_ns(self) -> int:
+    def mtime_ns(self) -> int | None:
         return self._pinned.mtime_ns
 
     @property

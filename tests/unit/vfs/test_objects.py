@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
@@ -612,6 +613,59 @@ def test_what_another_client_stores_has_its_own_time(fs: TreeFileSystem, store: 
     fs.setattr(find(fs, NOTES).ino, Changes(mtime_ns=99), None)
     store.write(parse_key("plain/notes.txt"), b"newer")
     assert find(fs, NOTES).mtime_ns > 99
+
+
+def test_a_time_of_zero_is_one_like_all_others(fs: TreeFileSystem) -> None:
+    """SEMANTICS O12."""
+    ino = find(fs, NOTES).ino
+    for time_ns in (0, -1, 5):
+        assert fs.setattr(ino, Changes(mtime_ns=time_ns), None).mtime_ns == time_ns
+        assert find(fs, NOTES).mtime_ns == time_ns
+    handle = open_file(fs, NOTES)
+    fs.write(handle, 0, b"J")
+    assert fs.setattr(ino, Changes(mtime_ns=0), handle).mtime_ns == 0
+    close(fs, handle)
+    assert find(fs, NOTES).mtime_ns == 0
+    rename(fs, NOTES, "objects/moved")
+    assert find(fs, "objects/moved").mtime_ns == 0
+
+
+def test_a_time_of_zero_that_the_store_tells_is_shown(tmp_path: Path) -> None:
+    """SEMANTICS O12."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store/old").write_bytes(b"old")
+    os.utime(tmp_path / "store/old", ns=(0, 0))
+    fs = mount_tree(str(tmp_path / "store"), None, VfsOptions(spool_dir=tmp_path / "spool"))
+    assert find(fs, "objects/old").mtime_ns == listing(fs, "objects")["old"].mtime_ns == 0
+    fs.close()
+
+
+def test_the_time_of_the_last_access_is_what_it_was_set_to(fs: TreeFileSystem) -> None:
+    """SEMANTICS O12."""
+    assert find(fs, NOTES).atime_ns is None
+    ino = find(fs, NOTES).ino
+    before = find(fs, NOTES).mtime_ns
+    found = fs.setattr(ino, Changes(atime_ns=0), None)
+    assert (found.atime_ns, found.mtime_ns) == (0, before)
+    handle = open_file(fs, NOTES)
+    fs.write(handle, 0, b"J")
+    fs.setattr(ino, Changes(atime_ns=7, mtime_ns=8), handle)
+    close(fs, handle)
+    rename(fs, "objects/plain", "objects/moved")
+    found = find(fs, "objects/moved/notes.txt")
+    assert (found.atime_ns, found.mtime_ns) == (7, 8)
+    directory = find(fs, "objects/moved").ino
+    assert fs.setattr(directory, Changes(atime_ns=9), None).atime_ns == 9
+
+
+def test_a_new_directory_has_the_time_of_its_making(fs: TreeFileSystem) -> None:
+    """SEMANTICS O12."""
+    before = time.time_ns()
+    assert mkdir(fs, "objects/d").mtime_ns >= before
+    made = find(fs, "objects/d").mtime_ns
+    assert find(fs, "objects").mtime_ns >= made
+    write(fs, "objects/d/file", b"1")
+    assert find(fs, "objects/d").mtime_ns > made
 
 
 def test_a_full_spool_is_told_to_who_writes(store: ZMap, url: str, tmp_path: Path) -> None:
