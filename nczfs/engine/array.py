@@ -35,8 +35,7 @@ class Array:
 
     Attributes
     ----------
-    number : that its chunks have in the caches.
-    writes : shared with the other incarnations.
+    stored : what is shared with the other incarnations, its chunks in memory among it.
     """
 
     def __init__(
@@ -48,8 +47,7 @@ class Array:
         rounding: Callable[[Values], Values] | None = None,
     ) -> None:
         self.description = chunks.description
-        self.number = chunks.number
-        self.writes = chunks.writes
+        self.stored = chunks.stored
         self.far = far
         self._chunks = chunks
         self._options = options
@@ -215,7 +213,7 @@ class Array:
                     else:
                         self._chunks.write(part.chunk, part.source, source)
         finally:
-            self.writes.note()
+            self.stored.note_written()
 
     def write_selection(self, selection: Selection, values: Values) -> None:
         """Write the selected elements; `values` has the selection's shape. See `write_box`."""
@@ -228,7 +226,7 @@ class Array:
             for pick in selection.picks(self.description.chunk_shape):
                 self._chunks.write(pick.chunk, pick.source, values[pick.target])
         finally:
-            self.writes.note()
+            self.stored.note_written()
 
     def write_flagged(self, chunk: ChunkIndex, flags: Values, values: Values) -> None:
         """Write the elements of a chunk that have a flag; both have the shape of the chunk."""
@@ -240,19 +238,15 @@ class Array:
         elif flags.any():
             written = tuple(axis.astype(np.int64) for axis in np.nonzero(flags))
             self._chunks.write(chunk, written, values[written])
-        self.writes.note()
+        self.stored.note_written()
 
     def flush(self) -> None:
         """Have all that was written to this array stored. Raises CodecError, StoreError."""
         self._chunks.flush()
 
-    def forget(self) -> None:
-        """Drop the chunks of this array from the cache."""
-        self._chunks.forget()
-
     def _storable(self, values: Values) -> Values:
         """The values as they will be stored. Raises StructureChanged, CodecError."""
-        self.writes.check()
+        self.stored.check()
         self.require_codecs()
         return values if self._rounding is None else self._rounding(values)
 

@@ -12,6 +12,7 @@ from nczfs import metrics
 from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.slots import Slot
 from nczfs.engine.spill import Spilled, SpillTier, no_tier
+from nczfs.engine.storedarray import StoredArray
 from nczfs.engine.use import WHOLE, Use
 from nczfs.errors import NczfsError, Unavailable
 
@@ -209,11 +210,13 @@ class ChunkCache:
             self._remove(chunk_id)
             self._tier.forget(chunk_id)
 
-    def discard(self, array_number: int) -> None:
-        """Forget every chunk of an array."""
+    def discard(self, array: StoredArray) -> None:
+        """Forget every chunk of an array, as `drop` does."""
         with self._lock:
-            self._tier.discard(array_number)
-            for chunk_id in [i for i in self._entries if i[0] == array_number]:
+            self._tier.discard(array)
+            for chunk_id in [i for i in self._loads if i[0] is array]:
+                self._disown(chunk_id)
+            for chunk_id in [i for i in self._entries if i[0] is array]:
                 self._remove(chunk_id)
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from itertools import count
 from math import prod
 
 from nczfs.engine.cache import ChunkCache
@@ -16,9 +15,9 @@ from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools
 from nczfs.engine.selection import Pick
+from nczfs.engine.storedarray import StoredArray
 from nczfs.engine.use import WHOLE, Use, use_of
 from nczfs.engine.writeback import WriteBack
-from nczfs.engine.writes import Writes
 from nczfs.engine.written import Region
 from nczfs.errors import NczfsError, Unavailable
 from nczfs.model.boxes import Box
@@ -26,8 +25,6 @@ from nczfs.model.grid import ChunkIndex, Part
 from nczfs.model.hierarchy import ArrayDescription
 
 log = logging.getLogger(__name__)
-
-_numbers = count(1)
 
 
 class ArrayChunks:
@@ -37,27 +34,24 @@ class ArrayChunks:
 
     Parameters
     ----------
+    stored : the array that they are of, shared with its other incarnations.
     grows : for each dimension, whether others may make it longer at any time; None: none.
-    number : that the chunks have in the caches; None: a new one.
-    writes : shared with the other incarnations; None: there is none.
     """
 
     def __init__(
         self,
         io: ChunkIO,
+        stored: StoredArray,
         cache: ChunkCache,
         writeback: WriteBack,
         pools: Pools,
         *,
         grows: tuple[bool, ...] | None = None,
-        number: int | None = None,
-        writes: Writes | None = None,
     ) -> None:
         self.description = io.array
         self.io = io
         self.pools = pools
-        self.number = next(_numbers) if number is None else number
-        self.writes = writes or Writes()
+        self.stored = stored
         self._cache = cache
         self._writeback = writeback
         self._grows = grows or (False,) * len(io.array.shape)
@@ -66,12 +60,11 @@ class ArrayChunks:
         """The same chunks of the array with another shape."""
         return ArrayChunks(
             self.io.resized(description),
+            self.stored,
             self._cache,
             self._writeback,
             self.pools,
             grows=self._grows,
-            number=self.number,
-            writes=self.writes,
         )
 
     @property
@@ -86,7 +79,7 @@ class ArrayChunks:
 
         Only those that `use` tells of are sure to be right.
         """
-        if self._writeback.find((self.number, index)) is None:
+        if self._writeback.find((self.stored, index)) is None:
             return self._clean(index, tally, fresh_since, use)
         return self._with_written(index, tally, fresh_since)
 
@@ -100,7 +93,7 @@ class ArrayChunks:
 
     def copy_past_cache(self, pick: Pick, out: Values, tally: Tally) -> None:
         """As `copy`, of a chunk that is not in memory and need not be there afterwards."""
-        self.writes.check()
+        self.stored.check()
         decode = self.io.fetch(pick.chunk, None)
         with self.pools.decoding():
             values = _tallied(decode(), None, tally).values
@@ -108,7 +101,7 @@ class ArrayChunks:
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Whether a chunk is dirty or cached; that does not count as a use of it."""
-        chunk_id = (self.number, index)
+        chunk_id = (self.stored, index)
         return (
             self._writeback.find(chunk_id) is not None
             or self._cache.peek(chunk_id, fresh_since, share=0.0) is not None
@@ -116,10 +109,10 @@ class ArrayChunks:
 
     def peek(self, index: ChunkIndex, fresh_since: float, share: float = 1.0) -> Values | None:
         """The values of a chunk if they are in memory. Never blocks."""
-        dirty = self._writeback.find((self.number, index))
+        dirty = self._writeback.find((self.stored, index))
         if dirty is not None:
             return dirty.readable()
-        return self._cache.peek((self.number, index), fresh_since, share)
+        return self._cache.peek((self.stored, index), fresh_since, share)
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float) -> bool:
         """Have a chunk loaded ahead by other threads; False when it is there, or there is no room.
@@ -127,7 +120,7 @@ class ArrayChunks:
         Errors are kept for whoever waits for the chunk meanwhile, and otherwise forgotten: the
         reader that needs the chunk will ask again.
         """
-        chunk_id = (self.number, index)
+        chunk_id = (self.stored, index)
         if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
             return False
         reserved = self.description.chunk_bytes
@@ -149,23 +142,19 @@ class ArrayChunks:
             for end, length, grows in zip(inside.stop, grid.chunk_shape, self._grows, strict=True)
         )
         clip = Box(inside.start, stop)
-        self._writeback.write((self.number, chunk), self.io, clip, region, values)
+        self._writeback.write((self.stored, chunk), self.io, clip, region, values)
 
     def write_through(self, part: Part, values: Values) -> Future[None] | None:
         """Store a whole chunk from the caller's memory; None where it must be copied first."""
         array = self.description
         if part.source.stop != array.chunk_shape or part.source.size != prod(array.chunk_shape):
             return None
-        chunk_id = (self.number, part.chunk)
+        chunk_id = (self.stored, part.chunk)
         return self._writeback.write_through(chunk_id, self.io, part.source, values)
 
     def flush(self) -> None:
         """Have all that was written to this array stored. Raises CodecError, StoreError."""
-        self._writeback.flush([self.number])
-
-    def forget(self) -> None:
-        """Drop them from the cache."""
-        self._cache.discard(self.number)
+        self._writeback.flush(lambda array: array is self.stored)
 
     def _clean(
         self, index: ChunkIndex, tally: Tally, fresh_since: float, use: Use = WHOLE
@@ -173,7 +162,7 @@ class ArrayChunks:
         """The values of a chunk as the store has them."""
         load = partial(self._load, index, tally)
         return self._cache.pinned(
-            (self.number, index), load, self.description.chunk_bytes, fresh_since, use
+            (self.stored, index), load, self.description.chunk_bytes, fresh_since, use
         )
 
     @contextmanager
@@ -181,7 +170,7 @@ class ArrayChunks:
         self, index: ChunkIndex, tally: Tally, fresh_since: float
     ) -> Iterator[Values]:
         """The values of a chunk with what is not in the store yet."""
-        while (dirty := self._writeback.find((self.number, index))) is not None:
+        while (dirty := self._writeback.find((self.stored, index))) is not None:
             values = dirty.readable()
             if values is None:
                 with self._clean(index, tally, fresh_since) as base:
@@ -193,7 +182,7 @@ class ArrayChunks:
             yield values
 
     def _load(self, index: ChunkIndex, tally: Tally, known: Loaded | None) -> Loaded:
-        self.writes.check()
+        self.stored.check()
         return _tallied(self.io.load(index, known), known, tally)
 
     def _start(self, submit: Callable[[], object], chunk_id: ChunkId, reserved: int) -> bool:
@@ -207,7 +196,7 @@ class ArrayChunks:
     def _fetch_ahead(self, chunk_id: ChunkId, reserved: int, tally: Tally) -> None:
         known = self._cache.known(chunk_id)
         try:
-            self.writes.check()
+            self.stored.check()
             decode = self.io.fetch(chunk_id[1], known)
         except NczfsError as error:
             self._cache.fail_load(chunk_id, reserved, error)

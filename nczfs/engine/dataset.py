@@ -19,17 +19,16 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.quantize import rounding_of
 from nczfs.engine.spill import spill_tier
-from nczfs.engine.spool.chunks import codecs_digest
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool, Survives
+from nczfs.engine.storedarray import StoredArray, StoredArrays, chunk_layout
 from nczfs.engine.writeback import WriteBack
-from nczfs.engine.writes import Writes
 from nczfs.errors import AccessDenied, CodecError, MetadataError, StructureChanged
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.detect import ROOT_KEYS, detect
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import ArrayDescription, Variable
+from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import Version, ZMap
 from nczfs.zmap.guarded import Guarded
 from nczfs.zmap.keys import Key, Prefix, join
@@ -48,6 +47,7 @@ class Engine:
         self.pools = Pools(self.options)
         tier = spill_tier(self.options, self.pools)
         self.cache = ChunkCache(self.options.memory_limit_bytes, tier=tier)
+        self.arrays = StoredArrays()
         is_kept = spool is not None and spool.survives is not Survives.NOTHING
         self.journal = Journal(spool) if spool is not None and is_kept else None
         self.writeback = WriteBack(
@@ -123,7 +123,8 @@ class Dataset(Hierarchy):
                 array, outdated = self._new_array(variable), known
             self._arrays[variable.path] = (variable, array)
         if outdated is not None:
-            outdated[1].forget()
+            self.engine.cache.discard(outdated[1].stored)
+            outdated[1].stored.note_changed()
         return array
 
     def latest(self, variable: Variable) -> Variable:
@@ -145,37 +146,32 @@ class Dataset(Hierarchy):
         """Ask the store anew for a node and all below it, chunks included."""
         super().forget(path)
         with self._arrays_lock:
-            below = [known for known in self._arrays if is_within(known, path)]
-            arrays = [self._arrays.pop(known)[1] for known in below]
-        for array in arrays:
-            array.forget()
+            for known in [known for known in self._arrays if is_within(known, path)]:
+                del self._arrays[known]
+        self._forget_chunks(self.prefix(path))
 
     def removed(self, path: str) -> None:
         """A node, and all below it, are no more: nothing that was written to them is kept."""
         self.edits.forget(path)
-        with self._arrays_lock:
-            found = [(known, array) for known, (_, array) in self._arrays.items()]
-        for array in [array for known, array in found if is_within(known, path)]:
-            array.writes.end("the variable was removed")
-            self.engine.writeback.drop(array.number, lambda _: False)
-        self.forget(path)
         prefix = self.prefix(path)
+        for array in self._stored_arrays(prefix):
+            array.end("the variable was removed")
+            self.engine.writeback.drop(array, lambda _: False)
+        self.forget(path)
         self._metadata.forget(prefix)
         self._metadata.changed(Key(prefix))
 
-    def array_numbers(self) -> list[int]:
-        """Under which numbers the chunks of this dataset are in the caches."""
-        with self._arrays_lock:
-            return [array.number for _, array in self._arrays.values()]
+    def flush_chunks(self) -> None:
+        """Have everything stored that was written to its arrays. Raises CodecError, StoreError."""
+        self.engine.writeback.flush(self._has)
 
     def has_unsaved(self) -> bool:
         """Whether anything that was written is not stored yet. Asks nobody."""
-        return bool(self.edits.pending()) or self.engine.writeback.has_unsaved(self.array_numbers())
+        return bool(self.edits.pending()) or self.engine.writeback.has_unsaved(self._has)
 
     def forget_clean(self) -> None:
         """Ask the store anew for chunks and documents that are the same there, as it may seem."""
-        for number in self.array_numbers():
-            self.engine.cache.discard(number)
+        self._forget_chunks(self.root)
         self._metadata.forget(self.root)
 
     def store_document(self, key: str, data: bytes, replaces: Version) -> None:
@@ -194,9 +190,8 @@ class Dataset(Hierarchy):
 
     def delete_chunks(self, variable: Variable, is_wanted: Callable[[ChunkIndex], bool]) -> None:
         """Remove the stored chunks of an array for which `is_wanted` holds."""
-        array = self.array(variable)
-        number = array.number
-        self.engine.writeback.drop(number, lambda chunk_id: not is_wanted(chunk_id[1]))
+        stored = self.array(variable).stored
+        self.engine.writeback.drop(stored, lambda chunk_id: not is_wanted(chunk_id[1]))
         prefix = self.prefix(variable.key)
         start = f"{prefix}/" if prefix else ""
         gone: dict[Key, ChunkIndex] = {}
@@ -208,7 +203,7 @@ class Dataset(Hierarchy):
             self.zmap.delete_many(gone)
         finally:
             for index in gone.values():
-                self.engine.cache.drop((number, index))
+                self.engine.cache.drop((stored, index))
 
     def confirm(self, variable: Variable) -> None:
         """Ask the store whether chunks of a variable still are what it describes.
@@ -226,41 +221,55 @@ class Dataset(Hierarchy):
         if stored is None and single is not self.format:
             loaded = self.load(path)  # there is nothing but the consolidated copy
             stored = loaded.node if loaded is not None else None
-        if not isinstance(stored, Variable) or not _same_chunks(stored.array, variable.array):
+        is_same = isinstance(stored, Variable) and (
+            chunk_layout(stored.array) == chunk_layout(variable.array)
+        )
+        if not is_same:
             raise StructureChanged(
                 f"{self.url(path)}: another client removed it or made it anew since it was opened"
             )
 
     def _new_array(self, variable: Variable) -> Array:
-        engine = self.engine
-        writes = Writes()
+        engine, prefix = self.engine, self.prefix(variable.key)
+        stored = engine.arrays.of(self._metadata.zmap, prefix, variable.array)
         io = ChunkIO(
             self.zmap,
-            self.prefix(variable.key),
+            prefix,
             self.url(variable.key),
             variable.array,
             engine.options.missing_chunks,
-            confirm=Confirmation(lambda: self._confirm(variable, writes)),
+            confirm=Confirmation(lambda: self._confirm(variable, stored)),
         )
         chunks = ArrayChunks(
             io,
+            stored,
             engine.cache,
             engine.writeback,
             engine.pools,
             grows=tuple(dimension.unlimited for dimension in variable.dimensions),
-            writes=writes,
         )
         rounding = rounding_of(variable)
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
 
-    def _confirm(self, variable: Variable, writes: Writes) -> None:
-        """As `confirm`, for the array that has these `writes`."""
+    def _confirm(self, variable: Variable, array: StoredArray) -> None:
+        """As `confirm`; the array ends when it is no more."""
         try:
             self.confirm(variable)
         except StructureChanged as error:
-            writes.end(str(error))
+            array.end(str(error))
             self.forget(variable.key)
             raise
+
+    def _has(self, array: StoredArray) -> bool:
+        return array.is_within(self._metadata.zmap, self.root)
+
+    def _forget_chunks(self, prefix: Prefix) -> None:
+        for array in self._stored_arrays(prefix):
+            self.engine.cache.discard(array)
+            array.note_changed()
+
+    def _stored_arrays(self, prefix: Prefix) -> list[StoredArray]:
+        return self.engine.arrays.within(self._metadata.zmap, prefix)
 
 
 def open_dataset(
@@ -272,17 +281,25 @@ def open_dataset(
     writable: bool = False,
     edited: Callable[[Prefix], None] = lambda _: None,
 ) -> Dataset | None:
-    """The dataset at a prefix, None when nothing there is a group or an array.
+    """The dataset at a prefix, None when nothing there is a group or an array. See `format_at`."""
+    found = format_at(metadata, root, options, is_consolidated_believed=not writable)
+    return None if found is None else Dataset(engine, metadata, root, found, options, edited)
+
+
+def format_at(
+    metadata: MetadataCache, root: Prefix, options: FormatOptions, *, is_consolidated_believed: bool
+) -> MetadataFormat | None:
+    """The format of the dataset at a prefix, None when nothing there is a group or an array.
 
     Where a request is a round trip, the consolidated metadata are asked for first: where they are,
-    nothing else needs to be. Whoever means to change the documents reads these (`writable`).
+    nothing else needs to be. Whoever means to change the documents reads these.
 
     Raises
     ------
     MetadataError : there is one, and its root cannot be read.
     """
     store = StoreDocuments(metadata, root, options.document_bytes_max)
-    copies = _copies(store, options) if metadata.far and not writable else None
+    copies = _copies(store, options) if metadata.far and is_consolidated_believed else None
     if copies is None:
         store.fetch(ROOT_KEYS)
     try:
@@ -291,9 +308,7 @@ def open_dataset(
         raise type(error)(f"{store.place}/{error}") from error
     if found is None:
         return None
-    if copies is not None:
-        found = consolidated.ConsolidatedFormat(found, options)
-    return Dataset(engine, metadata, root, found, options, edited)
+    return found if copies is None else consolidated.ConsolidatedFormat(found, options)
 
 
 def _copies(
@@ -306,15 +321,6 @@ def _copies(
         # Stores that forbid what is absent are known by what they give: by one of the others.
         store.fetch(ROOT_KEYS)
         return consolidated_of(store, options)
-
-
-def _same_chunks(one: ArrayDescription, other: ArrayDescription) -> bool:
-    """Whether a chunk of the one can be a chunk of the other."""
-    return (
-        (one.chunk_shape, one.chunk_keys) == (other.chunk_shape, other.chunk_keys)
-        and one.dtype.typestr == other.dtype.typestr
-        and codecs_digest(one) == codecs_digest(other)
-    )
 
 
 def _same_array(one: Variable, other: Variable) -> bool:

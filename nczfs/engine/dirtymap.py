@@ -11,6 +11,7 @@ from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import DirtyChunk, Snapshot
 from nczfs.engine.loaded import ChunkId, Values
 from nczfs.engine.spool.journal import Journal
+from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.zmap.base import Version
@@ -19,8 +20,9 @@ from nczfs.zmap.base import Version
 class DirtyMap:
     """All chunks of which something is not in the store. Nothing evicts them.
 
-    `_lock` guards the map and the sum of bytes; each chunk has a lock of its own. The order is map,
-    then chunk. None of them is held together with a request to the store.
+    They are here by what they are in the store, whoever wrote them, and through what. `_lock`
+    guards the map and the sum of bytes; each chunk has a lock of its own. The order is map, then
+    chunk. None of them is held together with a request to the store.
 
     Parameters
     ----------
@@ -36,15 +38,22 @@ class DirtyMap:
     def __init__(self, cache: ChunkCache, journal: Journal | None) -> None:
         self.chunks: dict[ChunkId, DirtyChunk] = {}
         self.nbytes = 0
+        self._of_array: dict[StoredArray, dict[ChunkId, None]] = {}
         self._cache = cache
         self._journal = journal
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
 
-    def ids(self, is_wanted: Callable[[ChunkId], bool]) -> list[ChunkId]:
-        """Those of the chunks for which `is_wanted` holds."""
+    def ids(self, is_wanted: Callable[[StoredArray], bool]) -> list[ChunkId]:
+        """The chunks of the arrays for which `is_wanted` holds."""
         with self._lock:
-            return [chunk_id for chunk_id in self.chunks if is_wanted(chunk_id)]
+            wanted = (ids for array, ids in self._of_array.items() if is_wanted(array))
+            return [chunk_id for ids in wanted for chunk_id in ids]
+
+    def has_any(self, is_wanted: Callable[[StoredArray], bool]) -> bool:
+        """Whether there is a chunk of an array for which `is_wanted` holds."""
+        with self._lock:
+            return any(map(is_wanted, self._of_array))
 
     def all(self) -> list[DirtyChunk]:
         """The chunks that are there now."""
@@ -55,12 +64,8 @@ class DirtyMap:
         """What was written before some time; what never failed comes first."""
         with self._lock:
             # What fails each time must not keep the others waiting.
-            found = sorted(
-                (chunk.retry.attempts, chunk_id)
-                for chunk_id, chunk in self.chunks.items()
-                if chunk.since <= before
-            )
-        return [chunk_id for _, chunk_id in found]
+            found = [item for item in self.chunks.items() if item[1].since <= before]
+        return [i for i, _ in sorted(found, key=lambda item: item[1].retry.attempts)]
 
     def oldest(self, excess: int) -> list[ChunkId]:
         """The oldest chunks that take so many bytes together, those that failed last."""
@@ -84,7 +89,8 @@ class DirtyMap:
         with self._lock:
             chunk = self.chunks.get(chunk_id)
             if chunk is None:
-                chunk = self.chunks[chunk_id] = DirtyChunk(io, chunk_id[1], clip)
+                chunk = DirtyChunk(io, chunk_id[1], clip)
+                self._put(chunk_id, chunk)
             return chunk
 
     def lend(
@@ -98,7 +104,7 @@ class DirtyMap:
             chunk.lend(values)
             snapshot = chunk.take()
             assert snapshot is not None
-            self.chunks[chunk_id] = chunk
+            self._put(chunk_id, chunk)
         return chunk, snapshot
 
     def count(self, chunk: DirtyChunk) -> None:
@@ -171,12 +177,22 @@ class DirtyMap:
             with self._lock:
                 self._journal.settled(is_clean=not self.chunks)
 
+    def _put(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
+        """Put a chunk in. Raises StructureChanged: its array is no more, and nothing may come."""
+        chunk_id[0].check()
+        self.chunks[chunk_id] = chunk
+        self._of_array.setdefault(chunk_id[0], {})[chunk_id] = None
+
     def _remove(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
         """Take a chunk out; both locks are held."""
         if chunk.gone and self.chunks.get(chunk_id) is not chunk:
             return
         chunk.gone = True
         del self.chunks[chunk_id]
+        of_array = self._of_array[chunk_id[0]]
+        del of_array[chunk_id]
+        if not of_array:
+            del self._of_array[chunk_id[0]]
         self._take(-chunk.nbytes)
         if self._journal is not None:
             self._journal.stored(chunk.io, chunk.index, is_last=not self.chunks)

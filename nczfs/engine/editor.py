@@ -278,7 +278,7 @@ class Editor:
         CodecError, MetadataError, StoreError : what could not be stored is kept.
         """
         dataset = self._dataset
-        dataset.engine.writeback.flush(dataset.array_numbers())
+        dataset.flush_chunks()
         nodes: dict[str, Node] = {path: dataset.node(path) for path in dataset.edits.pending()}
         try:
             self._copy.update(dataset.edits.flush(nodes))

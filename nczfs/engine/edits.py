@@ -30,9 +30,12 @@ class Edits:
 
     Parameters
     ----------
-    metadata_format : that of the dataset; the single documents are changed.
     guard : makes a context that is round each change of the store.
     changed : called when a node at a path may read otherwise than before.
+
+    Attributes
+    ----------
+    format : of the single documents, which are what is changed.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class Edits:
         self._pools = pools
         self._metadata = metadata
         self._root = root
-        self._format = metadata_format.single
+        self.format = metadata_format.single
         self._options = options
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
@@ -81,8 +84,8 @@ class Edits:
         Unsupported : it cannot; `flush` would fail for ever. MetadataError, StoreError.
         """
         documents = self.documents()
-        node = documents.node(self._format, path)
-        self._format.write_node(change.apply(self.applied(path, node)), documents)
+        node = documents.node(self.format, path)
+        self.format.write_node(change.apply(self.applied(path, node)), documents)
 
     def declare(self, dimension: Dimension) -> None:
         """Remember a dimension that no document of this format holds, as long as we live."""
@@ -187,19 +190,19 @@ class Edits:
     def _keys(self, node: Node) -> list[Key]:
         """The documents that tell what a node is, those with its dimensions among them."""
         paths = [node.path]
-        if isinstance(node, Variable) and self._format.declares:
+        if isinstance(node, Variable) and self.format.declares:
             paths += [dimension.group for dimension in node.dimensions]
-        return [join(self._root, key) for path in paths for key in self._format.keys(path)]
+        return [join(self._root, key) for path in paths for key in self.format.keys(path)]
 
     def _store_once(self, path: str, changes: list[Change]) -> dict[str, bytes]:
         documents = self.documents()
-        documents.fetch(self._format.keys(path))
-        node = self._changed(path, documents.node(self._format, path), changes)
+        documents.fetch(self.format.keys(path))
+        node = self._changed(path, documents.node(self.format, path), changes)
         assert node is not None
-        if isinstance(node, Variable) and self._format.declares:
+        if isinstance(node, Variable) and self.format.declares:
             node = self._as_long_as_declared(node, documents)
         seen = dict(documents.used)
-        written = dict(self._format.write_node(node, documents))
+        written = dict(self.format.write_node(node, documents))
         if any(documents.used[key] != version for key, version in seen.items()):
             raise Conflict(f"/{path}: was changed by somebody else while it was read")
         for key, data in written.items():
@@ -228,7 +231,7 @@ class Edits:
             if dimension.unlimited:
                 path = dimension.group
                 changes = list(self._changes.get(path, {}).values())
-                group = self._changed(path, documents.node(self._format, path), changes)
+                group = self._changed(path, documents.node(self.format, path), changes)
                 known = group.dimensions if isinstance(group, GroupHeader) else ()
                 sizes = (other.size for other in known if other.name == dimension.name)
                 longer = Resize(axis, max(sizes, default=0), grows=True)

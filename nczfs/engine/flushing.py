@@ -132,6 +132,7 @@ class Flusher:
         if chunk.gone:
             self._saver.forget(chunk)
         elif isinstance(error, StructureChanged):
+            chunk_id[0].has_lost = True
             if self._saver.abandon(chunk):
                 self._dirty.drop(chunk_id)
         elif may_pass(error):

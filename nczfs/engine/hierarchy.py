@@ -40,6 +40,10 @@ class Hierarchy:
     Paths are relative to the root, without a leading slash; "" is the root. Every method may be
     called from any thread. `_nodes_lock` guards the dict of nodes and is never held while a
     document is read.
+
+    Attributes
+    ----------
+    is_consolidated_believed : a consolidated copy may be read instead of the single documents.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Hierarchy:
         self._nodes_lock = threading.Lock()
         self._nodes: dict[str, Loaded] = {}
         self._edited: dict[str, tuple[Loaded | None, int, Loaded | None]] = {}
+        self.is_consolidated_believed = True
 
     def url(self, path: str) -> str:
         """The place of a node, for messages."""
@@ -199,10 +204,16 @@ class Hierarchy:
 
     def read_single_documents(self) -> None:
         """Believe no consolidated copy any more: who changes documents must know the true ones."""
+        self.is_consolidated_believed = False
+        if self.format is not self.format.single:
+            self.read_as(self.format.single)
+
+    def read_as(self, metadata_format: MetadataFormat) -> None:
+        """Read every node anew, by the rules of a format."""
         with self._nodes_lock:
-            if self.format is not self.format.single:
-                self.format = self.format.single
-                self._nodes.clear()
+            self.format = metadata_format
+            self.edits.format = metadata_format.single
+            self._nodes.clear()
 
     def forget(self, path: str) -> None:
         """Read a node and all below it anew, from documents that may be in memory."""

@@ -7,12 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from nczfs.engine.storedarray import StoredArray
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-ChunkId: TypeAlias = "tuple[int, ChunkIndex]"
-"""The number of an array (never used again) and the index of a chunk in its grid."""
+ChunkId: TypeAlias = "tuple[StoredArray, ChunkIndex]"
+"""An array of a store, and the index of a chunk in its grid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.slots import SLOTS_MAX, Ghosts, Slot
 from nczfs.engine.spillfile import DEFAULT_LIMIT_BYTES, SpillFile, default_directory, taken
+from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import Unavailable
 from nczfs.model.boxes import Box
 
@@ -204,10 +205,10 @@ class SpillTier:
         with self._lock:
             self._release(self._slots.pop(chunk_id, None))
 
-    def discard(self, array_number: int) -> None:
+    def discard(self, array: StoredArray) -> None:
         """Drop every chunk of an array."""
         with self._lock:
-            for chunk_id in [i for i in self._slots if i[0] == array_number]:
+            for chunk_id in [i for i in self._slots if i[0] is array]:
                 self._release(self._slots.pop(chunk_id))
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from nczfs.engine.background import Background
@@ -19,6 +19,7 @@ from nczfs.engine.pools import Pools
 from nczfs.engine.saving import Saver
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool
+from nczfs.engine.storedarray import StoredArray
 from nczfs.engine.written import Region
 from nczfs.errors import NczfsError, NoSpace
 from nczfs.model.boxes import Box
@@ -78,10 +79,9 @@ class WriteBack:
         """How many chunks wait for being stored."""
         return len(self._dirty.chunks)
 
-    def has_unsaved(self, arrays: Iterable[int]) -> bool:
-        """Whether a chunk of some arrays waits for being stored."""
-        wanted = frozenset(arrays)
-        return bool(self._dirty.ids(lambda chunk_id: chunk_id[0] in wanted))
+    def has_unsaved(self, is_wanted: Callable[[StoredArray], bool]) -> bool:
+        """Whether a chunk of the arrays for which `is_wanted` holds waits for being stored."""
+        return self._dirty.has_any(is_wanted)
 
     def find(self, chunk_id: ChunkId) -> DirtyChunk | None:
         """The chunk, if it is dirty. No lock."""
@@ -138,23 +138,22 @@ class WriteBack:
             return None
         return self._flusher.start(chunk_id, *lent)
 
-    def flush(self, arrays: Iterable[int] | None = None) -> None:
-        """Have everything that was written to some arrays (None: to all) before this call stored.
+    def flush(self, is_wanted: Callable[[StoredArray], bool] = lambda _: True) -> None:
+        """Have everything stored that was written to some arrays before this call, by whomever.
 
         Raises
         ------
         the first error of a chunk that could not be stored; it stays dirty. StoreError, CodecError.
         """
-        wanted = None if arrays is None else frozenset(arrays)
-        self._flusher.flush(self._dirty.ids(lambda i: wanted is None or i[0] in wanted))
+        self._flusher.flush(self._dirty.ids(is_wanted))
 
     def settled(self) -> None:
         """Have the journal hold no lengths of arrays that the store knows."""
         self._dirty.settle_journal()
 
-    def drop(self, number: int, is_wanted: Callable[[ChunkId], bool]) -> None:
+    def drop(self, array: StoredArray, is_wanted: Callable[[ChunkId], bool]) -> None:
         """Forget the dirty chunks of an array for which `is_wanted` is false; what flies, lands."""
-        left = self._dirty.ids(lambda i: i[0] == number and not is_wanted(i))
+        left = [i for i in self._dirty.ids(lambda known: known is array) if not is_wanted(i)]
         while left:
             self._dirty.wait_until_landed(left)
             left = [chunk_id for chunk_id in left if not self._is_dropped(chunk_id)]

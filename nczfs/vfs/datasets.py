@@ -61,7 +61,7 @@ class DatasetsTree:
         self.engine = engine
         self.editing = Editing(engine, metadata, options, written, removed) if writable else None
         self.removing = self.editing.removing if self.editing is not None else None
-        self.known = KnownDatasets(engine, metadata, options, self.editing, edited)
+        self.known = KnownDatasets(engine, metadata, options, edited)
         self.context = ViewContext(
             engine, metadata.ttl_s, mtime_ns, access_log, self._opened, self.editing
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from math import prod
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.opening import new_format
+from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import BadArgument, NczfsError, NotPermitted, PathError, ReadOnlyMount
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
@@ -50,7 +52,8 @@ class Editing:
         self._options = options
         self._lock = threading.Lock()
         self._editors: dict[Prefix, tuple[Dataset, Editor]] = {}
-        self._growing: dict[int, Growing] = {}
+        self._growing: WeakValueDictionary[StoredArray, Growing] = WeakValueDictionary()
+        self._shown: WeakKeyDictionary[StoredArray, int] = WeakKeyDictionary()
 
     def editor(self, dataset: Dataset) -> Editor:
         """The editor of a dataset, whose lease is held. Changes are pending until `Editor.sync`."""
@@ -81,22 +84,25 @@ class Editing:
 
     def store_all(self, dataset: Dataset) -> None:
         """Have everything stored that was written to a dataset, and the store make sure of it."""
-        self._engine.writeback.flush(dataset.array_numbers())
+        dataset.flush_chunks()
         if dataset.edits.pending():
             self.editor(dataset).sync()
         else:
             dataset.zmap.flush()
 
-    def store(self, dataset: Dataset, variable: Variable) -> None:
+    def store(self, dataset: Dataset, path: str, array: StoredArray) -> None:
         """Have everything stored that was written to a variable, and made it longer."""
-        dataset.array(variable).flush()
+        self._engine.writeback.flush(lambda known: known is array)
         if dataset.edits.pending():
             self.editor(dataset).sync()
-        self.written(dataset, variable)
+        self.show(dataset, path, array)
 
-    def written(self, dataset: Dataset, variable: Variable) -> None:
-        """Have every file of a variable shown anew."""
-        self._written(dataset.prefix(variable.key))
+    def show(self, dataset: Dataset, path: str, array: StoredArray) -> None:
+        """Have every file of a variable shown anew, if it was written to since the last time."""
+        revision = array.revision
+        if self._shown.get(array, 0) != revision:
+            self._shown[array] = revision
+            self._written(dataset.prefix(path))
 
     def growing(self, dataset: Dataset, variable: Variable) -> Growing | None:
         """The end of a variable whose records can be added to; None when they cannot."""
@@ -105,13 +111,16 @@ class Editing:
             return None
         if array.dtype.vlen is not None or 0 in array.shape[1:]:
             return None
-        number = dataset.array(variable).number
+        stored = dataset.array(variable).stored
         with self._lock:
-            return self._growing.setdefault(number, Growing(self, dataset, variable))
+            found = self._growing.get(stored)
+            if found is None:
+                found = self._growing[stored] = Growing(self, dataset, variable, stored)
+            return found
 
-    def held_bytes(self, number: int) -> int:
+    def held_bytes(self, array: StoredArray) -> int:
         """Of a record at the end of an array that is not whole."""
-        growing = self._growing.get(number)
+        growing = self._growing.get(array)
         return growing.held_bytes if growing is not None else 0
 
     def close(self) -> None:
@@ -141,10 +150,13 @@ class Growing:
     for all open files together. `_lock` is held while records are added.
     """
 
-    def __init__(self, editing: Editing, dataset: Dataset, variable: Variable) -> None:
+    def __init__(
+        self, editing: Editing, dataset: Dataset, variable: Variable, array: StoredArray
+    ) -> None:
         self._editing = editing
         self._dataset = dataset
         self._variable = variable
+        self._array = array
         self._lock = threading.Lock()
         self._users = 0
         self._tail = bytearray()
@@ -203,7 +215,8 @@ class Growing:
             if dropped:
                 self._tail.clear()
         if dropped:
-            self._editing.written(self._dataset, self._variable)
+            self._array.note_changed()
+            self._editing.show(self._dataset, self._variable.key, self._array)
 
     def _hold(self, place: int, data: memoryview) -> None:
         """Put bytes `place` behind the end of the array, and add what records they complete."""

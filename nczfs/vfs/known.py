@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from nczfs.engine.array import now
-from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.dataset import Dataset, Engine, format_at
 from nczfs.engine.metadata import MetadataCache
-from nczfs.errors import MetadataError, NczfsError
+from nczfs.errors import MetadataError
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.editing import Editing
 from nczfs.vfs.leaves import At, Broken, Plain, Resolved
 from nczfs.zmap.keys import Prefix
 
@@ -25,11 +25,12 @@ REPORTED_MAX = 10_000
 class KnownDatasets:
     """The datasets by their prefixes, opened when first asked for, and what stands in them.
 
-    `_lock` guards the dict, and is not held while the store is asked.
+    There is one `Dataset` of a prefix as long as anybody holds it, however often it is looked at
+    anew: it has what is not stored yet. `_lock` guards the dicts, and is not held while the store
+    is asked.
 
     Parameters
     ----------
-    editing : what changes them; None where nothing may be changed.
     edited : called when what stands at a prefix was changed.
     """
 
@@ -38,16 +39,15 @@ class KnownDatasets:
         engine: Engine,
         metadata: MetadataCache,
         options: FormatOptions,
-        editing: Editing | None,
         edited: Callable[[Prefix], None],
     ) -> None:
         self._engine = engine
         self._metadata = metadata
         self._options = options
-        self._editing = editing
         self._edited = edited
         self._lock = threading.Lock()
         self._datasets: dict[Prefix, tuple[Dataset | Broken | None, float]] = {}
+        self._living: WeakValueDictionary[Prefix, Dataset] = WeakValueDictionary()
         self._reported: set[str] = set()
 
     def resolve_root(self, prefix: Prefix) -> Resolved:
@@ -70,7 +70,10 @@ class KnownDatasets:
         return At(dataset, path, loaded)
 
     def forget(self, prefix: Prefix) -> None:
-        """Ask anew for the datasets at or below a prefix, or around it; nothing unwritten goes."""
+        """Look anew at the datasets at or below a prefix, or around it.
+
+        Who has something of them open goes on, and what is not stored yet stays.
+        """
         below = f"{prefix}/" if prefix else ""
         with self._lock:
             datasets = list(self._datasets.items())
@@ -78,8 +81,6 @@ class KnownDatasets:
             inside = root == prefix or root.startswith(below)
             holds = not root or prefix.startswith(f"{root}/")
             if isinstance(dataset, Dataset) and (inside or holds):
-                if not self._is_stored(dataset):
-                    continue
                 dataset.forget("" if inside else prefix[len(root) :].lstrip("/"))
             if inside or not isinstance(dataset, Dataset):
                 with self._lock:
@@ -89,17 +90,6 @@ class KnownDatasets:
         """A dataset was made where none was."""
         with self._lock:
             self._datasets.pop(prefix, None)
-
-    def _is_stored(self, dataset: Dataset) -> bool:
-        """Whether nothing that was written is lost when a dataset is forgotten."""
-        if self._editing is None:
-            return True
-        try:
-            self._editing.store_all(dataset)
-        except NczfsError as error:
-            log.warning("%s: is kept as it is: %s", dataset.url(""), error)
-            return False
-        return True
 
     def _dataset_at(self, prefix: Prefix) -> Dataset | Broken | None:
         known = self._datasets.get(prefix)
@@ -115,9 +105,7 @@ class KnownDatasets:
                 return dataset
         found: Dataset | Broken | None
         try:
-            found = open_dataset(
-                self._engine, self._metadata, prefix, self._options, edited=self._edited
-            )
+            found = self._opened(prefix)
         except MetadataError as error:
             found = self._broken("", error)
         with self._lock:
@@ -125,6 +113,27 @@ class KnownDatasets:
             while len(self._datasets) > DATASETS_KEPT:
                 self._datasets.pop(next(iter(self._datasets)))
         return found
+
+    def _opened(self, prefix: Prefix) -> Dataset | None:
+        """The dataset at a prefix, as the store describes it now: the known one, if it lives."""
+        living = self._living.get(prefix)
+        found = format_at(
+            self._metadata,
+            prefix,
+            self._options,
+            is_consolidated_believed=living is None or living.is_consolidated_believed,
+        )
+        if found is None:
+            return None
+        with self._lock:
+            living = self._living.get(prefix)
+            if living is None:
+                living = self._living[prefix] = Dataset(
+                    self._engine, self._metadata, prefix, found, self._options, self._edited
+                )
+                return living
+        living.read_as(found)
+        return living
 
     def _broken(self, path: str, error: MetadataError) -> Broken:
         """A broken node; the log says so once."""

@@ -179,7 +179,7 @@ def view_file(
     if view.is_arithmetic:
         return ValuesFile(context, at.dataset, node, name, view_of, mtime_ns)
     array = at.dataset.array(node)
-    return ViewFile(context, view, (array.number, array.writes.revision), mtime_ns)
+    return ViewFile(context, view, (array.stored, array.stored.revision), mtime_ns)
 
 
 def group_info_file(context: ViewContext, at: At, view: View) -> GroupInfoFile:

@@ -10,7 +10,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.errors import NotPermitted
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.base import Changes
-from nczfs.vfs.editing import Editing, Growing
+from nczfs.vfs.editing import Growing
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.viewfile import OpenView, ViewContext
 from nczfs.vfs.writing import WritingView
@@ -53,11 +53,13 @@ class ValuesFile(File):
 
     @property
     def token(self) -> object:
-        return self._array.number
+        """Another one when bytes lie elsewhere by now; when the file has grown, they do not."""
+        inner = self._variable.dimensions[1:]
+        return self._array.stored, tuple(each.size for each in inner if not each.unlimited)
 
     @property
     def pages_token(self) -> object:
-        return self._array.number, self._array.writes.revision
+        return self._array.stored, self._array.stored.revision
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
@@ -65,8 +67,8 @@ class ValuesFile(File):
     def listing_stat(self) -> NodeStat:
         size = self.layout().size
         if self._context.editing is not None and self._name == GROWING_VIEW:
-            size += self._context.editing.held_bytes(self._array.number)
-        return NodeStat(size, max(self._mtime_ns, self._array.writes.at_ns))
+            size += self._context.editing.held_bytes(self._array.stored)
+        return NodeStat(size, max(self._mtime_ns, self._array.stored.written_ns))
 
     def layout(self) -> Layout:
         """What the file is made of by now."""
@@ -89,10 +91,10 @@ class ValuesFile(File):
             self._place,
             self.reader,
             self.layout,
-            lambda: self._store(editing),
+            self._store,
             self._dataset.zmap.flush,
             self._growing(),
-            self._array.writes,
+            self._array.stored,
             self._dataset.lease,
             rewrite=truncate,
         )
@@ -116,11 +118,15 @@ class ValuesFile(File):
         url = self._dataset.url("")
         access = context.access_log.opened(url, self._variable, self._name, layout)
         fresh_since = now() - context.ttl_s
-        return OpenView(context.engine, layout, access, self._array.writes, fresh_since)
+        return OpenView(
+            context.engine, layout, access, self._array.stored, fresh_since, self._store
+        )
 
-    def _store(self, editing: Editing) -> None:
-        self._array.writes.check()
-        editing.store(self._dataset, self._dataset.latest(self._variable))
+    def _store(self) -> None:
+        """Have all stored that was written to the variable, through whichever file or handle."""
+        editing = self._context.editing_of(self._dataset)
+        if editing is not None:
+            editing.store(self._dataset, self._variable.key, self._array.stored)
 
     @property
     def _place(self) -> str:

@@ -17,7 +17,7 @@ from nczfs.engine.prefetch import (
     AheadOptions,
     ReadAhead,
 )
-from nczfs.engine.writes import Writes
+from nczfs.engine.storedarray import StoredArray
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.access import Access, AccessLog
 from nczfs.vfs.base import Buffer
@@ -128,21 +128,29 @@ class OpenView(OpenFile):
 
     Parameters
     ----------
-    writes : to the array that is shown.
+    array : the one that is shown.
     fresh_since : chunks confirmed with the store before that time are asked for again.
+    store : has everything stored that was written to the array.
     """
 
     def __init__(
-        self, engine: Engine, layout: Layout, access: Access, writes: Writes, fresh_since: float
+        self,
+        engine: Engine,
+        layout: Layout,
+        access: Access,
+        array: StoredArray,
+        fresh_since: float,
+        store: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._layout = layout
         self._access = access
-        self._writes = writes
+        self._array = array
         self._fresh_since = fresh_since
+        self._store = store
         self._tally: Tally = access.tally
         self._ahead = self._new_ahead()
-        self._ahead_of = writes.revision
+        self._ahead_of = array.revision
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
         ahead = self._ahead_of_now()
@@ -164,13 +172,16 @@ class OpenView(OpenFile):
         self._access.answered(offset, len(found))
         return found
 
+    def fsync(self) -> None:
+        self._store()
+
     def close(self) -> None:
         self._ahead.close()
         self._access.closed()
 
     def _ahead_of_now(self) -> ReadAhead:
         """What was read ahead, unless somebody wrote meanwhile."""
-        revision = self._writes.revision
+        revision = self._array.revision
         if revision != self._ahead_of:
             old, self._ahead, self._ahead_of = self._ahead, self._new_ahead(), revision
             old.close()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nczfs.engine.lease import Lease
-from nczfs.engine.writes import Writes
+from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.editing import Growing
@@ -52,7 +52,7 @@ class WritingView(OpenFile):
         store: Callable[[], None],
         commit: Callable[[], None],
         growing: Growing | None,
-        writes: Writes,
+        array: StoredArray,
         lease: Lease,
         *,
         rewrite: bool,
@@ -63,7 +63,7 @@ class WritingView(OpenFile):
         self._store = store
         self._commit = commit
         self._growing = growing
-        self._writes = writes
+        self._array = array
         self._lease = lease
         lease.require()
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class WritingView(OpenFile):
         self._reads = layout()
         self._held: tuple[int, bytes] | None = None
         self._rewrite = Rewrite() if rewrite else None
-        self._is_dirty = False
+        self._has_written = False
         if growing is not None:
             growing.opened()
         lease.opened()
@@ -91,7 +91,7 @@ class WritingView(OpenFile):
         given = memoryview(data)
         with self._lock, _named(self._place):
             self._lease.require()
-            self._is_dirty = True
+            self._has_written = True
             if self._rewrite is None:
                 self._write(offset, given)
             elif self._growing is None and offset + len(given) > self._current_layout().size:
@@ -108,10 +108,10 @@ class WritingView(OpenFile):
                 self._rewrite.truncate(size)
             elif size == 0 < known:
                 self._rewrite = Rewrite()
-                self._is_dirty = True
+                self._has_written = True
             elif size > known and self._growing is not None:
                 self._growing.resize(size)
-                self._is_dirty = True
+                self._has_written = True
             elif size != known:
                 raise NotPermitted(
                     f"has {known} bytes: nczfs.open(...).resize_dimension changes its shape"
@@ -119,14 +119,16 @@ class WritingView(OpenFile):
 
     def flush(self) -> None:
         with self._lock, _named(self._place):
-            if not self._is_dirty:
-                return  # opened with O_TRUNC, too: a shell closes its own descriptor before a byte
-            if self._rewrite is not None:
+            if self._has_written or self._array.has_lost:
+                self._array.check()
+            # A shell closes its own descriptor of a file that it opened with O_TRUNC before a byte.
+            if self._rewrite is not None and self._has_written:
                 self._apply(self._rewrite)
             self._settle()
+            # The pages of a mapping may have come through another handle.
             self._store()
-            self._is_dirty = False
-            if self._growing is not None:
+            has_written, self._has_written = self._has_written, False
+            if self._growing is not None and has_written:
                 self._growing.check_whole()
 
     def fsync(self) -> None:
@@ -141,7 +143,7 @@ class WritingView(OpenFile):
             log.warning("%s: not stored at its last close: %s", self._place, error)
         finally:
             if self._rewrite is not None:
-                self._writes.note()  # the kernel may have pages of what was dropped
+                self._array.note_changed()  # the kernel may have pages of what was dropped
             if self._growing is not None:
                 self._growing.closed()
             self.drop()

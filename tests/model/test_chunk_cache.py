@@ -13,10 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.loaded import ChunkId, Loaded
 from nczfs.engine.spill import SpillTier
+from nczfs.engine.storedarray import StoredArray
 from nczfs.engine.use import Use
 from nczfs.model.boxes import Box
 from nczfs.zmap.base import Version
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.memory import MemoryZMap
 
+A = StoredArray(MemoryZMap(), ROOT)
 SHAPE = (30, 1100)  # of bytes, and two blocks of the disk tier and a bit
 NBYTES = 30 * 1100
 CHUNKS = st.integers(0, 11)
@@ -70,7 +74,7 @@ class ChunkCacheMachine(RuleBasedStateMachine):
         if number in self.ahead:
             return
         part = Box((first, 0), (min(30, first + rows), 1100))
-        chunk_id: ChunkId = (1, (number,))
+        chunk_id: ChunkId = (A, (number,))
         with self.cache.pinned(
             chunk_id,
             lambda known: self.load(number, known),
@@ -82,13 +86,13 @@ class ChunkCacheMachine(RuleBasedStateMachine):
 
     @rule(number=CHUNKS)
     def peek(self, number: int) -> None:
-        values = self.cache.peek((1, (number,)), 0.0, 0.01)
+        values = self.cache.peek((A, (number,)), 0.0, 0.01)
         if values is not None:
             self.check(number, values, (), fresh=False)
 
     @rule(number=CHUNKS, fresh=st.booleans())
     def start(self, number: int, fresh: bool) -> None:
-        chunk_id: ChunkId = (1, (number,))
+        chunk_id: ChunkId = (A, (number,))
         if self.cache.start_load(chunk_id, NBYTES, self.seconds if fresh else 0.0):
             self.ahead[number] = self.load(number, self.cache.known(chunk_id))
 
@@ -96,7 +100,7 @@ class ChunkCacheMachine(RuleBasedStateMachine):
     @rule()
     def finish(self) -> None:
         number, loaded = self.ahead.popitem()
-        self.cache.finish_load((1, (number,)), NBYTES, loaded)
+        self.cache.finish_load((A, (number,)), NBYTES, loaded)
 
     @rule(number=CHUNKS)
     def change_by_somebody_else(self, number: int) -> None:
@@ -107,9 +111,9 @@ class ChunkCacheMachine(RuleBasedStateMachine):
     def change_by_us(self, number: int, is_put: bool) -> None:
         self.stored[number] += 1
         if is_put:
-            self.cache.put((1, (number,)), chunk(number, self.stored[number]))
+            self.cache.put((A, (number,)), chunk(number, self.stored[number]))
         else:
-            self.cache.drop((1, (number,)))
+            self.cache.drop((A, (number,)))
         self.oldest[number] = self.stored[number]
 
     @rule()
@@ -118,7 +122,7 @@ class ChunkCacheMachine(RuleBasedStateMachine):
 
     @rule()
     def discard(self) -> None:
-        self.cache.discard(1)
+        self.cache.discard(A)
 
     @precondition(lambda self: self.tasks)
     @rule()

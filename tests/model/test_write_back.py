@@ -14,6 +14,7 @@ from nczfs.engine.api import OpenDataset
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import StoreError
+from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.memory import MemoryZMap
 
@@ -156,7 +157,9 @@ class TwoClients(RuleBasedStateMachine):
 
     def is_dirty(self, position: int) -> bool:
         dataset = self.ours._dataset
-        chunk = (dataset.array_numbers()[0], (position // CHUNK,))
+        node = dataset.node("v")
+        assert isinstance(node, Variable)
+        chunk = (dataset.array(node).stored, (position // CHUNK,))
         return dataset.engine.writeback.find(chunk) is not None
 
     def stored(self, found: dict[int, int]) -> None:

@@ -132,7 +132,7 @@ class Mortal(RuleBasedStateMachine):
         return [int(value) for value in out]
 
     def chunk(self, position: int) -> DirtyChunk | None:
-        return self.engine.writeback.find((self.v.number, (position // CHUNK,)))
+        return self.engine.writeback.find((self.v.stored, (position // CHUNK,)))
 
     def arm(self, fault: Fault | None) -> None:
         self.faulty.arm(*([] if fault is None else [fault]))
@@ -246,7 +246,7 @@ class Mortal(RuleBasedStateMachine):
 
     @rule()
     def forget(self) -> None:
-        self.v.forget()
+        self.engine.cache.discard(self.v.stored)
 
     # How it ends
 

@@ -87,7 +87,7 @@ class Mount:
         return found
 
     def chunk(self, index: int) -> DirtyChunk | None:
-        return self.writeback.find((self.v.number, (index,)))
+        return self.writeback.find((self.v.stored, (index,)))
 
     def entries(self) -> list[recovery.Found]:
         return recovery.entries(self.spool.directory.parent)

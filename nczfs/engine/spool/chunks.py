@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -18,9 +16,10 @@ from nczfs.engine.dirty import Frozen, Saved
 from nczfs.engine.loaded import Values
 from nczfs.engine.spool.entries import Entry, Kind, read_entry, read_section, write_entry
 from nczfs.engine.spool.space import Spool, disk
+from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import SpoolError, Unavailable
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import ArrayDescription, CodecSpec
+from nczfs.model.hierarchy import ArrayDescription
 
 VALUES: Final = "values"  # of the chunk in C order, in native byte order
 ENCODED: Final = "encoded"  # as the codecs of the array have them: elements of variable length
@@ -70,13 +69,6 @@ class ChunkDetails:
             "typestr": self.typestr,
             "codecs": self.codecs,
         }
-
-
-def codecs_digest(array: ArrayDescription) -> str:
-    """What is the same for two arrays when a chunk of the one can be a chunk of the other."""
-    chain = array.codecs
-    described = [chain.zarr_format, chain.order, chain.compressed, list(map(_spec, chain.codecs))]
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def save_chunk(spool: Spool, io: ChunkIO, index: ChunkIndex, frozen: Frozen, reason: str) -> Saved:
@@ -170,7 +162,3 @@ def _counts(numbers: list[Any]) -> tuple[int, ...]:
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError(f"{numbers!r} are no counts")
     return tuple(numbers)
-
-
-def _spec(spec: CodecSpec) -> list[object]:
-    return [spec.name, dict(spec.configuration)]

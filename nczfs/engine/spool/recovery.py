@@ -23,13 +23,13 @@ from nczfs.engine.spool import renames, staged
 from nczfs.engine.spool.chunks import (
     ENCODED,
     ChunkDetails,
-    codecs_digest,
     read_flags,
     read_values,
 )
 from nczfs.engine.spool.entries import SUFFIX, Entry, Kind, read_entry, read_section
 from nczfs.engine.spool.salvage import salvage
 from nczfs.engine.spool.space import LOCK, disk
+from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import (
     BadKey,
     Conflict,
@@ -268,7 +268,7 @@ class Store:
             longer.flush()
         except BaseException:
             # The entry remains; another one of this array must not fail with it.
-            self._engine.writeback.drop(longer.number, lambda _: False)
+            self._engine.writeback.drop(longer.stored, lambda _: False)
             raise
 
     def _variable(self, key: str) -> tuple[Dataset, Variable]:

@@ -14,8 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.loaded import Loaded
+from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import CorruptChunk, NczfsError, Unavailable
 from nczfs.zmap.base import Version
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.memory import MemoryZMap
+
+A = StoredArray(MemoryZMap(), ROOT)
 
 
 def loaded(number: int, nbytes: int = 1000, version: str = "v") -> Loaded:
@@ -36,7 +41,7 @@ def test_a_chunk_that_many_want_is_loaded_once() -> None:
 
     def read() -> int:
         together.wait(10)
-        with cache.pinned((1, (0,)), load, 1000, 0.0) as values:
+        with cache.pinned((A, (0,)), load, 1000, 0.0) as values:
             return int(values[0])
 
     with ThreadPoolExecutor(readers) as pool:
@@ -56,7 +61,7 @@ def test_the_error_of_a_load_reaches_everybody_who_waits_and_is_not_kept() -> No
         raise CorruptChunk("v/0: torn")
 
     def read() -> None:
-        with cache.pinned((1, (0,)), fail, 1000, 0.0):
+        with cache.pinned((A, (0,)), fail, 1000, 0.0):
             pass
 
     with ThreadPoolExecutor(2) as pool:
@@ -67,32 +72,32 @@ def test_the_error_of_a_load_reaches_everybody_who_waits_and_is_not_kept() -> No
         for future in (first, second):
             with pytest.raises(CorruptChunk, match="torn"):
                 future.result(10)
-    with cache.pinned((1, (0,)), lambda known: loaded(3), 1000, 0.0) as values:
+    with cache.pinned((A, (0,)), lambda known: loaded(3), 1000, 0.0) as values:
         assert values[0] == 3
 
 
 def test_a_pinned_chunk_is_not_evicted() -> None:
     cache = ChunkCache(3 * (1000 + ENTRY_BYTES))
-    with cache.pinned((1, (0,)), lambda known: loaded(0), 1000, 0.0):
+    with cache.pinned((A, (0,)), lambda known: loaded(0), 1000, 0.0):
         for number in range(1, 20):
-            with cache.pinned((1, (number,)), lambda known: loaded(1), 1000, 0.0):
+            with cache.pinned((A, (number,)), lambda known: loaded(1), 1000, 0.0):
                 pass
-        assert cache.peek((1, (0,)), 0.0) is not None
+        assert cache.peek((A, (0,)), 0.0) is not None
     assert cache.used_bytes <= cache.limit_bytes
 
 
 def test_a_chunk_larger_than_the_budget_is_read_and_not_kept() -> None:
     cache = ChunkCache(500)
-    with cache.pinned((1, (0,)), lambda known: loaded(9, 1000), 1000, 0.0) as values:
+    with cache.pinned((A, (0,)), lambda known: loaded(9, 1000), 1000, 0.0) as values:
         assert values[0] == 9
-    assert cache.peek((1, (0,)), 0.0) is None
+    assert cache.peek((A, (0,)), 0.0) is None
     assert cache.used_bytes == 0
 
 
 def test_a_chunk_confirmed_too_long_ago_is_shown_to_the_loader_again() -> None:
     clock = iter(float(second) for second in range(100))
     cache = ChunkCache(1 << 20, clock=lambda: next(clock))
-    with cache.pinned((1, (0,)), lambda known: loaded(1, version="old"), 1000, 0.0):
+    with cache.pinned((A, (0,)), lambda known: loaded(1, version="old"), 1000, 0.0):
         pass
     seen: list[object] = []
 
@@ -101,8 +106,8 @@ def test_a_chunk_confirmed_too_long_ago_is_shown_to_the_loader_again() -> None:
         seen.append(known.version)
         return known
 
-    assert cache.peek((1, (0,)), 50.0) is None
-    with cache.pinned((1, (0,)), confirm, 1000, 0.5) as values:
+    assert cache.peek((A, (0,)), 50.0) is None
+    with cache.pinned((A, (0,)), confirm, 1000, 0.5) as values:
         assert values[0] == 1
     assert seen == ["old"]
 
@@ -110,24 +115,24 @@ def test_a_chunk_confirmed_too_long_ago_is_shown_to_the_loader_again() -> None:
 def test_reading_ahead_is_dropped_when_everything_is_pinned() -> None:
     cache = ChunkCache(2 * (1000 + ENTRY_BYTES))
     with (
-        cache.pinned((1, (0,)), lambda known: loaded(0), 1000, 0.0),
-        cache.pinned((1, (1,)), lambda known: loaded(0), 1000, 0.0),
+        cache.pinned((A, (0,)), lambda known: loaded(0), 1000, 0.0),
+        cache.pinned((A, (1,)), lambda known: loaded(0), 1000, 0.0),
     ):
-        assert not cache.start_load((1, (2,)), 1000, 0.0)
+        assert not cache.start_load((A, (2,)), 1000, 0.0)
         assert not cache.try_reserve(1000)
-    assert cache.start_load((1, (2,)), 1000, 0.0)
-    cache.fail_load((1, (2,)), 1000, Unavailable("gone"))
+    assert cache.start_load((A, (2,)), 1000, 0.0)
+    cache.fail_load((A, (2,)), 1000, Unavailable("gone"))
     assert cache.used_bytes <= cache.limit_bytes
 
 
 def test_whoever_waits_when_the_cache_is_closed_gets_an_error() -> None:
     cache = ChunkCache(1 << 20)
-    assert cache.start_load((1, (0,)), 1000, 0.0)
+    assert cache.start_load((A, (0,)), 1000, 0.0)
     entered = threading.Event()
 
     def read() -> None:
         entered.set()
-        with cache.pinned((1, (0,)), lambda known: loaded(0), 1000, 0.0):
+        with cache.pinned((A, (0,)), lambda known: loaded(0), 1000, 0.0):
             pass
 
     with ThreadPoolExecutor(1) as pool:
@@ -144,18 +149,18 @@ def test_whoever_waits_when_the_cache_is_closed_gets_an_error() -> None:
 def test_a_dropped_chunk_is_loaded_anew() -> None:
     cache = ChunkCache(1 << 20)
     for number in (1, 2):
-        with cache.pinned((1, (0,)), lambda known, n=number: loaded(n), 1000, 0.0) as values:  # type: ignore[misc]
+        with cache.pinned((A, (0,)), lambda known, n=number: loaded(n), 1000, 0.0) as values:  # type: ignore[misc]
             assert values[0] == number
-        cache.drop((1, (0,)))
+        cache.drop((A, (0,)))
     assert cache.used_bytes == 0
 
 
 def test_a_chunk_that_is_put_is_shown_and_takes_the_place_of_the_old_one() -> None:
     cache = ChunkCache(1 << 20)
-    with cache.pinned((1, (0,)), lambda known: loaded(1), 1000, 0.0):
+    with cache.pinned((A, (0,)), lambda known: loaded(1), 1000, 0.0):
         pass
-    cache.put((1, (0,)), loaded(2, 3000, "v2"))
-    values = cache.peek((1, (0,)), 0.0)
+    cache.put((A, (0,)), loaded(2, 3000, "v2"))
+    values = cache.peek((A, (0,)), 0.0)
     assert values is not None
     assert values[0] == 2
     assert cache.used_bytes == 3000 + ENTRY_BYTES
@@ -164,7 +169,7 @@ def test_a_chunk_that_is_put_is_shown_and_takes_the_place_of_the_old_one() -> No
 def test_a_chunk_that_is_put_after_closing_is_not_kept() -> None:
     cache = ChunkCache(1 << 20)
     cache.close()
-    cache.put((1, (0,)), loaded(2))
+    cache.put((A, (0,)), loaded(2))
     assert cache.used_bytes == 0
 
 
@@ -180,7 +185,7 @@ def test_a_load_that_was_under_way_when_its_chunk_changed_is_not_kept(is_put: bo
         return loaded(1)
 
     def read(load: Callable[[Loaded | None], Loaded]) -> int:
-        with cache.pinned((1, (0,)), load, 1000, 0.0) as values:
+        with cache.pinned((A, (0,)), load, 1000, 0.0) as values:
             return int(values[0])
 
     with ThreadPoolExecutor(2) as pool:
@@ -188,9 +193,9 @@ def test_a_load_that_was_under_way_when_its_chunk_changed_is_not_kept(is_put: bo
         started.wait(10)
         second = pool.submit(read, lambda known: loaded(2))
         if is_put:
-            cache.put((1, (0,)), loaded(2))
+            cache.put((A, (0,)), loaded(2))
         else:
-            cache.drop((1, (0,)))
+            cache.drop((A, (0,)))
         release.set()
         assert second.result(10) == 2
         assert first.result(10) in (1, 2)
@@ -200,11 +205,11 @@ def test_a_load_that_was_under_way_when_its_chunk_changed_is_not_kept(is_put: bo
 
 def test_what_was_read_ahead_and_dropped_meanwhile_is_not_kept() -> None:
     cache = ChunkCache(1 << 20)
-    assert cache.start_load((1, (0,)), 1000, 0.0)
-    cache.drop((1, (0,)))
-    assert not cache.start_load((1, (0,)), 1000, 0.0)
-    cache.finish_load((1, (0,)), 1000, loaded(1))
-    assert cache.peek((1, (0,)), 0.0) is None
+    assert cache.start_load((A, (0,)), 1000, 0.0)
+    cache.drop((A, (0,)))
+    assert not cache.start_load((A, (0,)), 1000, 0.0)
+    cache.finish_load((A, (0,)), 1000, loaded(1))
+    assert cache.peek((A, (0,)), 0.0) is None
     assert cache.used_bytes == 0
 
 
@@ -215,7 +220,7 @@ def test_a_load_that_ends_after_closing_still_reaches_its_reader() -> None:
         cache.close()
         return loaded(3)
 
-    with cache.pinned((1, (0,)), load, 1000, 0.0) as values:
+    with cache.pinned((A, (0,)), load, 1000, 0.0) as values:
         assert values[0] == 3
 
 
@@ -223,25 +228,25 @@ def test_a_load_that_began_before_is_not_fresh_enough_for_who_comes_after() -> N
     """Else what was fetched before a file was opened could be shown as what it held then."""
     seconds = 1.0
     cache = ChunkCache(1 << 20, clock=lambda: seconds)
-    assert cache.start_load((1, (0,)), 1000, 0.0)
+    assert cache.start_load((A, (0,)), 1000, 0.0)
     seconds = 9.0
-    cache.finish_load((1, (0,)), 1000, loaded(1))
-    assert cache.peek((1, (0,)), 1.0) is not None
-    assert cache.peek((1, (0,)), 5.0) is None
+    cache.finish_load((A, (0,)), 1000, loaded(1))
+    assert cache.peek((A, (0,)), 1.0) is not None
+    assert cache.peek((A, (0,)), 5.0) is None
 
 
 def test_what_was_read_goes_before_what_was_read_ahead() -> None:
     cache = ChunkCache(4 * (1000 + ENTRY_BYTES))
     for number in range(3):
-        with cache.pinned((1, (number,)), lambda known: loaded(0), 1000, 0.0):
+        with cache.pinned((A, (number,)), lambda known: loaded(0), 1000, 0.0):
             pass
-        assert cache.peek((1, (number,)), 0.0) is not None
-    assert cache.start_load((1, (3,)), 1000, 0.0)
-    cache.finish_load((1, (3,)), 1000, loaded(3))
-    with cache.pinned((1, (4,)), lambda known: loaded(4), 1000, 0.0):
+        assert cache.peek((A, (number,)), 0.0) is not None
+    assert cache.start_load((A, (3,)), 1000, 0.0)
+    cache.finish_load((A, (3,)), 1000, loaded(3))
+    with cache.pinned((A, (4,)), lambda known: loaded(4), 1000, 0.0):
         pass
-    assert cache.peek((1, (3,)), 0.0) is not None
-    assert cache.peek((1, (0,)), 0.0) is None
+    assert cache.peek((A, (3,)), 0.0) is not None
+    assert cache.peek((A, (0,)), 0.0) is None
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -258,13 +263,13 @@ class CacheMachine(RuleBasedStateMachine):
         if number in self.ahead:
             return
         with self.cache.pinned(
-            (1, (number,)), lambda known: loaded(number, 100), 100, 0.0
+            (A, (number,)), lambda known: loaded(number, 100), 100, 0.0
         ) as values:
             assert values[0] == number
 
     @rule(number=st.integers(0, 9))
     def start(self, number: int) -> None:
-        if self.cache.start_load((1, (number,)), 100, 0.0):
+        if self.cache.start_load((A, (number,)), 100, 0.0):
             self.ahead.append(number)
 
     @precondition(lambda self: self.ahead)
@@ -272,9 +277,9 @@ class CacheMachine(RuleBasedStateMachine):
     def end(self, succeeds: bool) -> None:
         number = self.ahead.pop()
         if succeeds:
-            self.cache.finish_load((1, (number,)), 100, loaded(number, 100))
+            self.cache.finish_load((A, (number,)), 100, loaded(number, 100))
         else:
-            self.cache.fail_load((1, (number,)), 100, Unavailable("x"))
+            self.cache.fail_load((A, (number,)), 100, Unavailable("x"))
 
     @rule(nbytes=st.integers(1, 400))
     def reserve(self, nbytes: int) -> None:
@@ -288,12 +293,12 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule()
     def discard(self) -> None:
-        self.cache.discard(1)
+        self.cache.discard(A)
 
     @invariant()
     def the_budget_holds_and_adds_up(self) -> None:
         held = sum(
-            100 + ENTRY_BYTES for n in range(10) if self.cache.peek((1, (n,)), 0.0) is not None
+            100 + ENTRY_BYTES for n in range(10) if self.cache.peek((A, (n,)), 0.0) is not None
         )
         expected = held + sum(self.reserved) + 100 * len(self.ahead)
         assert self.cache.used_bytes == expected <= self.cache.limit_bytes

@@ -280,7 +280,7 @@ def test_dropping_a_spooled_chunk_removes_its_entry(memory: MemoryZMap, tmp_path
         def is_wanted(chunk_id: ChunkId) -> bool:
             return chunk_id[1] == (1,)
 
-        mount.writeback.drop(mount.v.number, is_wanted)
+        mount.writeback.drop(mount.v.stored, is_wanted)
         (found,) = mount.entries()
         assert recovery.describe(found) == f"memory://store v[{CHUNK}:{CHUNK + 1}]"
         assert mount.writeback.unsaved == 1
@@ -296,7 +296,7 @@ def test_dropping_waits_for_what_flies_and_leaves_no_entry(
         with held(mount, "write") as (begun, go_on):
             flush = pool.submit(mount.writeback.flush)
             assert begun.wait(30)
-            drop = pool.submit(mount.writeback.drop, mount.v.number, lambda _: False)
+            drop = pool.submit(mount.writeback.drop, mount.v.stored, lambda _: False)
             assert not drop.done()
             go_on.set()
             assert isinstance(flush.exception(30), AccessDenied)
@@ -316,5 +316,5 @@ def test_the_values_of_an_entry_are_not_kept_in_the_cache(
             mount.writeback.flush()
         mount.zmap.arm()
         mount.writeback.flush()
-        assert mount.engine.cache.peek((mount.v.number, (0,)), 0.0) is None
+        assert mount.engine.cache.peek((mount.v.stored, (0,)), 0.0) is None
         assert mount.read(0, CHUNK) == list(range(CHUNK))

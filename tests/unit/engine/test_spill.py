@@ -22,11 +22,15 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.spill import SpillTier, spill_tier
 from nczfs.engine.spillfile import BLOCK_BYTES, SpillFile, default_directory
+from nczfs.engine.storedarray import StoredArray
 from nczfs.engine.use import Use
 from nczfs.model.boxes import Box, whole
 from nczfs.zmap.base import Version
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
 
+A, B = StoredArray(MemoryZMap(), ROOT), StoredArray(MemoryZMap(), ROOT)
 SHAPE = (64, 64)
 NBYTES = 64 * 64 * 4
 IN_MEMORY = 4
@@ -75,14 +79,14 @@ class Reader:
         self.cache = ChunkCache(ROOM + tier.queue_bytes, clock=lambda: self.seconds, tier=tier)
 
     def point(self, number: int, fresh_since: float = 0.0) -> None:
-        chunk_id = (1, (number,))
+        chunk_id = (A, (number,))
         with self.cache.pinned(
             chunk_id, self.store.loader(number), NBYTES, fresh_since, POINT
         ) as values:
             assert values[3, 5] == self.store.values(number)[3, 5]
 
     def chunk(self, number: int) -> None:
-        with self.cache.pinned((1, (number,)), self.store.loader(number), NBYTES, 0.0) as values:
+        with self.cache.pinned((A, (number,)), self.store.loader(number), NBYTES, 0.0) as values:
             np.testing.assert_array_equal(values, self.store.values(number))
 
     def spill(self, *numbers: int) -> None:
@@ -95,7 +99,7 @@ class Reader:
         self.store.loads.clear()
 
     def is_spilled(self, number: int) -> bool:
-        chunk_id = (1, (number,))
+        chunk_id = (A, (number,))
         return (
             self.cache.peek(chunk_id, 0.0, 0.0) is None and self.cache.known(chunk_id) is not None
         )
@@ -136,7 +140,7 @@ def test_chunks_that_are_read_whole_again_and_again_are_loaded_twice(reader: Rea
 def test_a_chunk_that_is_read_in_parts_until_all_was_seen_is_not_written(reader: Reader) -> None:
     for number in range(50):
         for _ in range(4):
-            chunk_id = (1, (number,))
+            chunk_id = (A, (number,))
             with reader.cache.pinned(
                 chunk_id, reader.store.loader(number), NBYTES, 0.0, Use(POINT.part, 0.25)
             ):
@@ -147,7 +151,7 @@ def test_a_chunk_that_is_read_in_parts_until_all_was_seen_is_not_written(reader:
 def test_a_chunk_of_which_much_is_read_comes_back_to_memory(reader: Reader) -> None:
     reader.spill(0)
     reader.chunk(0)
-    assert reader.cache.peek((1, (0,)), 0.0) is not None
+    assert reader.cache.peek((A, (0,)), 0.0) is not None
     assert reader.store.loads == []
 
 
@@ -163,9 +167,9 @@ def test_a_part_that_is_read_back_is_what_was_written(data: st.DataObject) -> No
     start = tuple(data.draw(st.integers(0, n - 1)) for n in shape)
     stop = tuple(data.draw(st.integers(a + 1, n)) for a, n in zip(start, shape, strict=True))
     tier = SpillTier(at_once, 1 << 20, None, 1 << 24)
-    tier.offer((1, (0,)), Loaded(values, values.nbytes, Version("v")), 0.0, share_read=0.0)
+    tier.offer((A, (0,)), Loaded(values, values.nbytes, Version("v")), 0.0, share_read=0.0)
     tier.flush()
-    slot = tier.find((1, (0,)))
+    slot = tier.find((A, (0,)))
     assert slot is not None
     for part in (Box(start, stop), whole(shape), None):
         found = tier.read(slot, part)
@@ -224,8 +228,8 @@ def test_a_chunk_larger_than_the_memory_is_kept_on_the_disk(tier: SpillTier) -> 
     ids=["objects", "fill"],
 )
 def test_what_has_no_bytes_of_its_own_is_not_written(tier: SpillTier, chunk: Loaded) -> None:
-    tier.offer((1, (0,)), chunk, 0.0, share_read=0.0)
-    assert tier.find((1, (0,))) is None
+    tier.offer((A, (0,)), chunk, 0.0, share_read=0.0)
+    assert tier.find((A, (0,))) is None
 
 
 def test_a_spilled_chunk_that_did_not_change_is_confirmed_and_not_loaded(reader: Reader) -> None:
@@ -244,14 +248,14 @@ def test_a_spilled_chunk_that_changed_is_loaded_anew(reader: Reader) -> None:
     reader.point(0, fresh_since=5.0)
     assert reader.store.loads == [0]
     for number in range(1000, 1000 + 4 * IN_MEMORY):
-        with reader.cache.pinned((1, (number,)), reader.store.loader(number), NBYTES, 0.0):
+        with reader.cache.pinned((A, (number,)), reader.store.loader(number), NBYTES, 0.0):
             pass
     reader.point(0)
 
 
 def test_reading_ahead_confirms_what_is_spilled(reader: Reader) -> None:
     reader.spill(0)
-    chunk_id: ChunkId = (1, (0,))
+    chunk_id: ChunkId = (A, (0,))
     assert not reader.cache.start_load(chunk_id, NBYTES, 0.0)
     reader.seconds = 10.0
     assert reader.cache.start_load(chunk_id, NBYTES, 5.0)
@@ -265,7 +269,7 @@ def test_the_values_of_a_spilled_chunk_can_be_looked_at_before_it_is_loaded(
     reader: Reader,
 ) -> None:
     reader.spill(0)
-    known = reader.cache.known((1, (0,)))
+    known = reader.cache.known((A, (0,)))
     assert known is not None
     np.testing.assert_array_equal(known.values, reader.store.values(0))
 
@@ -273,7 +277,7 @@ def test_the_values_of_a_spilled_chunk_can_be_looked_at_before_it_is_loaded(
 def test_a_dropped_chunk_is_loaded_anew(reader: Reader) -> None:
     reader.spill(0, 1)
     reader.store.version = "v2"
-    reader.cache.drop((1, (0,)))
+    reader.cache.drop((A, (0,)))
     reader.point(0)
     assert reader.store.loads == [0]
     assert reader.is_spilled(1)
@@ -282,7 +286,7 @@ def test_a_dropped_chunk_is_loaded_anew(reader: Reader) -> None:
 def test_a_chunk_that_is_put_takes_the_place_of_a_spilled_one(reader: Reader) -> None:
     reader.spill(0)
     reader.store.version = "v2"
-    reader.cache.put((1, (0,)), Loaded(reader.store.values(0), NBYTES, Version("v2")))
+    reader.cache.put((A, (0,)), Loaded(reader.store.values(0), NBYTES, Version("v2")))
     reader.point(0)
     assert reader.store.loads == []
     reader.spill(1)
@@ -291,7 +295,7 @@ def test_a_chunk_that_is_put_takes_the_place_of_a_spilled_one(reader: Reader) ->
 
 def test_what_was_written_by_us_and_not_read_is_not_spilled(reader: Reader) -> None:
     for number in range(50):
-        reader.cache.put((1, (number,)), Loaded(reader.store.values(number), NBYTES, Version("v1")))
+        reader.cache.put((A, (number,)), Loaded(reader.store.values(number), NBYTES, Version("v1")))
     assert reader.cache.disk_bytes == 0
 
 
@@ -300,7 +304,7 @@ def test_a_chunk_dropped_while_it_waits_for_the_disk_is_not_written(tmp_path: Pa
     reader = Reader(SpillTier(tasks.append, 20 * NBYTES, str(tmp_path), 1 << 30))
     reader.spill(0, 1)
     reader.store.version = "v2"
-    reader.cache.drop((1, (0,)))
+    reader.cache.drop((A, (0,)))
     tasks.pop()()
     reader.point(0)
     assert reader.store.loads == [0]
@@ -321,7 +325,7 @@ def test_a_disk_that_hangs_stops_nobody(tmp_path: Path) -> None:
     for _ in range(2):
         for number in range(2 * IN_MEMORY + 4):
             reader.point(number)
-    assert reader.cache.start_load((1, (99,)), NBYTES, 0.0)
+    assert reader.cache.start_load((A, (99,)), NBYTES, 0.0)
     assert reader.cache.used_bytes <= reader.cache.limit_bytes
 
 
@@ -330,18 +334,18 @@ def test_nothing_is_read_ahead_while_the_disk_does_not_keep_up(tmp_path: Path) -
     reader = Reader(SpillTier(tasks.append, 3 * NBYTES, str(tmp_path), 1 << 30))
     for number in range(IN_MEMORY + 2):
         reader.point(number)
-    assert not reader.cache.start_load((1, (99,)), NBYTES, 0.0)
+    assert not reader.cache.start_load((A, (99,)), NBYTES, 0.0)
     tasks.pop()()
-    assert reader.cache.start_load((1, (99,)), NBYTES, 0.0)
+    assert reader.cache.start_load((A, (99,)), NBYTES, 0.0)
 
 
 def test_a_discarded_array_leaves_the_disk_and_others_stay(reader: Reader) -> None:
-    other: ChunkId = (2, (0,))
+    other: ChunkId = (B, (0,))
     with reader.cache.pinned(other, reader.store.loader(7), NBYTES, 0.0, POINT):
         pass
     reader.spill(0)
-    reader.cache.discard(1)
-    assert reader.cache.known((1, (0,))) is None
+    reader.cache.discard(A)
+    assert reader.cache.known((A, (0,))) is None
     assert reader.cache.known(other) is not None
 
 
@@ -350,7 +354,7 @@ def test_room_of_what_was_discarded_is_used_again(tmp_path: Path) -> None:
     reader = Reader(SpillTier(at_once, NBYTES, str(tmp_path), limit))
     for number in range(16):
         reader.point(number)
-    reader.cache.discard(1)
+    reader.cache.discard(A)
     for number in range(16, 32):
         reader.point(number)
     assert reader.cache.disk_bytes <= 18 * NBYTES
@@ -390,7 +394,7 @@ def test_bytes_that_changed_on_the_disk_are_never_shown(
     reader: Reader, expected_warnings: ExpectedWarnings
 ) -> None:
     reader.spill(0)
-    slot = reader.tier.find((1, (0,)))
+    slot = reader.tier.find((A, (0,)))
     assert slot is not None
     assert slot.place is not None
     fd = slot.place.segment.file.fileno()
@@ -440,7 +444,7 @@ def files_open_in(directory: Path) -> int:
 
 def test_closing_gives_everything_back(reader: Reader, tmp_path: Path) -> None:
     reader.spill(*range(10))
-    slot = reader.tier.find((1, (0,)))
+    slot = reader.tier.find((A, (0,)))
     assert slot is not None
     assert files_open_in(tmp_path) == 1
     reader.cache.close()

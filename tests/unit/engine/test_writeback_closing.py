@@ -148,7 +148,7 @@ def test_who_waits_for_a_chunk_that_never_flies_is_let_go_by_the_close(
         second = pool.submit(mount.write, CHUNK, *range(CHUNK))
         until(lambda: mount.writeback.unsaved == 2)
         drop = pool.submit(
-            mount.writeback.drop, mount.v.number, lambda chunk_id: chunk_id[1] == (0,)
+            mount.writeback.drop, mount.v.stored, lambda chunk_id: chunk_id[1] == (0,)
         )
         close = pool.submit(mount.close)
         drop.result(30)

@@ -16,7 +16,6 @@ from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.spool.chunks import (
     ChunkDetails,
-    codecs_digest,
     discard,
     read_flags,
     read_values,
@@ -24,6 +23,7 @@ from nczfs.engine.spool.chunks import (
 )
 from nczfs.engine.spool.entries import Entry, Kind, read_entry, write_entry
 from nczfs.engine.spool.space import Spool
+from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import NoSpace, SpoolError, Unavailable
 from nczfs.formats.zarr2_types import data_type
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec

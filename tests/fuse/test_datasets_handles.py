@@ -1,0 +1,159 @@
+"""Several handles and mappings of one file, on a dataset that is looked at anew meanwhile."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nczfs
+from tests.support.mounts import Served
+from tests.support.sample import Values
+from tests.support.settled import settled, status
+
+VALUES = np.arange(6000, dtype="<f8").reshape(60, 100)
+CHUNKS = (20, 100)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    directory = tmp_path / "store"
+    directory.mkdir()
+    with nczfs.open(str(directory / "d.zarr"), "w") as root:
+        root.create_dimension("t", None)
+        root.create_variable("v", (60, 100), "<f8", VALUES, chunks=CHUNKS)
+        root.create_variable("r", ("t", 100), "<f8", VALUES[:20], chunks=(8, 100))
+    return directory
+
+
+@pytest.fixture
+def mount(store: Path, tmp_path: Path) -> Iterator[Served]:
+    with settled(store, tmp_path / "spool", "--flush-age", "1h") as mount:
+        yield mount
+
+
+def stored(store: Path, name: str = "v") -> Values:
+    """What another reader of the store finds."""
+    with nczfs.open(str(store / "d.zarr")) as root:
+        return np.asarray(root.variables[name][...])
+
+
+def raw_of(mount: Served, name: str = "v") -> Path:
+    return mount.path / "datasets/d.zarr" / name / "values.raw"
+
+
+def number(value: float) -> bytes:
+    return np.array([value], "<f8").tobytes()
+
+
+def test_each_of_two_mappings_of_a_file_has_its_pages_stored(mount: Served, store: Path) -> None:
+    """SEMANTICS W1."""
+    raw = raw_of(mount)
+    one, other = (np.memmap(raw, "<f8", "r+", shape=VALUES.shape) for _ in range(2))
+    one[3, 5] = -1
+    one.flush()
+    assert stored(store)[3, 5] == -1
+    other[30, 7] = -2
+    other.flush()
+    assert stored(store)[30, 7] == -2
+    one[59, 99] = -3
+    one.flush()
+    assert stored(store)[59, 99] == -3
+
+
+def test_a_mapping_is_stored_though_others_open_the_file_after_it(
+    mount: Served, store: Path
+) -> None:
+    """SEMANTICS W1."""
+    raw = raw_of(mount)
+    mapped = np.memmap(raw, "<f8", "r+", shape=VALUES.shape)
+    with raw.open("r+b", buffering=0) as later:
+        mapped[0, 0] = -1
+        mapped.flush()
+        assert stored(store)[0, 0] == -1
+        later.seek(8)
+        later.write(number(-2))
+        mapped[0, 2] = -3
+    mapped.flush()
+    assert stored(store)[0, :3].tolist() == [-1, -2, -3]
+
+
+def test_fsync_of_any_handle_stores_what_another_one_wrote(mount: Served, store: Path) -> None:
+    """SEMANTICS W1."""
+    raw = raw_of(mount)
+    writer, reader = os.open(raw, os.O_RDWR), os.open(raw, os.O_RDONLY)
+    os.pwrite(writer, number(-1), 0)
+    os.fsync(reader)
+    assert stored(store)[0, 0] == -1
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("path", ["", "/datasets/d.zarr", "/datasets/d.zarr/v"])
+def test_a_handle_that_was_open_at_a_refresh_goes_on_writing(
+    mount: Served, store: Path, path: str
+) -> None:
+    """SEMANTICS W1, W2."""
+    raw = raw_of(mount)
+    handle = os.open(raw, os.O_RDWR)
+    os.pwrite(handle, number(-1), 0)
+    (mount.path / ".nczfs/refresh").write_text(path)
+    os.pwrite(handle, number(-2), 8)
+    assert np.fromfile(raw, "<f8", 2).tolist() == [-1, -2]
+    os.fsync(handle)
+    assert stored(store)[0, :2].tolist() == [-1, -2]
+    with raw.open("r+b", buffering=0) as newer:
+        newer.seek(16)
+        newer.write(number(-3))
+    os.pwrite(handle, number(-4), 24)
+    assert os.pread(handle, 32, 0) == np.arange(-1.0, -5.0, -1.0).tobytes()
+    os.close(handle)
+    assert stored(store)[0, :4].tolist() == [-1, -2, -3, -4]
+
+
+def test_a_handle_goes_on_writing_when_attributes_are_changed_through_objects(
+    mount: Served, store: Path
+) -> None:
+    """SEMANTICS W1, W2."""
+    raw = raw_of(mount)
+    handle = os.open(raw, os.O_RDWR)
+    os.pwrite(handle, number(-1), 0)
+    document = mount.path / "objects/d.zarr/v/.zattrs"
+    document.write_text('{"_ARRAY_DIMENSIONS": ["y", "x"], "units": "K"}')
+    os.pwrite(handle, number(-2), 8)
+    os.fsync(handle)
+    assert stored(store)[0, :2].tolist() == [-1, -2]
+    assert np.fromfile(raw, "<f8", 2).tolist() == [-1, -2]
+    os.close(handle)
+
+
+def test_a_handle_that_was_open_at_a_refresh_goes_on_appending(mount: Served, store: Path) -> None:
+    """SEMANTICS W8."""
+    raw = raw_of(mount, "r")
+    handle = os.open(raw, os.O_WRONLY | os.O_APPEND)
+    os.write(handle, VALUES[20:22].tobytes())
+    (mount.path / ".nczfs/refresh").write_text("")
+    os.write(handle, VALUES[22:25].tobytes())
+    assert raw.stat().st_size == 25 * 800
+    with raw.open("ab", buffering=0) as newer:
+        newer.write(VALUES[25].tobytes())
+    os.write(handle, VALUES[26].tobytes())
+    os.close(handle)
+    np.testing.assert_array_equal(stored(store, "r"), VALUES[:27])
+
+
+def test_a_mapping_that_was_there_at_a_refresh_is_stored(mount: Served, store: Path) -> None:
+    """SEMANTICS W1."""
+    with raw_of(mount).open("r+b") as file:
+        pages = mmap.mmap(file.fileno(), 0)
+    pages[:8] = number(-1)
+    (mount.path / ".nczfs/refresh").write_text("")
+    pages[8:16] = number(-2)
+    pages.flush()
+    assert stored(store)[0, :2].tolist() == [-1, -2]
+    pages.close()
+    assert status(mount)["unsaved_chunks"] == 0
