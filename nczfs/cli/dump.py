@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from nczfs.cli import logs
+from nczfs.cli import logs, terminal
 from nczfs.cli.command import STORE_SCOPES, Command, Request
 from nczfs.cli.store import shown
 from nczfs.errors import UsageError
@@ -103,7 +102,6 @@ def run(request: Request) -> int:
     logs.configure_command(request.settings)
     from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
     from nczfs.engine.variable import Variable
-    from nczfs.formats.cdl.data import encoded
     from nczfs.formats.cdl.printer import Style, text
     from nczfs.vfs.nodefiles import stem
     from nczfs.zmap.url import parse_url
@@ -123,10 +121,8 @@ def run(request: Request) -> int:
         )
         name = arguments.name or stem(parse_url(arguments.url).last_word)
         data = None if arguments.header else _data(node, _wanted(arguments, tree, where), arguments)
-        out = sys.stdout.buffer
         for piece in _joined(text(tree, name=name, style=style, data=data)):
-            out.write(encoded(piece))
-        out.flush()
+            terminal.write(piece, keep="\n\t")
     return 0
 
 

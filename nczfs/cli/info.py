@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from nczfs.cli import logs
+from nczfs.cli import logs, terminal
 from nczfs.cli.command import STORE_SCOPES, Command, Request
 
 
@@ -26,7 +25,7 @@ def run(request: Request) -> int:
             document = group_info(node.tree())
         else:
             document = variable_info(node.description, node.problems)
-    sys.stdout.write(document.decode())
+    terminal.write(document.decode(), keep="\n")
     return 0
 
 

@@ -10,18 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.sizes import UNKNOWN, ratio_of, ratio_text, size_text, table
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import place, shown, store_options
-from nczfs.errors import NoContent, NotADataset
+from nczfs.cli.terminal import complain, say
+from nczfs.cli.transfers import count_bar
+from nczfs.errors import NoContent, NotADataset, StoreError
 
 if TYPE_CHECKING:
-    import nczfs
+    from nczfs.cli.nodes import Node
+    from nczfs.engine.api import Group
+    from nczfs.engine.usage import Usage
+    from nczfs.model.hierarchy import Variable
+
+Row = dict[str, Any]
+
+_HEADER = ("TYPE", "DECODED", "STORED", "RATIO", "NAME")
+_NUMBERS = (1, 2, 3)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="of a store, or of a place in a dataset")
-    parser.add_argument("-l", "--long", action="store_true", help="types, dimensions, sizes")
+    parser.add_argument(
+        "-l",
+        "--long",
+        action="store_true",
+        help="types, dimensions, decoded and stored bytes; lists the chunks of each variable",
+    )
     parser.add_argument("-R", "--recursive", action="store_true", help="all groups below too")
+    parser.add_argument("-b", "--bytes", action="store_true", help="exact sizes")
     parser.add_argument("--json", action="store_true", help="a list of objects")
 
 
@@ -29,58 +46,129 @@ def run(request: Request) -> int:
     """Print the members of a group, or the names in a store where there is no dataset."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
-    rows = list(_rows(arguments.url, settings, recursive=arguments.recursive))
+    rows = _rows(arguments, settings)
     if arguments.json:
         json.dump(rows, sys.stdout, indent=2)
         print()
     elif arguments.long:
-        _print_table(rows)
+        lines = [_HEADER, *(_cells(row, exact=arguments.bytes) for row in rows)]
+        for line in table(lines, right=_NUMBERS):
+            say(line)
     else:
         for row in rows:
-            print(row["name"] + ("" if row["kind"] in ("variable", "object") else "/"))
+            say(row["name"] + _slash(row))
     return 0
 
 
-def _rows(url: str, settings: Settings, *, recursive: bool) -> Iterator[dict[str, Any]]:
+def _rows(arguments: argparse.Namespace, settings: Settings) -> list[Row]:
     from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
     from nczfs.engine.api import Group
 
+    variables: dict[str, Variable] = {}
     try:
-        with opened(url, settings) as node:
+        with opened(arguments.url, settings) as node:
             if isinstance(node, Group):
-                yield from _members(node, "", recursive=recursive)
+                rows = list(members(node, variables, recursive=arguments.recursive))
             else:
-                yield _variable(node, node.name)
+                variables[node.path] = node.description
+                rows = [variable_row(node.description, node.name)]
+            if arguments.long:
+                _add_stored(node, rows, variables)
     except (NotADataset, NoContent) as error:
-        names = list(_names(url, settings))
-        if not names:
-            raise NoContent(f"{shown(url, settings)}: is empty, no key is there") from error
-        yield from names
+        rows = list(_names(arguments.url, settings))
+        if not rows:
+            where = shown(arguments.url, settings)
+            raise NoContent(f"{where}: is empty, no key is there") from error
+    return rows
 
 
-def _members(group: nczfs.Group, above: str, *, recursive: bool) -> Iterator[dict[str, Any]]:
-    for name, variable in sorted(group.variables.items()):
-        yield _variable(variable, above + name)
-    for name, child in sorted(group.groups.items()):
-        yield {"kind": "group", "name": above + name, "path": child.path}
-        if recursive:
-            yield from _members(child, f"{above}{name}/", recursive=True)
+def members(
+    group: Group,
+    variables: dict[str, Variable] | None = None,
+    above: str = "",
+    *,
+    recursive: bool = False,
+) -> Iterator[Row]:
+    """The variables of a group, then its groups; those that cannot be read among them.
+
+    Parameters
+    ----------
+    variables : gets the variables, by their paths.
+    above : the path that is put in front of the names.
+    """
+    from nczfs.model.hierarchy import Variable
+
+    nodes, broken = group.members()
+    rows = [{"kind": "broken", "name": above + name, "problem": why} for name, why in broken]
+    for node in nodes:
+        if isinstance(node, Variable):
+            rows.append(variable_row(node, above + node.name))
+            if variables is not None:
+                variables[f"/{node.path}"] = node
+    yield from sorted(rows, key=lambda row: str(row["name"]))
+    for node in sorted(nodes, key=lambda node: node.name):
+        if not isinstance(node, Variable):
+            yield {"kind": "group", "name": above + node.name, "path": f"/{node.path}"}
+            if recursive:
+                child = group_at(group, f"/{node.path}")
+                yield from members(child, variables, f"{above}{node.name}/", recursive=True)
 
 
-def _variable(variable: nczfs.Variable, name: str) -> dict[str, Any]:
+def group_at(group: Group, path: str) -> Group:
+    """The group at a path from the root."""
+    from nczfs.engine.api import Group
+
+    child = group[path]
+    assert isinstance(child, Group)
+    return child
+
+
+def variable_row(variable: Variable, name: str) -> Row:
+    """What can be said of a variable without listing its chunks."""
+    array = variable.array
     return {
         "kind": "variable",
         "name": name,
-        "path": variable.path,
-        "dtype": str(variable.dtype),
-        "dimensions": list(variable.dimensions),
-        "shape": list(variable.shape),
-        "chunk_shape": list(variable.chunks),
-        "decoded_bytes": variable.description.array.decoded_bytes,
+        "path": f"/{variable.path}",
+        "dtype": "string" if array.dtype.vlen is not None else str(array.dtype.native),
+        "dimensions": [dimension.name for dimension in variable.dimensions],
+        "shape": list(array.shape),
+        "chunk_shape": list(array.chunk_shape),
+        "decoded_bytes": array.decoded_bytes,
     }
 
 
-def _names(url: str, settings: Settings) -> Iterator[dict[str, Any]]:
+def dimensions_text(names: list[str], shape: list[int]) -> str:
+    """The dimensions of a variable with their lengths, as ``(time: 12, x: 4)``."""
+    pairs = (f"{name}: {size}" for name, size in zip(names, shape, strict=True))
+    return f"({', '.join(pairs)})"
+
+
+def _add_stored(node: Node, rows: list[Row], variables: dict[str, Variable]) -> None:
+    """Add what the chunks take in the store, where a listing tells that."""
+    from nczfs.engine.usage import chunk_usages, lists_sizes
+
+    usages: dict[str, Usage] = {}
+    if variables and not lists_sizes(node):
+        complain(
+            "nczfs", "no stored sizes: the server must be asked for each chunk (nczfs du does)"
+        )
+        variables = {}
+    try:
+        with count_bar("keys") as told:
+            found = chunk_usages(node, list(variables.values()), told)
+            usages = dict(zip(variables, found, strict=True))
+    except StoreError as error:
+        complain("nczfs", f"no stored sizes: {error}")
+    for row in rows:
+        if row["kind"] == "variable":
+            usage = usages.get(row["path"])
+            row["stored_bytes"] = usage.bytes if usage else None
+            row["stored_chunks"] = usage.objects if usage else None
+            row["ratio"] = ratio_of(row["decoded_bytes"], row["stored_bytes"])
+
+
+def _names(url: str, settings: Settings) -> Iterator[Row]:
     from nczfs.zmap.keys import ROOT
     from nczfs.zmap.registry import open_store
 
@@ -95,23 +183,22 @@ def _names(url: str, settings: Settings) -> Iterator[dict[str, Any]]:
         zmap.close()
 
 
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    table = [_cells(row) for row in rows]
-    widths = [max((len(cells[i]) for cells in table), default=0) for i in range(3)]
-    for cells in table:
-        print(
-            "  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)).rstrip()
-        )
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
+def _cells(row: Row, *, exact: bool) -> tuple[str, ...]:
+    name = row["name"] + _slash(row)
     if row["kind"] == "variable":
-        pairs = zip(row["dimensions"], row["shape"], strict=True)
-        shape = ", ".join(f"{name}: {size}" for name, size in pairs)
-        return row["dtype"], row["name"], f"({shape})"
+        decoded, stored = (
+            size_text(row[size], exact=exact) for size in ("decoded_bytes", "stored_bytes")
+        )
+        dimensions = dimensions_text(row["dimensions"], row["shape"])
+        return row["dtype"], decoded, stored, ratio_text(row["ratio"]), f"{name} {dimensions}"
     if row["kind"] == "object":
-        return str(row["size"]), row["name"], ""
-    return row["kind"], row["name"] + "/", ""
+        return "object", UNKNOWN, size_text(row["size"], exact=exact), UNKNOWN, name
+    problem = f" (cannot be read: {row['problem']})" if row["kind"] == "broken" else ""
+    return row["kind"], UNKNOWN, UNKNOWN, UNKNOWN, name + problem
+
+
+def _slash(row: Row) -> str:
+    return "/" if row["kind"] in ("group", "prefix") else ""
 
 
 COMMAND = Command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -12,6 +13,7 @@ from nczfs.cli import (
     cat,
     create,
     demo,
+    du,
     dump,
     export,
     import_,
@@ -21,6 +23,7 @@ from nczfs.cli import (
     recover,
     rm,
     status,
+    tree,
     umount,
     verify,
     version,
@@ -40,6 +43,8 @@ COMMANDS: Mapping[str, Command] = {
         umount.COMMAND,
         status.COMMAND,
         ls.COMMAND,
+        tree.COMMAND,
+        du.COMMAND,
         info.COMMAND,
         dump.COMMAND,
         cat.COMMAND,
@@ -61,7 +66,11 @@ DONE, FAILED, USAGE = 0, 1, 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit status: 0 done, 1 failed, 2 wrong usage."""
     try:
-        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold anything
+        status = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
     except UsageError as error:
         return _tell(error, USAGE)
     except NczfsError as error:

@@ -118,6 +118,15 @@ def values_bar(total: int) -> Iterator[Callable[[int], object]]:
         yield bar.update
 
 
+@contextmanager
+def count_bar(unit: str) -> Iterator[Callable[[int], object]]:
+    """A count on a terminal, of what has no known end, and what tells it of more."""
+    from tqdm import tqdm
+
+    with tqdm(unit=f" {unit}", unit_scale=True, disable=None, leave=False) as bar:
+        yield bar.update
+
+
 def tell(line: str) -> None:
     """A line for the user, beside the bar."""
     from tqdm import tqdm

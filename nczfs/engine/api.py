@@ -179,6 +179,10 @@ class Group(OpenNode):
             raise NotWritable(f"dimension {name!r} is not unlimited")
         self.editor.resize(dimension, size)
 
+    def members(self) -> tuple[list[Node], list[tuple[str, str]]]:
+        """The nodes right below as plain data, and the names of broken ones with what is wrong."""
+        return self._dataset.members(self.header.path)
+
     def tree(self) -> model.Group:
         """The group and everything below it as plain data."""
         return self._dataset.group(self.header.path)

@@ -1,4 +1,4 @@
-"""Texts of others on a line, or a terminal: control characters become visible."""
+"""Texts of others, on a line or a terminal, where control characters are visible; and as bytes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
+
+
+def encoded(text: str) -> bytes:
+    """The bytes of a text; those that were no UTF-8 come out as they were."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a pair, from \\ud800 in JSON
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _escaped(character: str) -> str:

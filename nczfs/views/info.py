@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from nczfs.model.hierarchy import (
@@ -14,6 +15,11 @@ from nczfs.model.hierarchy import (
     Group,
     Json,
     Variable,
+)
+
+# Halves of a pair have no UTF-8; DEL, C1 and what turns the direction of writing drive terminals.
+_UNPRINTABLE = re.compile(
+    "[\\x7f-\\x9f\\xad\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ud800-\\udfff\\ufeff]"
 )
 
 
@@ -74,7 +80,11 @@ def attribute_json(attribute: Attribute) -> Json:
 
 def _document(fields: dict[str, Json]) -> bytes:
     text = json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "surrogatepass") + b"\n"
+    return _UNPRINTABLE.sub(_escaped, text).encode() + b"\n"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1]
 
 
 def _dimensions(dimensions: Iterable[Dimension]) -> Json:

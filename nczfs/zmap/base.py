@@ -116,6 +116,7 @@ class Features:
     keeps_times : the `mtime_ns` of a write is kept with the object, and `stat` tells it.
     text_keys : keys are UTF-8, and others cannot be written.
     markers : a directory can be there without keys: `ZMap.mark`.
+    lists_sizes : `search` and `list` need no request for each object to tell its size.
     """
 
     writable: bool = True
@@ -129,6 +130,7 @@ class Features:
     forbidden_is_absent: bool = False
     keeps_times: bool = False
     markers: bool = False
+    lists_sizes: bool = True
     text_keys: bool = False
 
 

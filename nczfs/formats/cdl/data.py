@@ -20,6 +20,7 @@ from nczfs.formats.cdl.printer import PrintedVariable
 from nczfs.formats.cdl.values import USUAL_DIGITS, Digits, data_number, escaped_name, quoted
 from nczfs.model.dtypes import DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import Attribute
+from nczfs.model.printing import encoded
 
 _CONTINUED = "    "
 _FLOATS = (NcType.FLOAT, NcType.DOUBLE)
@@ -169,14 +170,6 @@ class _Data:
 
 def _bytes_of(word: str) -> int:
     return len(word) if word.isascii() else len(encoded(word))
-
-
-def encoded(text: str) -> bytes:
-    """The bytes of printed text; those that were no UTF-8 come out as they were."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half a pair, from \\ud800 in JSON
-        return text.encode("utf-8", "surrogatepass")
 
 
 class _Lines:

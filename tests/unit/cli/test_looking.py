@@ -37,8 +37,9 @@ def test_ls_names_the_members() -> None:
 
 
 def test_ls_long_tells_types_and_dimensions() -> None:
-    row = "int16    surface_temperature  (time: 12, latitude: 18, longitude: 432)"
-    assert row in out("ls", "-l", SAMPLE)
+    row = "surface_temperature (time: 12, latitude: 18, longitude: 432)"
+    (line,) = [line for line in out("ls", "-l", SAMPLE).splitlines() if line.endswith(row)]
+    assert line.startswith("int16 ")
 
 
 def test_ls_json_is_for_programs() -> None:
@@ -51,7 +52,8 @@ def test_ls_of_what_is_no_dataset_names_what_is_there(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "store/ostia.zarr")
     (tmp_path / "store/README").write_text("hello")
     assert out("ls", tmp_path / "store") == "README\nostia.zarr/\n"
-    assert out("ls", "-l", tmp_path / "store") == "5       README\nprefix  ostia.zarr/\n"
+    lines = [line.split() for line in out("ls", "-l", tmp_path / "store").splitlines()[1:]]
+    assert lines == [["object", "-", "5B", "-", "README"], ["prefix", "-", "-", "-", "ostia.zarr/"]]
 
 
 def test_ls_of_an_empty_store_says_that_it_is_empty(tmp_path: Path) -> None:

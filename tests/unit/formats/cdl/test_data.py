@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.formats.cdl.data import DataStyle, data_text, encoded
+from nczfs.formats.cdl.data import DataStyle, data_text
 from nczfs.formats.cdl.leaves import dtype_of
 from nczfs.formats.cdl.parse import Cdl, parse_cdl
 from nczfs.formats.cdl.printer import PrintedVariable, Style, header, text
@@ -29,6 +29,7 @@ from nczfs.model.hierarchy import (
     GroupHeader,
     Variable,
 )
+from nczfs.model.printing import encoded
 
 Values = np.ndarray[Any, np.dtype[Any]]
 

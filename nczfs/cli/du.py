@@ -1,0 +1,119 @@
+"""``nczfs du``: how much of a store a dataset takes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nczfs.cli import logs
+from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.sizes import ratio_of, ratio_text, size_text, table
+from nczfs.cli.sources import Settings
+from nczfs.cli.store import place, shown, store_options
+from nczfs.cli.terminal import say
+from nczfs.cli.transfers import count_bar
+from nczfs.errors import NoContent, NotADataset
+
+if TYPE_CHECKING:
+    from nczfs.engine.usage import Usage
+
+Row = dict[str, Any]
+
+_HEADER = ("OBJECTS", "STORED", "DECODED", "RATIO", "NAME")
+_NUMBERS = (0, 1, 2, 3)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="of a store, or of a place in a dataset")
+    parser.add_argument("-s", "--summarize", action="store_true", help="only the sum")
+    parser.add_argument("-b", "--bytes", action="store_true", help="exact sizes")
+    parser.add_argument("--json", action="store_true", help="a list of objects")
+
+
+def run(request: Request) -> int:
+    """Print what every variable and group takes; the place itself comes last."""
+    arguments, settings = request.arguments, request.settings
+    logs.configure_command(settings)
+    rows = _rows(arguments.url, settings)
+    if arguments.summarize:
+        rows = rows[-1:]
+    if arguments.json:
+        json.dump(rows, sys.stdout, indent=2)
+        print()
+        return 0
+    lines = [_HEADER, *(_cells(row, exact=arguments.bytes) for row in rows)]
+    for line in table(lines, right=_NUMBERS):
+        say(line)
+    return 0
+
+
+def _rows(url: str, settings: Settings) -> list[Row]:
+    from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
+    from nczfs.engine.usage import node_usages
+
+    try:
+        with opened(url, settings) as node, count_bar("keys") as told:
+            return [
+                _row("variable" if found.variable else "group", f"/{found.path}", found.usage)
+                | {
+                    "decoded_bytes": found.decoded_bytes,
+                    "ratio": ratio_of(found.decoded_bytes, found.usage.bytes),
+                }
+                for found in node_usages(node, told)
+            ]
+    except (NotADataset, NoContent) as error:
+        rows = _rows_of_store(url, settings)
+        if not rows:
+            raise NoContent(f"{shown(url, settings)}: is empty, no key is there") from error
+        return rows
+
+
+def _rows_of_store(url: str, settings: Settings) -> list[Row]:
+    """The names at a place that is no dataset, and their sum."""
+    from nczfs.engine.usage import Usage, prefix_usages
+    from nczfs.zmap.keys import ROOT, Prefix
+    from nczfs.zmap.registry import open_store
+
+    zmap = open_store(place(url, settings), store_options(settings))
+    try:
+        entries = sorted(zmap.search(ROOT), key=lambda entry: entry.name)
+        prefixes = [Prefix(entry.name) for entry in entries if entry.is_prefix]
+        with count_bar("keys") as told:
+            usages = dict(zip(prefixes, prefix_usages(zmap, prefixes, told), strict=True))
+    finally:
+        zmap.close()
+    rows: list[Row] = []
+    total = Usage()
+    for entry in entries:
+        if entry.stat is not None:
+            rows.append(_row("object", f"/{entry.name}", Usage(1, entry.stat.size)))
+            total += Usage(1, entry.stat.size)
+        if entry.is_prefix:
+            usage = usages[Prefix(entry.name)]
+            rows.append(_row("prefix", f"/{entry.name}", usage))
+            total += usage
+    return [*rows, _row("prefix", "/", total)] if rows else []
+
+
+def _row(kind: str, path: str, usage: Usage) -> Row:
+    return {"kind": kind, "path": path, "objects": usage.objects, "stored_bytes": usage.bytes}
+
+
+def _cells(row: Row, *, exact: bool) -> tuple[str, ...]:
+    stored, decoded = (
+        size_text(row.get(name), exact=exact) for name in ("stored_bytes", "decoded_bytes")
+    )
+    slash = "/" if row["kind"] in ("group", "prefix") and row["path"] != "/" else ""
+    return str(row["objects"]), stored, decoded, ratio_text(row.get("ratio")), row["path"] + slash
+
+
+COMMAND = Command(
+    "du",
+    "show how much of a store a dataset takes",
+    _arguments,
+    run,
+    ("nczfs du s3://bucket/era5.zarr", "nczfs du -s era5.zip"),
+    scopes=STORE_SCOPES,
+)

@@ -1,0 +1,50 @@
+"""Sizes and ratios, and tables of them, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+UNKNOWN = "-"
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size_text(size: int | None, *, exact: bool = False) -> str:
+    """A number of bytes with three significant digits, as options take sizes; or all digits."""
+    if size is None:
+        return UNKNOWN
+    if exact:
+        return str(size)
+    if size < 1024:
+        return f"{size}B"
+    value = float(size)
+    for unit in _UNITS:
+        value /= 1024
+        if value < 999.5 or unit == _UNITS[-1]:
+            break
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}{unit}"
+
+
+def ratio_of(decoded: int | None, stored: int | None) -> float | None:
+    """How many decoded bytes a stored one stands for; None where that says nothing."""
+    return decoded / stored if decoded is not None and stored else None
+
+
+def ratio_text(ratio: float | None) -> str:
+    """A ratio with two decimals."""
+    return UNKNOWN if ratio is None else f"{ratio:.2f}"
+
+
+def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
+    """Lines with aligned columns.
+
+    Parameters
+    ----------
+    right : the columns that are aligned to the right.
+    """
+    to_right = frozenset(right)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def cell(i: int, text: str) -> str:
+        return text.rjust(widths[i]) if i in to_right else text.ljust(widths[i])
+
+    return ["  ".join(cell(i, text) for i, text in enumerate(row)).rstrip() for row in rows]

@@ -1,0 +1,95 @@
+"""``nczfs tree``: the groups and variables of a dataset, drawn."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from nczfs.cli import logs
+from nczfs.cli.codecs import positive
+from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.ls import Row, dimensions_text, group_at, members, variable_row
+from nczfs.cli.parser import typed
+from nczfs.cli.store import shown
+from nczfs.cli.terminal import say
+
+if TYPE_CHECKING:
+    from nczfs.engine.api import Group
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="of a dataset, or of a place in it")
+    parser.add_argument(
+        "-L",
+        "--level",
+        metavar="N",
+        type=typed(positive),
+        help="read and show no more than N levels of groups",
+    )
+    parser.add_argument("--json", action="store_true", help="the tree as one object")
+
+
+def run(request: Request) -> int:
+    """Print a tree of names, types and dimensions; only metadata are read."""
+    arguments, settings = request.arguments, request.settings
+    logs.configure_command(settings)
+    from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
+    from nczfs.engine.api import Group
+
+    with opened(arguments.url, settings) as node:
+        if not isinstance(node, Group):
+            top = variable_row(node.description, node.name)
+        else:
+            top = {"kind": "group", "name": shown(arguments.url, settings), "path": node.path}
+            top["members"] = _branches(node, arguments.level)
+    if arguments.json:
+        json.dump(top, sys.stdout, indent=2)
+        print()
+        return 0
+    say(_label(top))
+    for line in _lines(top, ""):
+        say(line)
+    return 0
+
+
+def _branches(group: Group, levels: int | None) -> list[Row] | None:
+    """The members of a group with theirs; None: they lie below the last level."""
+    if levels == 0:
+        return None
+    rows = []
+    for row in members(group):
+        if row["kind"] == "group":
+            child = group_at(group, row["path"])
+            row["members"] = _branches(child, None if levels is None else levels - 1)
+        rows.append(row)
+    return rows
+
+
+def _lines(row: dict[str, Any], indent: str) -> Iterator[str]:
+    rows = row.get("members") or []
+    for member in rows:
+        last = member is rows[-1]
+        yield f"{indent}{'└── ' if last else '├── '}{_label(member)}"
+        yield from _lines(member, indent + ("    " if last else "│   "))
+
+
+def _label(row: Row) -> str:
+    if row["kind"] == "variable":
+        return f"{row['name']}  {row['dtype']} {dimensions_text(row['dimensions'], row['shape'])}"
+    if row["kind"] == "broken":
+        return f"{row['name']}  (cannot be read: {row['problem']})"
+    below = "  …" if row.get("members", []) is None else ""
+    return f"{row['name']}/{below}"
+
+
+COMMAND = Command(
+    "tree",
+    "draw the groups and variables of a dataset",
+    _arguments,
+    run,
+    ("nczfs tree s3://bucket/era5.zarr", "nczfs tree -L 1 era5.zarr"),
+    scopes=STORE_SCOPES,
+)
