@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A busy machine is no defect.
+hypothesis.settings.register_profile("nczfs", deadline=None)
+hypothesis.settings.load_profile("nczfs")
 
 if find_spec("tests.support.servers") is not None:
     pytest_plugins = ["tests.support.servers"]

@@ -14,6 +14,7 @@ from numcodecs.packbits import PackBits as _PackBits
 from numcodecs.quantize import Quantize
 
 from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes
+from nczfs.messages import shown
 
 
 class NumcodecsCodec(Protocol):
@@ -138,7 +139,7 @@ class Categorize(Codec):
             self._texts = np.dtype(name)
             self._inner: NumcodecsCodec = _Categorize(labels, self._texts, self._codes)
         except (TypeError, ValueError, SyntaxError) as error:
-            raise settings.refused(f"dtype is {name!r}, neither |O nor of texts") from error
+            raise settings.refused(f"dtype is {shown(name)}, neither |O nor of texts") from error
         self._table = np.array(["", *labels], self._texts)
 
     def encoded_size(self, size: Size) -> Size:

@@ -10,6 +10,7 @@ from numcodecs import blosc, lz4, zstd
 
 from nczfs.codecs import buffers
 from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes, from_buffer
+from nczfs.messages import shown
 
 # Blosc's own threads are slower than two of ours, and its lock would serialise them.
 blosc.use_threads = False
@@ -29,7 +30,7 @@ class Blosc(Codec):
         self._shuffle = settings.integer("shuffle", blosc.SHUFFLE)
         self._block_bytes = settings.integer("blocksize", 0)
         if self._cname not in blosc.list_compressors():
-            raise settings.refused(f"its compressor {self._cname!r} is not built in")
+            raise settings.refused(f"its compressor {shown(self._cname)} is not built in")
         if self._shuffle not in (-1, 0, 1, 2):
             raise settings.refused(f"shuffle is {self._shuffle}, none of -1, 0, 1, 2")
         self.is_cheap = self._cname in _CHEAP

@@ -14,6 +14,7 @@ from numcodecs.fletcher32 import Fletcher32 as _Fletcher32
 
 from nczfs.codecs import buffers
 from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes, as_memory, from_buffer
+from nczfs.messages import shown
 
 _CHECKSUM_BYTES = 4
 
@@ -100,7 +101,7 @@ class Checksum(Codec):
 def _at_start(settings: Settings, default: str) -> bool:
     location = settings.text("location", default)
     if location not in ("start", "end"):
-        raise settings.refused(f"location is {location!r}, neither 'start' nor 'end'")
+        raise settings.refused(f"location is {shown(location)}, neither 'start' nor 'end'")
     return location == "start"
 
 

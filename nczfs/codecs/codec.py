@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from nczfs.errors import UnknownCodec
+from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
 
 Flat: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -27,6 +29,8 @@ OVERLONG_MOST_BYTES = 64 << 20
 # doubles (g, G) are stored differently by every machine.
 _NUMBER_KINDS = frozenset("biufcmM")
 _LONG_DOUBLES = frozenset("gG")
+
+_INTEGER_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ class Settings:
 
     def refused(self, why: str) -> UnknownCodec:
         """The exception for a configuration that cannot be followed."""
-        return UnknownCodec(f"codec {self.codec!r}: {why}")
+        return UnknownCodec(f"codec {shown(self.codec)}: {why}")
 
     def integer(self, name: str, default: int) -> int:
         value = self.optional_integer(name)
@@ -139,37 +143,34 @@ class Settings:
         value = self.members.get(name)
         if value is None:
             return None
-        try:
-            if isinstance(value, int | str):
-                return int(value)
-            if isinstance(value, float) and value.is_integer():
-                return int(value)
-        except ValueError:
-            pass
-        raise self.refused(f"{name} is {value!r}, not a whole number")
+        number: int | None = None
+        with suppress(ValueError):
+            if isinstance(value, int | str) or (isinstance(value, float) and value.is_integer()):
+                number = int(value)
+        if number is not None and -_INTEGER_MAX <= number <= _INTEGER_MAX:
+            return number
+        raise self.refused(f"{name} is {shown(value)}, not a whole number")
 
     def number(self, name: str) -> float | int:
         value = self.members.get(name)
-        try:
+        with suppress(ValueError, OverflowError):
             if isinstance(value, str):
                 value = float(value)
-        except ValueError:
-            pass
-        if isinstance(value, int | float) and math.isfinite(value):
-            return value
-        raise self.refused(f"{name} is {value!r}, not a number")
+            if isinstance(value, int | float) and math.isfinite(value):
+                return value
+        raise self.refused(f"{name} is {shown(value)}, not a number")
 
     def text(self, name: str, default: str) -> str:
         value = self.members.get(name, default)
         if isinstance(value, str):
             return value
-        raise self.refused(f"{name} is {value!r}, not a text")
+        raise self.refused(f"{name} is {shown(value)}, not a text")
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.members.get(name, default)
         if isinstance(value, bool | int):
             return bool(value)
-        raise self.refused(f"{name} is {value!r}, not true or false")
+        raise self.refused(f"{name} is {shown(value)}, not true or false")
 
     def dtype(self, name: str, default: str | None = None) -> np.dtype[Any]:
         """The dtype of numbers that a type string names."""
@@ -181,5 +182,5 @@ class Settings:
         except (TypeError, ValueError, SyntaxError):
             dtype = None
         if dtype is None or dtype.kind not in _NUMBER_KINDS or dtype.char in _LONG_DOUBLES:
-            raise self.refused(f"{name} is {value!r}, not a type of numbers")
+            raise self.refused(f"{name} is {shown(value)}, not a type of numbers")
         return dtype

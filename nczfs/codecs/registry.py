@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +17,8 @@ from nczfs.codecs.arrayfilters import NumcodecsCodec
 from nczfs.codecs.base import Pipeline
 from nczfs.codecs.codec import Codec, Flat, Order, Settings, Size, from_buffer
 from nczfs.codecs.v2 import V2Pipeline
-from nczfs.errors import UnknownCodec
+from nczfs.errors import CodecError, UnknownCodec
+from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json
 
 ENTRY_POINT_GROUP = "nczfs.codec"
@@ -66,12 +68,13 @@ def pipeline_of(array: ArrayDescription) -> Pipeline:
     ------
     UnknownCodec : a codec is not installed, refused on purpose (``pickle``), or its configuration
         cannot be followed. The message names the codec.
+    CodecError : chunks of too many elements of variable length.
     """
     chain = array.codecs
     if chain.zarr_format != 2:
         raise UnknownCodec(f"codec chains of Zarr v{chain.zarr_format} are not supported")
     if array.dtype.stored.itemsize == 0:
-        raise UnknownCodec(f"elements of {array.dtype.typestr!r} have no bytes to encode")
+        raise UnknownCodec(f"elements of {shown(array.dtype.typestr)} have no bytes to encode")
     _check_objects(array)
     codecs = [(spec.name, _codec(spec, array)) for spec in chain.codecs]
     return V2Pipeline(array, codecs)
@@ -87,6 +90,11 @@ def _check_objects(array: ArrayDescription) -> None:
     if array.dtype.vlen is None:
         misplaced = _OBJECT_CODECS.intersection(names)
     else:
+        count, most = prod(array.chunk_shape), objects.elements_max(array.dtype.vlen)
+        if count > most:
+            raise CodecError(
+                f"chunks of {count} elements of variable length are not read (max {most})"
+            )
         misplaced = _OBJECT_CODECS.intersection(names[1:])
         byte_codecs = (_CODECS.keys() - _OBJECT_CODECS) - {"categorize"}
         if not names or names[0] in byte_codecs:
@@ -100,7 +108,7 @@ def _check_objects(array: ArrayDescription) -> None:
 
 def _codec(spec: CodecSpec, array: ArrayDescription) -> Codec:
     if spec.name in _REFUSED:
-        raise UnknownCodec(f"codec {spec.name!r} is refused: {_REFUSED[spec.name]}")
+        raise UnknownCodec(f"codec {shown(spec.name)} is refused: {_REFUSED[spec.name]}")
     settings = Settings(spec.name, spec.configuration)
     if spec.name in _CODECS:
         return _CODECS[spec.name](settings)
@@ -112,11 +120,11 @@ def _codec(spec: CodecSpec, array: ArrayDescription) -> Codec:
             return cast(CodecFactory, installed.load())(spec.configuration, array)
         return Foreign(get_codec({**spec.configuration, "id": spec.name}))
     except UnknownCodecError as error:
-        raise UnknownCodec(f"codec {spec.name!r} is not installed") from error
+        raise UnknownCodec(f"codec {shown(spec.name)} is not installed") from error
     except UnknownCodec:
         raise
     except Exception as error:
-        raise settings.refused(f"it cannot be made: {error}") from error
+        raise settings.refused(f"it cannot be made: {reason(error)}") from error
 
 
 @cache

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Protocol
 
 from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes, as_memory, from_buffer
+from nczfs.messages import reason, shown
 
 try:  # libdeflate: inflates in half the time of zlib, but only into a buffer of known size
     import deflate
@@ -158,8 +159,8 @@ class Lzma(StreamCodec):
         self._filters = _lzma_filters(settings)
         try:
             self._decompressor()
-        except (ValueError, TypeError, lzma.LZMAError) as error:
-            raise settings.refused(str(error)) from error
+        except (ValueError, TypeError, OverflowError, MemoryError, lzma.LZMAError) as error:
+            raise settings.refused(reason(error)) from error
 
     def _decompressor(self) -> _Decompressor:
         if self._format == lzma.FORMAT_RAW:
@@ -190,6 +191,6 @@ def _lzma_filters(settings: Settings) -> list[dict[str, int]] | None:
             raise settings.refused("a filter is not an object")
         numbers = {key: value for key, value in entry.items() if isinstance(value, int)}
         if len(numbers) != len(entry) or numbers.get("dict_size", 0) > _LZMA_MEMORY_BYTES // 2:
-            raise settings.refused(f"filter {entry!r} cannot be used")
+            raise settings.refused(f"filter {shown(entry)} cannot be used")
         checked.append(numbers)
     return checked

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from math import prod
+from threading import Lock
 
 import numpy as np
 
@@ -11,7 +13,12 @@ from nczfs.codecs import buffers
 from nczfs.codecs.base import Buffer, Pipeline, TooLong, Values
 from nczfs.codecs.codec import Codec, Flat, Order, Size, as_bytes, from_buffer
 from nczfs.errors import CodecError, CorruptChunk
+from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import ArrayDescription
+
+# How much memory objects take nobody knows before. Two chunks of them at a time would be no faster:
+# Python makes objects in one thread.
+_objects_turn = Lock()
 
 
 class V2Pipeline(Pipeline):
@@ -49,13 +56,17 @@ class V2Pipeline(Pipeline):
         return all(codec.is_cheap for _, codec in self._codecs)
 
     def decode(self, data: Buffer, too_long: TooLong | None = None) -> Values:
+        with _objects_turn if self._native.hasobject else nullcontext():
+            return self._decoded(data, too_long)
+
+    def _decoded(self, data: Buffer, too_long: TooLong | None) -> Values:
         flat = from_buffer(data)
         flat.flags.writeable = False
         for place in range(len(self._codecs) - 1, -1, -1):
             name, codec = self._codecs[place]
             if flat.nbytes > self._sizes[place + 1].limit:
                 raise CorruptChunk(
-                    f"codec {name!r}: {flat.nbytes} bytes of data for a chunk of "
+                    f"codec {shown(name)}: {flat.nbytes} bytes of data for a chunk of "
                     f"{self._chunk_bytes}"
                 )
             try:
@@ -63,7 +74,7 @@ class V2Pipeline(Pipeline):
             except MemoryError:
                 raise
             except Exception as error:
-                raise CorruptChunk(f"codec {name!r}: {error or type(error).__name__}") from error
+                raise CorruptChunk(f"codec {shown(name)}: {reason(error)}") from error
         values = self._cut(flat, too_long)
         if self._as_stored:
             return values
@@ -108,6 +119,6 @@ class V2Pipeline(Pipeline):
                 raise
             except Exception as error:
                 raise CodecError(
-                    f"codec {name!r} cannot encode the values: {error or type(error).__name__}"
+                    f"codec {shown(name)} cannot encode the values: {reason(error)}"
                 ) from error
         return flat.tobytes()

@@ -14,6 +14,7 @@ from numcodecs.registry import get_codec
 from nczfs.codecs.base import Values
 from nczfs.codecs.registry import is_of_numcodecs, pipeline_of
 from nczfs.errors import UnknownCodec
+from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec
 
 # They encode any bytes, so that a few tell whether the settings are in their ranges.
@@ -50,7 +51,7 @@ def _check_settings(spec: CodecSpec) -> None:
     value = spec.configuration.get(name)
     if value is not None and value not in possible:
         raise UnknownCodec(
-            f"codec {spec.name!r}: {name} is {value!r}, not {possible[0]} to {possible[-1]}"
+            f"codec {spec.name!r}: {name} is {shown(value)}, not {possible[0]} to {possible[-1]}"
         )
     try:
         codec = get_codec({**spec.configuration, "id": spec.name})
@@ -59,4 +60,6 @@ def _check_settings(spec: CodecSpec) -> None:
     except MemoryError:
         raise
     except Exception as error:
-        raise UnknownCodec(f"codec {spec.name!r}: its settings are refused: {error}") from error
+        raise UnknownCodec(
+            f"codec {shown(spec.name)}: its settings are refused: {reason(error)}"
+        ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import cached_property
-from math import prod
+from sys import getsizeof
 
 import numpy as np
 
@@ -30,6 +30,9 @@ NDIM_MAX = 64  # of numpy
 STORED_FACTOR = 4
 STORED_SLACK_BYTES = 64 << 20
 USUAL_SLACK_BYTES = 1 << 20  # what is longer is told from what is absurd before it is read whole
+
+_COUNTED_AT_ONCE = 1 << 16
+_HOLDERS = (list, dict, np.ndarray)
 
 _EMPTY_OF: dict[VlenKind, object] = {
     VlenKind.TEXT: "",
@@ -254,17 +257,30 @@ def fill_element(array: ArrayDescription) -> Values:
 
 
 def memory_of(values: Values) -> int:
-    """Bytes that an array of values keeps in memory."""
-    if values.dtype.hasobject:
-        # An estimate is enough for a budget: the objects of an evenly spread sample.
-        count = prod(values.shape)
-        sample = values.reshape(-1)[:: max(1, count // 256)]
-        each = sum(_size_of(value) for value in sample) // max(1, len(sample))
-        return count * (each + 8)
-    return values.nbytes
+    """Bytes that an array of values keeps in memory, with its objects and all that they hold."""
+    if not values.dtype.hasobject:
+        return values.nbytes
+    total = values.nbytes
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, _COUNTED_AT_ONCE):
+        objects = flat[start : start + _COUNTED_AT_ONCE].tolist()
+        total += sum(map(getsizeof, objects))
+        total += sum(_held_by(found) for found in objects if isinstance(found, _HOLDERS))
+    return total
 
 
-def _size_of(value: object) -> int:
-    if isinstance(value, str | bytes):
-        return 60 + len(value)
-    return 200
+def _held_by(holder: object) -> int:
+    """Bytes of what a list or object of JSON holds, or an array that is a view."""
+    if isinstance(holder, np.ndarray):
+        return 0 if holder.base is None else holder.nbytes
+    total = 0
+    waiting = [holder]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            total += sum(map(getsizeof, found))
+        items = list(found.values()) if isinstance(found, dict) else found
+        assert isinstance(items, list)
+        total += sum(map(getsizeof, items))
+        waiting += [item for item in items if isinstance(item, list | dict)]
+    return total

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from nczfs.formats.cdl.values import exact_number
 from nczfs.formats.jsontext import compact, one_line, plain
 from nczfs.formats.numbers import as_float, in_type
-from nczfs.formats.problems import Problems, shown
+from nczfs.formats.problems import Problems
+from nczfs.messages import shown
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NC_TYPE_OF_CODE, NcType
 from nczfs.model.hierarchy import Attribute, Json
 
@@ -78,7 +79,7 @@ def read_attributes(
             attribute = typed(name, value, typestr, text_type)
             if attribute is None and _code(typestr) in NC_TYPE_OF_CODE:
                 problems.add(
-                    f"{where}: attribute {shown(name)}: {shown(plain(value))} is not of its type "
+                    f"{where}: attribute {shown(name)}: {shown(value)} is not of its type "
                     f"{shown(str(typestr))}"
                 )
         found.append(attribute or untyped(name, value, variable_type))

@@ -9,7 +9,7 @@ import numpy as np
 from nczfs.errors import Unsupported
 from nczfs.formats.attributes import is_hidden
 from nczfs.formats.jsonwrite import shortest, strict
-from nczfs.formats.problems import shown
+from nczfs.messages import shown
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute, Json
 

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
-from nczfs.formats.jsontext import compact, parse, plain
+from nczfs.formats.jsontext import compact, parse
 from nczfs.formats.jsonwrite import strict
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
-from nczfs.formats.problems import shown
+from nczfs.messages import shown
 from nczfs.model.declaration import ElementType
 from nczfs.model.hierarchy import Json
 
@@ -68,7 +68,7 @@ def read_consolidated(data: bytes, options: FormatOptions) -> Consolidated:
     document = parse(data, KEY, bytes_max=bytes_max, members_max=MEMBERS_MAX).value
     version = document.get("zarr_consolidated_format") if isinstance(document, dict) else None
     if not isinstance(document, dict) or version != 1 or isinstance(version, bool):
-        raise BadMetadata(f"{KEY}: zarr_consolidated_format is {shown(plain(version))}, not 1")
+        raise BadMetadata(f"{KEY}: zarr_consolidated_format is {shown(version)}, not 1")
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata:
         raise BadMetadata(f"{KEY}: metadata is no object with documents")

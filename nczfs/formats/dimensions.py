@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nczfs.formats.jsontext import plain
 from nczfs.formats.names import is_name, parent_of, split_path
-from nczfs.formats.problems import Problems, shown
+from nczfs.formats.problems import Problems
+from nczfs.messages import shown
 from nczfs.model.hierarchy import Dimension, Json
 
 Declared = Callable[[str], Mapping[str, Dimension]]
@@ -60,7 +60,7 @@ def by_reference(
     """
     if not isinstance(references, list) or len(references) != len(place.shape):
         problems.add(
-            f"{place.where}: the references to dimensions {shown(plain(references))} do not fit "
+            f"{place.where}: the references to dimensions {shown(references)} do not fit "
             f"a shape of {len(place.shape)} dimensions; they have no names"
         )
         return anonymous_for(place.shape)
@@ -81,7 +81,7 @@ def _referred(
 ) -> Dimension:
     parts = split_path(reference) if isinstance(reference, str) else None
     if parts is None:
-        problems.add(f"{place.where}: {shown(plain(reference))} is no full name of a dimension")
+        problems.add(f"{place.where}: {shown(reference)} is no full name of a dimension")
         return anonymous(size)
     group, name = parts
     # Below the root of the dataset, "/a/b/lon" may be "b/lon" or "lon" as seen from here.
@@ -127,14 +127,14 @@ def by_name(
     """
     if not isinstance(names, list) or len(names) != len(place.shape):
         problems.add(
-            f"{place.where}: _ARRAY_DIMENSIONS {shown(plain(names))} does not fit a shape of "
+            f"{place.where}: _ARRAY_DIMENSIONS {shown(names)} does not fit a shape of "
             f"{len(place.shape)} dimensions; they have no names"
         )
         return anonymous_for(place.shape)
     found: list[Dimension] = []
     for name, size in zip(names, place.shape, strict=True):
         if not isinstance(name, str) or not is_name(name):
-            problems.add(f"{place.where}: {shown(plain(name))} cannot be the name of a dimension")
+            problems.add(f"{place.where}: {shown(name)} cannot be the name of a dimension")
             found.append(anonymous(size))
             continue
         dimension = _visible(str(name), size, place.group, declared)
@@ -169,7 +169,7 @@ def declared_dimensions(
     value : an object of name and length, or ``{"size": n, "unlimited": 0 or 1}``.
     """
     if not isinstance(value, dict):
-        problems.add(f"{where}: dimensions {shown(plain(value))} is not an object; there are none")
+        problems.add(f"{where}: dimensions {shown(value)} is not an object; there are none")
         return {}
     found: dict[str, Dimension] = {}
     for name, given in value.items():
@@ -178,7 +178,7 @@ def declared_dimensions(
         if not is_name(name):
             problems.add(f"{where}: {shown(name)} cannot be the name of a dimension; left out")
         elif not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**63:
-            problems.add(f"{where}: dimension {shown(name)}: {shown(plain(given))} is no length")
+            problems.add(f"{where}: dimension {shown(name)}: {shown(given)} is no length")
         else:
             found[name] = Dimension(name, size, unlimited, group)
     return found

@@ -20,7 +20,8 @@ from typing import NoReturn
 import numpy as np
 
 from nczfs.errors import BadMetadata
-from nczfs.formats.problems import shown
+from nczfs.messages import shown
+from nczfs.model import jsonshape
 from nczfs.model.hierarchy import Json
 
 BYTES_MAX = 64 << 20
@@ -29,6 +30,7 @@ MEMBERS_MAX = 1 << 20
 DIGITS_MAX = (
     1000  # an integer with more digits is kept as a word: converting it takes quadratic time
 )
+_PART_CHARACTERS = 1 << 20
 
 
 class Real(float):
@@ -81,7 +83,8 @@ def parse(
     """
     if len(data) > bytes_max:
         raise BadMetadata(f"{where}: a document of {len(data)} bytes is not read (max {bytes_max})")
-    _check_bounds(data, where, members_max)
+    if wrong := jsonshape.fault(data, depth_max=DEPTH_MAX, members_max=members_max):
+        raise BadMetadata(f"{where}: {wrong}")
     notes: list[str] = []
     text = _decode(data, where, notes)
 
@@ -117,7 +120,7 @@ def parse_object(
     """
     parsed = parse(data, where, bytes_max=bytes_max)
     if not isinstance(parsed.value, dict):
-        raise BadMetadata(f"{where}: is not a JSON object, but {shown(plain(parsed.value))}")
+        raise BadMetadata(f"{where}: is not a JSON object, but {shown(parsed.value)}")
     return parsed.value, parsed.notes
 
 
@@ -184,23 +187,6 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 # Half of a pair of escapes. Python's reader lets a lonely one through as a character that cannot
 # be encoded; the scanner below does not.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-_NOT_SHAPE = bytes(set(range(256)) - set(b"[]{},"))
-
-
-def _check_bounds(data: bytes, where: str, members_max: int) -> None:
-    """Refuse what is too deep or has too many members, before anything is built."""
-    opening = data.count(b"[") + data.count(b"{")
-    commas = data.count(b",")
-    if opening <= DEPTH_MAX and opening + commas < members_max:
-        return
-    shape = np.frombuffer(_STRING.sub(b"", data).translate(None, _NOT_SHAPE), np.uint8)
-    opens = (shape == ord("[")) | (shape == ord("{"))
-    steps = np.where(opens, 1, np.where(shape == ord(","), 0, -1)).astype(np.int32)
-    if steps.size and int(np.cumsum(steps).max()) > DEPTH_MAX:
-        raise BadMetadata(f"{where}: nested more than {DEPTH_MAX} levels deep")
-    if int(opens.sum()) + int((shape == ord(",")).sum()) >= members_max:
-        raise BadMetadata(f"{where}: has more than {members_max} members")
 
 
 def _decode(data: bytes, where: str, notes: list[str]) -> str:
@@ -211,7 +197,15 @@ def _decode(data: bytes, where: str, notes: list[str]) -> str:
         # as good as always.
         notes.append(f"{where}: byte {error.start} is not UTF-8; such bytes are read as Latin-1")
         text = data.decode("utf-8-sig", "surrogateescape")
-        return re.sub("[\udc80-\udcff]", lambda match: chr(ord(match.group()) - 0xDC00), text)
+        parts = range(0, len(text), _PART_CHARACTERS)
+        return "".join(_as_latin_1(text[start : start + _PART_CHARACTERS]) for start in parts)
+
+
+def _as_latin_1(text: str) -> str:
+    """Bytes that were no UTF-8, which stand in a text as halves of pairs, as characters."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    is_byte = (codes >= 0xDC80) & (codes <= 0xDCFF)
+    return np.where(is_byte, codes - 0xDC00, codes).astype("<u4").tobytes().decode("utf-32-le")
 
 
 def _doubled(pairs: list[tuple[str, Json]], where: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import unicodedata
 
 from nczfs.errors import UsageError
-from nczfs.formats.problems import Problems, shown
+from nczfs.formats.problems import Problems
+from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
 
 NAME_BYTES_MAX = 1000  # below the 1024 bytes that a whole key may have

@@ -37,12 +37,13 @@ from nczfs.formats.nodes import (
     optional_object,
     read_documents,
 )
-from nczfs.formats.problems import Problems, shown
+from nczfs.formats.problems import Problems
 from nczfs.formats.rewriting import existing_node, rewrite
 from nczfs.formats.zarr2 import Dialect, read_array
 from nczfs.formats.zarr2_nodes import named_dimensions
 from nczfs.formats.zarr2_stored import netcdf_type
 from nczfs.formats.zarr2_write import forget_fill
+from nczfs.messages import shown
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.base import Documents, FormatOptions
-from nczfs.formats.jsontext import parse_object, plain
+from nczfs.formats.jsontext import parse_object
 from nczfs.formats.names import below
-from nczfs.formats.problems import Problems, shown
+from nczfs.formats.problems import Problems
+from nczfs.messages import shown
 from nczfs.model.hierarchy import ArrayDescription, Json
 
 ZARRAY, ZGROUP, ZATTRS = ".zarray", ".zgroup", ".zattrs"
@@ -70,7 +71,7 @@ def read_documents(
             return None
         group = optional_object(data, group_key, options, problems)
         if group.get("zarr_format", 2) not in (2, "2"):
-            version = shown(plain(group["zarr_format"]))
+            version = shown(group["zarr_format"])
             raise Unsupported(f"{group_key}: zarr_format is {version}, not 2")
     key = below(path, ZATTRS)
     attributes = optional_object(documents.get(key), key, options, problems)

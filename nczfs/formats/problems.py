@@ -23,11 +23,3 @@ class Problems:
         if self._more:
             return (*self._messages, f"and {self._more} more problems")
         return tuple(self._messages)
-
-
-def shown(value: object) -> str:
-    """A value from a document as it stands in a message: on one line, and short."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"about 2^{value.bit_length() - 1}"  # Python refuses to print very long ones
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

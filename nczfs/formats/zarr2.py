@@ -10,9 +10,10 @@ from types import MappingProxyType
 from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.jsontext import plain
-from nczfs.formats.problems import Problems, shown
+from nczfs.formats.problems import Problems
 from nczfs.formats.zarr2_fill import exact_default, fill_value
 from nczfs.formats.zarr2_types import as_char, data_type
+from nczfs.messages import shown
 from nczfs.model.dtypes import DataType
 from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, CodecSpec, Json
 
@@ -113,7 +114,7 @@ def _check_version(document: dict[str, Json], where: str, problems: Problems) ->
     if "zarr_format" not in document:
         problems.add(f"{where}: zarr_format is missing; read as 2")
     elif document["zarr_format"] not in (2, "2"):
-        version = shown(plain(document["zarr_format"]))
+        version = shown(document["zarr_format"])
         raise Unsupported(f"{where}: zarr_format is {version}, not 2")
 
 
@@ -126,13 +127,13 @@ def _required(document: dict[str, Json], member: str, where: str) -> Json:
 def _lengths(document: dict[str, Json], member: str, where: str) -> tuple[int, ...]:
     value = _required(document, member, where)
     if not isinstance(value, list):
-        raise BadMetadata(f"{where}: {member} is {shown(plain(value))}, not a list of lengths")
+        raise BadMetadata(f"{where}: {member} is {shown(value)}, not a list of lengths")
     if len(value) > NDIM_MAX:
         raise BadMetadata(f"{where}: {member} has {len(value)} dimensions (max {NDIM_MAX})")
     lengths: list[int] = []
     for length in value:
         if not isinstance(length, int) or isinstance(length, bool) or length < 0:
-            raise BadMetadata(f"{where}: {member}: {shown(plain(length))} is no length")
+            raise BadMetadata(f"{where}: {member}: {shown(length)} is no length")
         lengths.append(length)
     return tuple(lengths)
 
@@ -153,7 +154,7 @@ def _filters(value: Json, where: str) -> tuple[CodecSpec, ...]:
     if value is None or value == {} or value == []:
         return ()
     if not isinstance(value, list):
-        raise BadMetadata(f"{where}: filters is {shown(plain(value))}, not a list of codecs")
+        raise BadMetadata(f"{where}: filters is {shown(value)}, not a list of codecs")
     if len(value) > CODECS_MAX:
         raise BadMetadata(f"{where}: {len(value)} filters (max {CODECS_MAX})")
     return tuple(_codec(codec, "filters", where) for codec in value)
@@ -161,7 +162,7 @@ def _filters(value: Json, where: str) -> tuple[CodecSpec, ...]:
 
 def _codec(value: Json, member: str, where: str) -> CodecSpec:
     if not isinstance(value, dict) or not isinstance(value.get("id"), str):
-        raise BadMetadata(f"{where}: {member}: {shown(plain(value))} is no codec with an id")
+        raise BadMetadata(f"{where}: {member}: {shown(value)} is no codec with an id")
     configuration = {name: _number_of_text(item) for name, item in value.items() if name != "id"}
     if value["id"] == "shuffle" and isinstance(value.get("elementsize"), str):
         configuration["elementsize"] = 0  # netcdf-c wrote texts and zeros alike, and means neither
@@ -195,7 +196,7 @@ def _order(document: dict[str, Json], where: str) -> str:
     if order is None:
         return "C"
     if order not in ("C", "F"):
-        raise BadMetadata(f"{where}: order is {shown(plain(order))}, neither 'C' nor 'F'")
+        raise BadMetadata(f"{where}: order is {shown(order)}, neither 'C' nor 'F'")
     return str(order)
 
 
@@ -203,5 +204,5 @@ def _separator(document: dict[str, Json], where: str, problems: Problems) -> str
     separator = document.get("dimension_separator", ".")
     if separator in (".", "/"):
         return str(separator)
-    problems.add(f"{where}: dimension_separator {shown(plain(separator))} is taken as '.'")
+    problems.add(f"{where}: dimension_separator {shown(separator)} is taken as '.'")
     return "."

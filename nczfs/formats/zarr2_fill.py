@@ -11,7 +11,8 @@ import numpy as np
 
 from nczfs.formats.jsontext import plain
 from nczfs.formats.numbers import as_float, as_integer, rounded
-from nczfs.formats.problems import Problems, shown
+from nczfs.formats.problems import Problems
+from nczfs.messages import shown
 from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType, VlenKind
 from nczfs.model.hierarchy import Json
 
@@ -56,7 +57,7 @@ def fill_value(
         return _READERS[dtype.stored.kind](value, dtype.stored)
     except _Unfit:
         problems.add(
-            f"{where}: fill_value {shown(plain(value))} is none of type {shown(dtype.typestr)}; "
+            f"{where}: fill_value {shown(value)} is none of type {shown(dtype.typestr)}; "
             "taken as undefined"
         )
         return None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nczfs.errors import BadMetadata, Unsupported
+from nczfs.messages import shown
 
 MAX_ITEM_BYTES = 1 << 30
 
@@ -131,8 +132,8 @@ def parse_typestr(text: str, where: str) -> np.dtype[Any]:
             raise BadMetadata(f"{where}: an element of {dtype.itemsize} bytes is too large")
         return dtype
     if re.match(r"[<>|](f16|f12|c32|c24)\Z", text):
-        raise Unsupported(f"{where}: dtype {text!r}: long doubles have no portable form")
-    raise BadMetadata(f"{where}: dtype {text!r} is not a Zarr v2 type string")
+        raise Unsupported(f"{where}: dtype {shown(text)}: long doubles have no portable form")
+    raise BadMetadata(f"{where}: dtype {shown(text)} is not a Zarr v2 type string")
 
 
 def nc_type_of(stored: np.dtype[Any]) -> NcType | None:

@@ -11,7 +11,7 @@ from nczfs.engine.verify.findings import Finding, Kind
 from nczfs.engine.verify.nodes import DOCUMENT_NAMES, Nodes
 from nczfs.errors import NoSuchObject
 from nczfs.formats.nodes import ZARRAY, ZGROUP
-from nczfs.formats.problems import shown
+from nczfs.messages import shown
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import Stat, ZMap

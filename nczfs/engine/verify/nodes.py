@@ -23,7 +23,7 @@ from nczfs.formats import consolidated
 from nczfs.formats.base import Node
 from nczfs.formats.names import below
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
-from nczfs.formats.problems import shown
+from nczfs.messages import shown
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.zmap.keys import parse_key
 

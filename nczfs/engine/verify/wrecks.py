@@ -8,7 +8,7 @@ from nczfs.engine.fillvalues import FILL_VALUE
 from nczfs.engine.verify.findings import Finding, Kind
 from nczfs.engine.verify.nodes import Nodes
 from nczfs.formats.names import below, parent_of
-from nczfs.formats.problems import shown
+from nczfs.messages import shown
 from nczfs.model.hierarchy import GroupHeader
 
 CHUNKS = "chunks"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from nczfs.codecs.base import Pipeline
 from nczfs.codecs.blocks import scan_zstd
-from nczfs.errors import CorruptChunk
+from nczfs.errors import CodecError, CorruptChunk, UnknownCodec
 from nczfs.model.dtypes import VlenKind
 from tests.unit.codecs.arrays import CodecObject, pipeline
 from tests.unit.codecs.test_round_trips import values_of
@@ -236,6 +236,21 @@ OBJECT_BOMBS: dict[str, tuple[list[CodecObject], bytes]] = {
     "deep lists": ([{"id": "json2"}], b"[" * 200_000),
     "a number of many digits": ([{"id": "json2"}], b"[" + b"9" * 100_000 + b',"|O",[6]]'),
     "a negative shape": ([{"id": "json2"}], b'["a","|O",[-1,-1]]'),
+    "lengths of many digits": (
+        [{"id": "json2"}],
+        b'["|O",[' + b",".join([b"9" * 4300] * 300) + b"]]",
+    ),
+    "a length beyond all arrays": ([{"id": "json2"}], b'[1,2,3,4,5,6,"|O",[9223372036854775808]]'),
+    "a shape of many dimensions": (
+        [{"id": "json2"}],
+        b'["|O",[' + b",".join([b"0"] * 65) + b"]]",
+    ),
+    "a true length": ([{"id": "json2"}], b'[1,"|O",[true]]'),
+    "lists that claim much": ([{"id": "msgpack2"}], b"\xdd\x00\x10\x00\x00" * 1000),
+    "packed lengths beyond all arrays": (
+        [{"id": "msgpack2"}],
+        b"\x93\x01\xa2|O\x91\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
+    ),
     "flat lists of two dimensions": ([{"id": "json2"}], b'["ab","cd","ef","|O",[3,2]]'),
 }
 
@@ -252,6 +267,58 @@ def test_counts_and_lengths_of_objects_are_checked_before_room_is_made(name: str
     finally:
         tracemalloc.stop()
     assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("codec", ["json2", "msgpack2"])
+def test_members_of_values_have_a_limit_and_the_values_themselves_have_another(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nczfs.codecs.objects.MEMBERS_MAX", 100)
+    chain = pipeline("|O", (6,), {"id": codec}, vlen=VlenKind.JSON)
+    values = np.empty(6, object)
+    values[:] = [[0] * 5] * 6
+    assert chain.decode(chain.encode(values)).tolist() == values.tolist()
+    values[5] = [0] * 20_000
+    with pytest.raises(CorruptChunk, match="members"):
+        chain.decode(chain.encode(values))
+
+
+@pytest.mark.parametrize(("kind", "name"), [(VlenKind.JSON, "json2"), (VlenKind.TEXT, "vlen-utf8")])
+def test_chunks_of_too_many_objects_are_refused_before_any_is_read(
+    kind: VlenKind, name: str
+) -> None:
+    with pytest.raises(CodecError, match="elements of variable length"):
+        pipeline("|O", (5000, 5000), {"id": name}, vlen=kind)
+
+
+def test_a_message_shows_little_of_what_is_wrong() -> None:
+    chain = pipeline("|O", (6,), {"id": "json2"}, vlen=VlenKind.JSON)
+    for shape in (b"1," * 60 + b"1", b"9" * 4000, b'"' + b"x" * 10**6 + b'"'):
+        with pytest.raises(CorruptChunk) as caught:
+            chain.decode(b'[[[1]],"|O",[' + shape + b"]]")
+        assert len(str(caught.value)) < 200
+    with pytest.raises(UnknownCodec) as refused:
+        pipeline("<i4", (6,), {"id": "x" * 10**6})
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        {"id": "fixedscaleoffset", "offset": 10**400, "scale": 1, "dtype": "<i4"},
+        {"id": "fixedscaleoffset", "offset": 0, "scale": "9" * 5000, "dtype": "<i4"},
+        {"id": "lzma", "format": 2**80},
+        {"id": "lzma", "format": 3, "filters": [{"id": 33, "dict_size": -1}]},
+        {"id": "lzma", "format": 3, "filters": [{"id": 2**90}]},
+        {"id": "shuffle", "elementsize": 10**300},
+        {"id": "jenkins_lookup3", "initval": 2**200},
+        {"id": "zstd", "level": 1e300},
+    ],
+    ids=lambda codec: str(codec)[:40],
+)
+def test_absurd_numbers_in_a_configuration_are_refused(codec: CodecObject) -> None:
+    with pytest.raises(UnknownCodec):
+        pipeline("<i4", (6,), codec)
 
 
 @pytest.mark.parametrize("inflater", ["zlib", "gzip", "bz2", "lzma", "zstd"])

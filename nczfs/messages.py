@@ -1,0 +1,68 @@
+"""What a message may hold of data that others stored: on one line, short, and nothing to obey."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+LENGTH_MAX: Final = 60
+REASON_LENGTH_MAX: Final = 200
+_BITS_MAX: Final = 128  # a longer integer takes a while to print, and Python refuses very long ones
+
+
+def shown(value: object) -> str:
+    """A value from a document or a chunk as it stands in a message.
+
+    It costs no more than the little of it that is shown, however much there is. Control characters
+    are escaped, so that a terminal does nothing with them.
+    """
+    text = _written(value, LENGTH_MAX)
+    return text if len(text) <= LENGTH_MAX else f"{text[: LENGTH_MAX - 3]}..."
+
+
+def reason(error: BaseException) -> str:
+    """What the exception of a library says, which may quote the data; else what kind it is."""
+    text = str(error)
+    if len(text) > REASON_LENGTH_MAX:
+        text = f"{text[: REASON_LENGTH_MAX - 3]}..."
+    is_plain = text.isprintable()
+    return (text if is_plain else repr(text)[1:-1]) or type(error).__name__
+
+
+def _written(value: object, room: int) -> str:
+    """As `repr`, but not much further than so many characters."""
+    match value:
+        case bool():
+            return repr(value)
+        case int():
+            size = value.bit_length()
+            return f"about 2^{size - 1}" if size > _BITS_MAX else repr(int(value))
+        case str():
+            return repr(str(value[: room + 1]))
+        case bytes():
+            return repr(value[: room + 1])
+        case list():
+            return f"[{_joined(value, room - 1)}]"
+        case tuple():
+            return f"({_joined(value, room - 1)}{',' if len(value) == 1 else ''})"
+        case dict():
+            return f"{{{_joined(value.items(), room - 1, pairs=True)}}}"
+        case _:
+            return repr(value)
+
+
+def _joined(items: Iterable[object], room: int, *, pairs: bool = False) -> str:
+    """Items one after the other, or names and values, as long as there is room."""
+    parts: list[str] = []
+    for item in items:
+        if room <= 0:
+            parts.append("...")
+            break
+        if pairs and isinstance(item, tuple):
+            name = _written(item[0], room)
+            part = f"{name}: {_written(item[1], room - len(name))}"
+        else:
+            part = _written(item, room)
+        parts.append(part)
+        room -= len(part) + 2
+    return ", ".join(parts)

@@ -1,0 +1,79 @@
+"""What was made to stop a mount takes little memory, and its neighbours are served meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nczfs.testing.datasets import put_array, put_group, put_json
+from nczfs.zmap.keys import parse_key
+from nczfs.zmap.registry import open_store
+from tests.support.looking import failing_with, peak_bytes, store_served
+from tests.support.neighbour import neighbour
+
+FIELD = np.arange(24, dtype="<f4").reshape(4, 6)
+MEMORY_BYTES = 400 << 20  # 100 MB without any data, 64 MiB of budget, one chunk that is refused
+CPU_S = 4.0  # a tenth of it, measured; what hangs takes minutes
+LINE_LENGTH_MAX = 600
+
+
+def filtered(codec: str, **settings: Any) -> dict[str, Any]:
+    return {
+        "zarr_format": 2,
+        "shape": [6],
+        "chunks": [6],
+        "dtype": "|O",
+        "compressor": {"id": "zlib", "level": 1},
+        "filters": [{"id": codec, **settings}],
+        "fill_value": None,
+        "order": "C",
+    }
+
+
+NUMBER = b"9" * 4300  # Python reads no longer ones
+
+CHUNKS: dict[str, tuple[dict[str, Any], bytes]] = {
+    "huge_lengths": (
+        filtered("json2"),
+        b'["|O",[' + b",".join([NUMBER] * 3700) + b"]]",
+    ),
+    "one_huge_length": (filtered("json2"), b'["a","|O",[' + NUMBER + b"]]"),
+    "many_lengths": (filtered("json2"), b'["a","|O",[' + b"1," * 8_000_000 + b"1]]"),
+    "many_members": (filtered("json2"), b"[" + b"[]," * 20_000_000 + b'"|O",[6]]'),
+    "deep": (filtered("json2"), b"[" * 30_000_000),
+    "packed_lists": (filtered("msgpack2"), b"\xdd\x00\x40\x00\x00" * 1_000_000),
+    "packed_members": (filtered("msgpack2"), b"\xdd\x03\x00\x00\x00" + b"\x90" * (3 << 24)),
+    "many_texts": (filtered("vlen-utf8"), struct.pack("<I", 15_000_000) + bytes(60_000_000)),
+    "long_text": (filtered("vlen-utf8"), struct.pack("<II", 6, 1 << 31) + bytes(60_000_000)),
+}
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+def test_a_hostile_chunk_is_refused_while_its_neighbour_is_read(tmp_path: Path, name: str) -> None:
+    """SEMANTICS A5, A7."""
+    store = open_store(str(tmp_path))
+    put_group(store, "d.zarr", {})
+    put_array(store, "d.zarr/good", FIELD, (2, 4))
+    document, data = CHUNKS[name]
+    put_json(store, "d.zarr/bad/.zarray", document)
+    store.write(parse_key("d.zarr/bad/0"), zlib.compress(data, 9))
+    expect = r"d\.zarr/bad/0"
+    with store_served(tmp_path, "--memory-limit", "64MiB", expect=expect) as mount:
+        place = mount.path / "datasets/d.zarr"
+        with neighbour(mount, place / "good/values.raw") as beside:
+            for path in ("chunks/0", "values.txt"):
+                with failing_with(errno.EIO):
+                    (place / "bad" / path).read_bytes()
+        assert beside.error is None
+        assert beside.reads
+        assert beside.waited_cpu_s < CPU_S
+        assert peak_bytes(mount.process.pid) < MEMORY_BYTES
+        lines = mount.log.read_text().splitlines()
+        assert any("d.zarr/bad/0" in line for line in lines)
+        assert max(map(len, lines)) < LINE_LENGTH_MAX
