@@ -1,4 +1,4 @@
-"""``nczfs status``: how a mount is."""
+"""``nczfs status``: how mounts are doing."""
 
 from __future__ import annotations
 
@@ -6,21 +6,35 @@ import argparse
 import errno
 import json
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from nczfs.cli.command import Command, Request
+from nczfs.cli.sizes import size_text, table
+from nczfs.cli.terminal import say
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 
 WAIT_S = 0.2
+ANSWER_S = 3.0  # a mount that says nothing for so long is listed as such
+
+Status = dict[str, Any]
+
+_HEADER = ("MOUNTPOINT", "STORE", "SINCE", "UNSAVED", "IN SPOOL")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("mountpoint", metavar="MOUNTPOINT")
+    parser.add_argument(
+        "mountpoint", metavar="MOUNTPOINT", nargs="?", help="without it all mounts are listed"
+    )
     parser.add_argument("--json", action="store_true", help="as the mount's status.json has it")
+    parser.add_argument("-v", "--verbose", action="store_true", help="what the store can do, too")
     parser.add_argument(
         "--wait",
         action="store_true",
@@ -29,32 +43,131 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Print the status."""
-    path = mounting.resolve(request.arguments.mountpoint)
+    """Print the status of a mount, or a line for each."""
+    arguments = request.arguments
+    if arguments.mountpoint is not None:
+        return _one(arguments)
+    if arguments.wait:
+        raise UsageError("--wait needs a MOUNTPOINT")
+    mounts = [_looked_at(entry) for entry in _mounts()]
+    if arguments.json:
+        json.dump(mounts, sys.stdout, indent=2)
+        print()
+    elif not mounts:
+        print("nczfs has mounted nothing here")
+    else:
+        for line in table([_HEADER, *map(_cells, mounts)]):
+            say(line)
+    return 0
+
+
+def _one(arguments: argparse.Namespace) -> int:
+    path = mounting.resolve(arguments.mountpoint)
     entry = mounting.find_mount(path)
     if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
-        raise UsageError(
-            f"{path}: nczfs is not mounted there (`findmnt -t fuse.nczfs` shows where)"
-        )
+        raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
     document = _read(path)
-    if request.arguments.wait and _unsaved(document):
+    if arguments.wait and _unsaved(document):
         # Whatever it says: what could not be stored is tried again in the background.
         with suppress(OSError):
             Path(path, ".nczfs/flush").write_text("\n", "utf-8")
         while _unsaved(document := _read(path)):
             time.sleep(WAIT_S)
     status = json.loads(document)
-    if request.arguments.json:
+    if arguments.json:
         sys.stdout.write(document)
     else:
-        for name, value in status.items():
-            print(f"{name.replace('_', ' ')}: {_shown(value)}")
-    if request.arguments.wait and status["spooled"]:
+        for line in status_lines(path, status, verbose=arguments.verbose):
+            say(line)
+    if arguments.wait and status["spooled"]:
         raise MountError(
             f"{path}: {status['spooled']} pieces of what was written could not be stored, and are "
             f"in the spool: `nczfs recover --list` shows them"
         )
     return 0
+
+
+def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
+    """What matters first: where it is, what is not stored, and what the spool has."""
+    yield f"{path}: {status['url']}{' (read-only)' if status['read_only'] else ''}"
+    yield f"unsaved: {unsaved_text(status) or 'nothing'}"
+    kept = "nothing"
+    if status["spooled"]:
+        kept = (
+            f"{_counted(status['spooled'], 'piece')} that could not be stored; "
+            "`nczfs recover --list` shows them"
+        )
+    yield f"in the spool: {kept}"
+    if used := status["spool_used_bytes"]:
+        yield f"spool: {size_text(used)} in {status['spool']}"
+    since = datetime.fromtimestamp(status["started"]).astimezone()
+    yield f"mounted since: {since:%Y-%m-%d %H:%M:%S %Z} (process {status['pid']})"
+    for lease in status["leases"]:
+        until = datetime.fromtimestamp(lease["expiry"]).astimezone()
+        yield f"lease of {lease['dataset']}: held until {until:%H:%M:%S}"
+    memory, limit, disk = (
+        size_text(status[name])
+        for name in ("memory_used_bytes", "memory_limit_bytes", "disk_used_bytes")
+    )
+    yield f"cache: {memory} of {limit} in memory, {disk} on disk"
+    yield f"open files: {status['open_files']}"
+    if verbose:
+        yield f"store: {status['store']}"
+        yield f"inodes: {status['inodes']}"
+        yield f"keys that cannot be file names: {status['hidden_keys']:g}"
+        for name, value in status["features"].items():
+            yield f"{name.replace('_', ' ')}: {'yes' if value else 'no'}"
+
+
+def unsaved_text(status: Status) -> str:
+    """What was written and is not stored yet; "" where there is nothing."""
+    counts = ((status["unsaved_chunks"], "chunk"), (status["unsaved_files"], "file"))
+    parts = [_counted(number, noun) for number, noun in counts if number]
+    text = " and ".join(parts)
+    return f"{text} ({size_text(status['dirty_bytes'])})" if status["dirty_bytes"] else text
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _mounts() -> list[mounting.MountEntry]:
+    """What nczfs has mounted, and nothing hides."""
+    topmost = {entry.mountpoint: entry for entry in mounting.mount_table()}
+    return [e for e in topmost.values() if e.kind == mounting.FILE_SYSTEM_TYPE]
+
+
+def _looked_at(entry: mounting.MountEntry) -> Status:
+    """The status of a mount, or why it cannot be known; never waits for a daemon that hangs."""
+    found: Status = {"mountpoint": entry.mountpoint, "state": "does not answer"}
+
+    def look() -> None:
+        try:
+            status = json.loads(_read(entry.mountpoint))
+        except (MountError, OSError, ValueError) as error:
+            cause = error.__cause__ if isinstance(error, MountError) else error
+            code = cause.errno if isinstance(cause, OSError) else None
+            found["state"] = {errno.EACCES: "no permission to look"}.get(code or 0, "dead")
+        else:
+            found.update(status, state="mounted")
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(ANSWER_S)
+    return {"url": entry.source} | found
+
+
+def _cells(status: Status) -> tuple[str, ...]:
+    if status["state"] != "mounted":
+        return status["mountpoint"], status["url"], status["state"], "?", "?"
+    since = datetime.fromtimestamp(status["started"])
+    return (
+        status["mountpoint"],
+        status["url"],
+        f"{since:%Y-%m-%d %H:%M}",
+        unsaved_text(status) or "-",
+        str(status["spooled"] or "-"),
+    )
 
 
 def _read(path: str) -> str:
@@ -79,18 +192,10 @@ def _unsaved(document: str) -> int:
     return int(status["unsaved_chunks"]) + int(status["unsaved_files"])
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items())
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value is None else str(value)
-
-
 COMMAND = Command(
     "status",
-    "show how a mount is doing",
+    "show how a mount is doing, or list all mounts",
     _arguments,
     run,
-    ("nczfs status /mnt/era5 --wait",),
+    ("nczfs status", "nczfs status /mnt/era5 --wait"),
 )

@@ -63,9 +63,7 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
     path = mounting.resolve(mountpoint)
     entry = mounting.find_mount(path)
     if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
-        raise UsageError(
-            f"{path}: nczfs is not mounted there (`findmnt -t fuse.nczfs` shows where)"
-        )
+        raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
     pid, daemon, spool = _daemon(path)
     try:
         mounting.unmount(path, lazy=lazy or daemon is None)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +88,52 @@ def test_a_mount_that_takes_too_long_is_given_up(mountpoint: Path) -> None:
     assert done.returncode == 1
     assert "within 0.001 s (--mount-timeout)" in done.stderr
     assert mounting.find_mount(str(mountpoint)) is None
+
+
+def test_status_says_first_what_is_not_stored_and_features_only_when_asked(
+    tmp_path: Path, mountpoint: Path
+) -> None:
+    (tmp_path / "store").mkdir()
+    assert nczfs("mount", tmp_path / "store", mountpoint).returncode == 0
+    lines = nczfs("status", mountpoint).stdout.splitlines()
+    assert lines[0] == f"{mountpoint}: {tmp_path / 'store'}"
+    assert lines[1:3] == ["unsaved: nothing", "in the spool: nothing"]
+    assert re.fullmatch(rf"mounted since: {date.today().year}-\d\d-\d\d \d\d:.*", lines[3])
+    assert "conditional writes" not in "\n".join(lines)
+    assert "conditional writes: yes" in nczfs("status", "-v", mountpoint).stdout.splitlines()
+    assert nczfs("umount", mountpoint).returncode == 0
+
+
+def test_status_without_a_mount_point_lists_all_mounts(tmp_path: Path, mountpoint: Path) -> None:
+    other = tmp_path / "other mount"
+    other.mkdir()
+    with (
+        served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=mountpoint, exit_codes=None) as dead,
+        served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=other),
+    ):
+        dead.process.kill()
+        dead.process.wait()
+        lines = nczfs("status").stdout.splitlines()
+        assert lines[0].split()[:3] == ["MOUNTPOINT", "STORE", "SINCE"]
+        (line,) = [line for line in lines if line.startswith(f"{other}  ")]
+        assert re.search(rf"{SAMPLE} +\d\d\d\d-\d\d-\d\d \d\d:\d\d +- +-$", line)
+        (line,) = [line for line in lines if line.startswith(f"{mountpoint}  ")]
+        assert "  dead  " in line
+        mounts = {row["mountpoint"]: row for row in json.loads(nczfs("status", "--json").stdout)}
+        assert mounts[str(other)]["unsaved_chunks"] == 0
+        assert mounts[str(mountpoint)]["state"] == "dead"
+    assert nczfs("status", "--wait").returncode == 2
+
+
+def test_a_mount_that_hangs_does_not_hang_the_list_of_mounts(mountpoint: Path) -> None:
+    with served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=mountpoint) as mount:
+        mount.process.send_signal(signal.SIGSTOP)
+        try:
+            lines = nczfs("status").stdout.splitlines()
+        finally:
+            mount.process.send_signal(signal.SIGCONT)
+        (line,) = [line for line in lines if line.startswith(f"{mountpoint}  ")]
+        assert "does not answer" in line
 
 
 def test_a_dead_mount_is_told_by_status_and_cleared_by_umount(mountpoint: Path) -> None:

@@ -1,0 +1,63 @@
+"""What ``nczfs status`` says of what a mount reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nczfs.cli.status import status_lines, unsaved_text
+
+STATUS: dict[str, Any] = {
+    "pid": 12,
+    "url": "s3://b/d",
+    "store": "s3://b/d",
+    "started": 0.0,
+    "read_only": False,
+    "dirty_bytes": 0,
+    "unsaved_chunks": 0,
+    "unsaved_files": 0,
+    "spool": "/var/spool/x",
+    "spooled": 0,
+    "spool_used_bytes": 0,
+    "features": {"writable": True, "markers": False},
+    "leases": [],
+    "memory_limit_bytes": 1 << 30,
+    "memory_used_bytes": 5 << 20,
+    "disk_used_bytes": 0,
+    "open_files": 2,
+    "inodes": 9,
+    "hidden_keys": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({}, ""),
+        ({"unsaved_chunks": 1, "dirty_bytes": 2048}, "1 chunk (2.00KiB)"),
+        ({"unsaved_chunks": 2, "unsaved_files": 1}, "2 chunks and 1 file"),
+        ({"unsaved_files": 3, "dirty_bytes": 1}, "3 files (1B)"),
+    ],
+)
+def test_what_is_not_stored_is_counted_in_words(changed: dict[str, Any], text: str) -> None:
+    assert unsaved_text(STATUS | changed) == text
+
+
+def test_the_spool_is_named_with_the_remedy() -> None:
+    lines = list(
+        status_lines("/mnt", STATUS | {"spooled": 2, "spool_used_bytes": 4096}, verbose=False)
+    )
+    assert lines[2] == (
+        "in the spool: 2 pieces that could not be stored; `nczfs recover --list` shows them"
+    )
+    assert lines[3] == "spool: 4.00KiB in /var/spool/x"
+
+
+def test_what_a_store_can_do_is_said_when_asked_for() -> None:
+    brief = list(status_lines("/mnt", STATUS, verbose=False))
+    assert brief[0] == "/mnt: s3://b/d"
+    assert "1970" in brief[3]
+    full = list(status_lines("/mnt", STATUS, verbose=True))
+    assert full[: len(brief)] == brief
+    assert {"writable: yes", "markers: no"} <= set(full)
