@@ -116,9 +116,10 @@ def retyped(attribute: Attribute, nc_type: NcType) -> Attribute:
     """An attribute of numbers in another type of numbers. Raises BadValue: it does not fit."""
     assert isinstance(attribute.value, tuple)
     stored = np.dtype(CODE_OF_NC_TYPE[nc_type])
-    numbers = converted(attribute.value, DataType(stored.str, stored), attribute.name)
+    place = f"attribute {attribute.name!r}"
+    numbers = converted(attribute.value, DataType(stored.str, stored), place)
     if stored.kind in "iu" and not np.array_equal(numbers, attribute.value):
-        raise BadValue(f"attribute {attribute.name!r}: {nc_type.value} holds no fractions")
+        raise BadValue(f"{place}: {nc_type.value} holds no fractions")
     return Attribute(attribute.name, nc_type, tuple(numbers.tolist()))
 
 

@@ -12,7 +12,7 @@ from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.chunks import ArrayChunks
 from nczfs.engine.confirming import Confirmation
 from nczfs.engine.edits import Edits
-from nczfs.engine.hierarchy import Hierarchy, consolidated_of, is_within
+from nczfs.engine.hierarchy import Hierarchy, consolidated_of
 from nczfs.engine.lease import Leases
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions
@@ -31,7 +31,7 @@ from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import Version, ZMap
 from nczfs.zmap.guarded import Guarded
-from nczfs.zmap.keys import Key, Prefix, join
+from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 
 class Engine:

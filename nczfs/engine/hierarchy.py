@@ -15,7 +15,7 @@ from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, Group, GroupHeader, Variable
 from nczfs.zmap.base import Version
-from nczfs.zmap.keys import Key, Prefix, join, parse_prefix
+from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
 
 log = logging.getLogger(__name__)
 
@@ -272,11 +272,6 @@ class Hierarchy:
             self._metadata.get(key, bytes_max).version == version
             for key, version in known.used.items()
         )
-
-
-def is_within(path: str, top: str) -> bool:
-    """Whether a path is another one or below it."""
-    return not top or path == top or path.startswith(f"{top}/")
 
 
 def dimensions_of(

@@ -26,7 +26,7 @@ from nczfs.formats.base import Node
 from nczfs.formats.names import parent_of
 from nczfs.formats.nodes import ZGROUP
 from nczfs.model.hierarchy import GroupHeader
-from nczfs.zmap.keys import Key, join
+from nczfs.zmap.keys import Key, is_within, join
 
 _NOTE = b"A group is being removed here, or the program that removed it was killed.\n"
 
@@ -172,7 +172,7 @@ def _store_lists(
     for change in changes:
         edits.add(group, change)
     try:
-        pending = [p for p in edits.pending() if leaving is None or not _is_within(p, leaving)]
+        pending = [p for p in edits.pending() if leaving is None or not is_within(p, leaving)]
         nodes: dict[str, Node] = {path: dataset.node(path) for path in pending}
         return edits.flush(nodes)
     except NczfsError:
@@ -216,7 +216,3 @@ def _in_order(found: Owned, group: Key | None) -> Removal:
     documents = sorted((k for k in found.nodes if k != group), key=lambda key: -key.count("/"))
     last = tuple(k for k in found.nodes if k == group)
     return Removal(tuple(documents), found.rest, last, found.foreign)
-
-
-def _is_within(path: str, above: str) -> bool:
-    return path == above or path.startswith(f"{above}/")

@@ -33,6 +33,10 @@ DIGITS_MAX = (
 _PART_CHARACTERS = 1 << 20
 
 
+class Unfinished(BadMetadata):
+    """A text ends before it is a document, and what follows may make it one."""
+
+
 class Real(float):
     """A number that remembers how it was spelled."""
 
@@ -80,6 +84,7 @@ def parse(
     ------
     BadMetadata : not JSON and not what netcdf-c writes, or beyond a limit. The message names the
         key, and the position where reading stopped.
+    Unfinished : it is the beginning of a document.
     """
     if len(data) > bytes_max:
         raise BadMetadata(f"{where}: a document of {len(data)} bytes is not read (max {bytes_max})")
@@ -345,7 +350,9 @@ class _Scanner:
         found = self._text[self._position : self._position + 20]
         line = self._text.count("\n", 0, self._position) + 1
         seen = shown(found) if found else "the end"
-        raise BadMetadata(
+        is_open = found.startswith('"') and _TEXT.match(self._text, self._position) is None
+        kind = Unfinished if is_open or not found else BadMetadata
+        raise kind(
             f"{self._where}: not JSON at character {self._position} (line {line}): {what}, "
             f"found {seen}"
         )

@@ -66,9 +66,9 @@ class Invalidator:
             with self._changed:
                 for entry in entries:  # the kernel changes them by itself
                     self._notes.pop(entry, None)
-                self._changed.wait_for(self._is_settled, PATIENCE_S)
         finally:
             with self._changed:
+                self._changed.wait_for(self._is_settled, PATIENCE_S)
                 self._locked -= Counter(locks)
                 self._changed.notify_all()
 

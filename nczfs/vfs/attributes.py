@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Iterator
 
 from nczfs import metrics
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.fillvalues import FILL_VALUE
 from nczfs.engine.hierarchy import Loaded
 from nczfs.errors import (
     CrossesTrees,
     NoSuchPath,
     NotPermitted,
-    ObjectTooLarge,
     PathError,
     PathExists,
     StaleHandle,
@@ -21,15 +20,20 @@ from nczfs.errors import (
 from nczfs.formats.attributes import attribute_text, is_hidden
 from nczfs.formats.base import Node as StoredNode
 from nczfs.formats.names import checked_name
-from nczfs.model.hierarchy import Attribute
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute, Variable
 from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.editing import Editing, refusal
+from nczfs.vfs.judged import JudgedText
 from nczfs.vfs.leaves import At
 from nczfs.vfs.nodes import Directory, File, FixedContent, Node, NodeStat, OpenFile
+from nczfs.vfs.refusals import RefusalsOfFile
 from nczfs.vfs.viewfile import ViewContext
-from nczfs.views.attributes import attribute_from
+from nczfs.views.attributes import attribute_from, check_beginning
+from nczfs.views.catalog import ATTRIBUTES
 
 ATTRIBUTE_BYTES_MAX = 16 << 20
+TEXTS = (NcType.CHAR, NcType.STRING)
 
 
 class AttributesDirectory(Directory):
@@ -103,6 +107,8 @@ class AttributesDirectory(Directory):
         editor.set_attribute(self._path, renamed)
         editor.delete_attribute(self._path, moved.name)
         editor.sync()
+        for gone in (name, new_name):
+            self._refusals(gone).settle()
 
     def unlink(self, name: str) -> None:
         attribute = _attribute_called(self._loaded().node, name)
@@ -110,6 +116,7 @@ class AttributesDirectory(Directory):
         if removing is None:
             raise self.refusal(name)
         removing.attribute(self._dataset, self._path, attribute.name)
+        self._refusals(name).settle()
 
     def sync(self) -> None:
         editing = self._context.editing_of(self._dataset)
@@ -137,7 +144,12 @@ class AttributesDirectory(Directory):
     def _file(self, name: str, loaded: Loaded) -> AttributeFile:
         mtime_ns = self._context.mtime_ns_of(loaded)
         editing = self._context.editing_of(self._dataset)
-        return AttributeFile(editing, self._dataset, self._path, name, loaded, mtime_ns)
+        refusals = self._refusals(shown_name(name))
+        return AttributeFile(editing, self._dataset, self._path, name, loaded, mtime_ns, refusals)
+
+    def _refusals(self, file_name: str) -> RefusalsOfFile:
+        prefix = self._dataset.prefix(self._path)
+        return self._context.refusals.file(prefix, f"{ATTRIBUTES}/{file_name}")
 
 
 class AttributeFile(File):
@@ -158,6 +170,7 @@ class AttributeFile(File):
         name: str,
         loaded: Loaded,
         mtime_ns: int,
+        refusals: RefusalsOfFile,
     ) -> None:
         self._dataset = dataset
         self._path = path
@@ -166,6 +179,7 @@ class AttributeFile(File):
         self._revision = dataset.edits.revision
         self._data = _text_in(loaded, name)
         self._editing = editing
+        self._refusals = refusals
         self.writable = editing is not None
         self._writer: OpenAttribute | None = None
 
@@ -188,7 +202,7 @@ class AttributeFile(File):
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         self._ask()
         if not (writing or truncate):
-            return FixedContent(self._data)
+            return FixedContent(self._data, self._refusals.check)
         if self._editing is None:
             raise NotPermitted(f"{self._name}: can only be read")
         self._writer = OpenAttribute(
@@ -197,6 +211,7 @@ class AttributeFile(File):
             self._path,
             self._name,
             b"" if truncate else self._data,
+            self._refusals,
             is_there=_attribute(self._dataset.load(self._path), self._name) is not None,
         )
         return self._writer
@@ -225,8 +240,11 @@ class OpenAttribute(OpenFile):
     """An attribute while it is open for writing: it is set at the flush.
 
     Nothing happens to one that was only truncated: a shell closes its own descriptor before the
-    program writes. `_lock` guards the text.
+    program writes. What can become no attribute of its type, whatever is written behind it, is
+    refused at once.
     """
+
+    judges_writes = True
 
     def __init__(
         self,
@@ -235,6 +253,7 @@ class OpenAttribute(OpenFile):
         path: str,
         name: str,
         data: bytes,
+        refusals: RefusalsOfFile,
         *,
         is_there: bool,
     ) -> None:
@@ -242,75 +261,75 @@ class OpenAttribute(OpenFile):
         self._dataset = dataset
         self._path = path
         self._name = name
-        self._lock = threading.Lock()
-        self._data = bytearray(data)
         self._was_there = is_there
-        self.is_dirty = False
+        self._text = JudgedText(
+            f"attribute {name!r}", data, ATTRIBUTE_BYTES_MAX, refusals, self._check_beginning
+        )
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something was written that is not set."""
+        return self._text.is_dirty
 
     @property
     def size(self) -> int:
         """Bytes of the text so far."""
-        return len(self._data)
+        return len(self._text)
 
     def read(self, offset: int, size: int) -> Buffer:
-        with self._lock:
-            return bytes(self._data[offset : offset + size])
+        return self._text.read(offset, size)
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
         return None
 
     def write(self, offset: int, data: Buffer) -> int:
-        with self._lock:
-            self._reach(offset)
-            self._check_size(offset + len(data))
-            self._data[offset : offset + len(data)] = data
-            self.is_dirty = True
+        self._text.write(offset, data)
         return len(data)
 
     def truncate(self, size: int) -> None:
-        with self._lock:
-            self._check_size(size)
-            self._reach(size)
-            del self._data[size:]
-            self.is_dirty = size > 0
+        self._text.truncate(size)
 
     def flush(self) -> None:
-        with self._lock:
-            if not self.is_dirty:
+        with self._text.taken() as data:
+            if data is None:
                 return
             loaded = self._dataset.load(self._path)
             known = _attribute(loaded, self._name)
             if loaded is None or (known is None and self._was_there):
                 raise StaleHandle(f"/{self._path}: attribute {self._name!r} was removed")
-            attribute = attribute_from(self._name, bytes(self._data), known)
+            attribute = attribute_from(self._name, data, known)
             editor = self._editing.editor(self._dataset)
             if attribute != known:
                 editor.set_attribute(self._path, attribute)
             editor.sync()
             self._was_there = True
-            self.is_dirty = False
 
     def close(self) -> None:
         """What was not set by the last flush is dropped: its writer was told."""
-        self.is_dirty = False
+        self._text.is_dirty = False
 
-    def _reach(self, size: int) -> None:
-        self._check_size(size)
-        self._data += bytes(max(0, size - len(self._data)))
-
-    def _check_size(self, size: int) -> None:
-        if size > ATTRIBUTE_BYTES_MAX:
-            raise ObjectTooLarge(
-                f"attribute {self._name!r}: {size} bytes; at most {ATTRIBUTE_BYTES_MAX}"
-            )
+    def _check_beginning(self, data: bytes) -> None:
+        """Raise BadValue when the text can never become the attribute."""
+        loaded = self._dataset.load(self._path)
+        known = _attribute(loaded, self._name)
+        nc_type = None if known is None else known.type
+        node = loaded.node if loaded is not None else None
+        is_fill = False
+        if self._name == FILL_VALUE and isinstance(node, Variable) and nc_type not in TEXTS:
+            nc_type, is_fill = node.array.dtype.nc_type, True
+        check_beginning(self._name, data, nc_type, is_single=is_fill)
 
 
 def attribute_file_name(attribute: Attribute) -> str | None:
     """The name of an attribute's file: its own, with "/" percent-encoded; None when too long."""
-    name = attribute.name.replace("/", "%2F").replace("\0", "%00")
-    if name in {".", ".."}:
-        name = name.replace(".", "%2E")
+    name = shown_name(attribute.name)
     return name if name and len(name.encode("utf-8", "surrogateescape")) <= 255 else None
+
+
+def shown_name(name: str) -> str:
+    """The name of an attribute as that of a file, however long."""
+    name = name.replace("/", "%2F").replace("\0", "%00")
+    return name.replace(".", "%2E") if name in {".", ".."} else name
 
 
 def _attribute_called(node: StoredNode, file_name: str) -> Attribute:

@@ -105,8 +105,9 @@ class Notifier(Protocol):
     ) -> AbstractContextManager[None]:
         """Around a request that changes something; the kernel answers its caller after it.
 
-        It ends when the kernel has been told what was noted within, or after a moment: what cannot
-        be told before the answer, as it needs a lock of the request, is told after it.
+        It ends, with an error too, when the kernel has been told what was noted within, or after a
+        moment: what cannot be told before the answer, as it needs a lock of the request, is told
+        after it.
 
         Parameters
         ----------

@@ -16,6 +16,7 @@ from nczfs.vfs.access import AccessLog
 from nczfs.vfs.editing import Editing
 from nczfs.vfs.known import KnownDatasets
 from nczfs.vfs.leaves import Plain, Resolved
+from nczfs.vfs.refusals import Refusals
 from nczfs.vfs.viewfile import ViewContext
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
@@ -63,7 +64,13 @@ class DatasetsTree:
         self.removing = self.editing.removing if self.editing is not None else None
         self.known = KnownDatasets(engine, metadata, options, edited)
         self.context = ViewContext(
-            engine, metadata.ttl_s, mtime_ns, access_log, self._opened, self.editing
+            engine,
+            metadata.ttl_s,
+            mtime_ns,
+            access_log,
+            self._opened,
+            Refusals(edited),
+            self.editing,
         )
         self.mtime_ns = mtime_ns
         self.views = views
@@ -109,6 +116,7 @@ class DatasetsTree:
         with self._lock:
             self._archives.clear()
         self.known.forget(prefix)
+        self.context.refusals.forget(prefix)
         if self.removing is not None:
             self.removing.forget(prefix)
 

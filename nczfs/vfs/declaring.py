@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.editor import Editor
@@ -16,20 +16,23 @@ from nczfs.errors import (
     NoSuchNode,
     NotPermitted,
     NotWritable,
-    ObjectTooLarge,
     StaleHandle,
     UsageError,
 )
 from nczfs.formats.dimensions import anonymous
+from nczfs.formats.jsontext import Unfinished
 from nczfs.formats.names import checked_name, parent_of
 from nczfs.model.hierarchy import Dimension, GroupHeader
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.editing import Editing
+from nczfs.vfs.judged import JudgedText
 from nczfs.vfs.nodes import OpenFile
+from nczfs.vfs.refusals import RefusalsOfFile
 from nczfs.vfs.viewfile import ViewContext, ViewFile
 from nczfs.views.catalog import View
-from nczfs.views.declaration import WantedDimension, wanted_variable
+from nczfs.views.declaration import WantedDimension, WantedVariable, wanted_variable
 
+INFO = "info.json"
 INFO_BYTES_MAX = 16 << 20
 
 
@@ -45,7 +48,15 @@ class GroupInfoFile(ViewFile):
         dataset: Dataset,
         path: str,
     ) -> None:
-        super().__init__(context, view, token, mtime_ns, lambda: dataset.edits.revision)
+        self._refusals = context.refusals.file(dataset.prefix(path), INFO)
+        super().__init__(
+            context,
+            view,
+            token,
+            mtime_ns,
+            lambda: dataset.edits.revision + context.refusals.revision,
+            self._refusals.check,
+        )
         self._dataset = dataset
         self._path = path
         self._editing = context.editing_of(dataset) if path else None
@@ -66,68 +77,85 @@ class GroupInfoFile(ViewFile):
                 f"/{self._path}/info.json: only a group that is still empty becomes a variable; "
                 "make another one beside it (mkdir)"
             )
-        return OpenDeclaration(self._editing, self._dataset, self._path, self._became_variable)
+        return OpenDeclaration(
+            self._editing, self._dataset, self._path, self._refusals, self._became_variable
+        )
 
     def _became_variable(self) -> None:
         self._is_variable = True
 
 
 class OpenDeclaration(OpenFile):
-    """An info.json while it is written: the variable is made at the flush. `_lock` guards it.
+    """An info.json while it is written: the variable is made at the flush.
+
+    The write that makes the document complete is refused when it asks for no variable that can be
+    made, and so is one behind which nothing can make it a document.
 
     Parameters
     ----------
     made : called when the variable was made.
     """
 
+    judges_writes = True
+
     def __init__(
-        self, editing: Editing, dataset: Dataset, path: str, made: Callable[[], None]
+        self,
+        editing: Editing,
+        dataset: Dataset,
+        path: str,
+        refusals: RefusalsOfFile,
+        made: Callable[[], None],
     ) -> None:
         self._editing = editing
         self._dataset = dataset
         self._path = path
         self._made = made
-        self._lock = threading.Lock()
-        self._data = bytearray()
-        self._is_dirty = False
+        self._text = JudgedText(INFO, b"", INFO_BYTES_MAX, refusals, self._judge)
 
     def read(self, offset: int, size: int) -> Buffer:
-        with self._lock:
-            return bytes(self._data[offset : offset + size])
+        return self._text.read(offset, size)
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
         return None
 
     def write(self, offset: int, data: Buffer) -> int:
-        if offset + len(data) > INFO_BYTES_MAX:
-            raise ObjectTooLarge(f"info.json: at most {INFO_BYTES_MAX} bytes")
-        with self._lock:
-            self._data += bytes(max(0, offset - len(self._data)))
-            self._data[offset : offset + len(data)] = data
-            self._is_dirty = True
+        self._text.write(offset, data)
         return len(data)
 
     def truncate(self, size: int) -> None:
-        with self._lock:
-            if size > len(self._data):
-                raise NotPermitted("info.json: holds what is written into it")
-            del self._data[size:]
+        self._text.truncate(size)
 
     def flush(self) -> None:
-        with self._lock:
-            if not self._is_dirty:
+        with self._text.taken() as data:
+            if data is None:
                 return
-            try:
-                declare(self._editing.editor(self._dataset), self._path, bytes(self._data))
-            except NotWritable as error:
-                raise NotPermitted(str(error)) from error
-            except (BadValue, CodecError, MetadataError, NoSuchNode, UsageError) as error:
-                raise BadArgument(f"/{self._path}/info.json: {error}") from error
-            self._is_dirty = False
+            with self._refused():
+                declare(self._editing.editor(self._dataset), self._path, data)
             self._made()
 
     def close(self) -> None:
         """What was not a variable at the last flush is dropped: its writer was told."""
+
+    def _judge(self, data: bytes) -> None:
+        """Refuse a document that is complete and wrong, or can never be complete."""
+        with self._refused(), suppress(Unfinished):
+            wanted = wanted_variable(self._name, data)
+            check(self._editing.editor(self._dataset), self._path, wanted)
+
+    @property
+    def _name(self) -> str:
+        return self._path.rpartition("/")[2]
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        """What is wrong with the document, as the errors of a file."""
+        try:
+            yield
+        except NotWritable as error:
+            raise NotPermitted(str(error)) from error
+        except (BadValue, CodecError, MetadataError, NoSuchNode, UsageError) as error:
+            why = str(error).removeprefix(f"{INFO}: ")
+            raise BadArgument(f"/{self._path}/{INFO}: {why}") from error
 
 
 def declare(editor: Editor, path: str, data: bytes) -> None:
@@ -138,15 +166,19 @@ def declare(editor: Editor, path: str, data: bytes) -> None:
     BadValue, CodecError, MetadataError, NoSuchNode, NotWritable, StoreError, UsageError.
     """
     wanted = wanted_variable(path.rpartition("/")[2], data)
+    check(editor, path, wanted)  # before a dimension is made for it
     group = parent_of(path)
-    # Before a dimension is made for it.
-    editor.described(
-        path, wanted.declaration, [_known(editor, group, one) for one in wanted.dimensions]
-    )
     names = tuple(_made(editor, group, dimension) for dimension in wanted.dimensions)
     declaration = dataclasses.replace(wanted.declaration, dimensions=names)
     editor.turn_into_variable(path, declaration)
     editor.sync()
+
+
+def check(editor: Editor, path: str, wanted: WantedVariable) -> None:
+    """Raise as `declare` does where it would; nothing is made."""
+    group = parent_of(path)
+    dimensions = [_known(editor, group, dimension) for dimension in wanted.dimensions]
+    editor.described(path, wanted.declaration, dimensions)
 
 
 def _known(editor: Editor, group: str, wanted: WantedDimension) -> Dimension:

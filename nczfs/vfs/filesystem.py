@@ -176,7 +176,11 @@ class TreeFileSystem(FileSystem):
         return self._files.get(handle).file.read_if_cached(offset, size)
 
     def write(self, handle: HandleNo, offset: int, data: Buffer) -> int:
-        return self._files.get(handle).file.write(offset, data)
+        file = self._files.get(handle).file
+        if not file.judges_writes:
+            return file.write(offset, data)
+        with self.kernel.changing():
+            return file.write(offset, data)
 
     def flush(self, handle: HandleNo) -> None:
         with self.kernel.changing():

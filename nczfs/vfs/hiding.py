@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 
-from nczfs.zmap.keys import Prefix, join
+from nczfs.zmap.keys import Prefix, is_within, join
 
 
 class Numbers:
@@ -92,13 +92,9 @@ class Hidden:
     def forget(self, prefix: Prefix) -> list[Prefix]:
         """Show everything at or below a prefix as it is; what was not shown, but single chunks."""
         with self._lock:
-            hidden = [path for path in self._names if _is_within(path, prefix)]
+            hidden = [path for path in self._names if is_within(path, prefix)]
             shown = [Prefix(join(path, name)) for path in hidden for name in self._names.pop(path)]
-            for path in [path for path in self._chunks if _is_within(path, prefix)]:
+            for path in [path for path in self._chunks if is_within(path, prefix)]:
                 del self._chunks[path]
-            self._emptied = {p for p in self._emptied if not _is_within(p, prefix)}
+            self._emptied = {p for p in self._emptied if not is_within(p, prefix)}
         return shown
-
-
-def _is_within(path: Prefix, above: Prefix) -> bool:
-    return not above or path == above or path.startswith(f"{above}/")

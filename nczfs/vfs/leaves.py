@@ -174,7 +174,7 @@ def view_file(
     """
     node = at.loaded.node
     if not (view.holds_values and isinstance(node, Variable)):
-        return text_file(context, at, view)
+        return text_file(context, at, name, view)
     mtime_ns = context.mtime_ns_of(at.loaded)
     if view.is_arithmetic:
         return ValuesFile(context, at.dataset, node, name, view_of, mtime_ns)
@@ -189,8 +189,15 @@ def group_info_file(context: ViewContext, at: At, view: View) -> GroupInfoFile:
     return GroupInfoFile(context, view, versions, mtime_ns, at.dataset, at.path)
 
 
-def text_file(context: ViewContext, at: At, view: View) -> ViewFile:
+def text_file(context: ViewContext, at: At, name: str, view: View) -> ViewFile:
     """A text about a node as a file: another one when its documents change."""
     versions = tuple(at.loaded.used.values())
     mtime_ns = context.mtime_ns_of(at.loaded)
-    return ViewFile(context, view, versions, mtime_ns, lambda: at.dataset.edits.revision)
+    return ViewFile(
+        context,
+        view,
+        versions,
+        mtime_ns,
+        lambda: at.dataset.edits.revision + context.refusals.revision,
+        context.refusals.file(at.dataset.prefix(at.path), name).check,
+    )

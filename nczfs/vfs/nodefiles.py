@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.attributes import AttributesDirectory
+from nczfs.vfs.declaring import INFO
 from nczfs.vfs.leaves import (
     At,
     Broken,
@@ -19,8 +20,6 @@ from nczfs.vfs.viewfile import ViewContext
 from nczfs.views import catalog
 from nczfs.views.catalog import View
 
-INFO = "info.json"
-
 
 def node_files(
     context: ViewContext, resolved: Broken | At, name: str
@@ -31,10 +30,15 @@ def node_files(
         return {INFO: lambda: broken_info(context, problem)}
     at, node = resolved, resolved.loaded.node
     files: dict[str, Callable[[], Node]] = {}
+    prefix = at.dataset.prefix(at.path)
+
+    def notes() -> tuple[str, ...]:
+        return context.refusals.of(prefix)
+
     if isinstance(node, GroupHeader):
-        views = catalog.group_views(at.dataset, node, stem(name))
+        views = catalog.group_views(at.dataset, node, stem(name), notes)
     else:
-        views = catalog.variable_views(at.dataset, node)
+        views = catalog.variable_views(at.dataset, node, notes)
         variable = node
         if catalog.has_chunks(node):
             files[catalog.CHUNKS] = lambda: ChunksDirectory(context, at, variable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError
@@ -185,9 +185,11 @@ class OpenFile(ABC):
     Attributes
     ----------
     appending : it was opened with O_APPEND.
+    judges_writes : a write is refused for what it says, and other files tell why.
     """
 
     appending = False
+    judges_writes = False
 
     @abstractmethod
     def read(self, offset: int, size: int) -> Buffer:
@@ -273,16 +275,25 @@ class MadeFile(File):
 
 
 class FixedContent(OpenFile):
-    """An open file with all its bytes in memory."""
+    """An open file with all its bytes in memory.
 
-    def __init__(self, data: bytes) -> None:
+    Parameters
+    ----------
+    synced : called at fsync: raises when what was written last to the file was refused.
+    """
+
+    def __init__(self, data: bytes, synced: Callable[[], None] = lambda: None) -> None:
         self._data = data
+        self._synced = synced
 
     def read(self, offset: int, size: int) -> Buffer:
         return memoryview(self._data)[offset : offset + size]
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
         return self.read(offset, size)
+
+    def fsync(self) -> None:
+        self._synced()
 
     def close(self) -> None:
         """Nothing to give back."""

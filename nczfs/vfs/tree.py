@@ -151,7 +151,7 @@ def mount_tree(
     def forget(path: str) -> Callable[[str], bool]:
         prefix = keys.parse_prefix(store_path(path))
         datasets.forget(prefix)
-        return lambda other: _is_below(store_path(other), prefix)
+        return lambda other: keys.is_within(store_path(other), prefix)
 
     entries: dict[str, Node] = {}
     resolved = datasets.resolve_root(keys.ROOT)
@@ -280,10 +280,6 @@ def _store_path(path: str, last_word: str, is_dataset: bool) -> str:
     elif words and words[0] == DATASETS:
         words = words[2:] if is_dataset and words[1:2] == [last_word] else words[1:]
     return "/".join(words)
-
-
-def _is_below(path: str, prefix: str) -> bool:
-    return not prefix or path == prefix or path.startswith(f"{prefix}/")
 
 
 def _steps(*steps: Callable[[], None]) -> Callable[[], None]:

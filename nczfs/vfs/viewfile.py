@@ -23,6 +23,7 @@ from nczfs.vfs.access import Access, AccessLog
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.editing import Editing
 from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
+from nczfs.vfs.refusals import Refusals
 from nczfs.views.catalog import View
 from nczfs.views.layout import ArrayElements, ChunkElements, Layout, Literal, Run
 from nczfs.views.reader import read_at, read_if_cached, request
@@ -42,6 +43,7 @@ class ViewContext:
     ttl_s : for how long a text is kept, and chunks are believed, without asking the store.
     mtime_ns : of files whose store tells no time.
     opened : called when a file with values of a variable is opened.
+    refusals : of what was written last.
     editing : what changes datasets; None where nothing may be changed.
     """
 
@@ -50,6 +52,7 @@ class ViewContext:
     mtime_ns: int
     access_log: AccessLog
     opened: Callable[[Dataset, Variable], None]
+    refusals: Refusals
     editing: Editing | None = None
 
     def mtime_ns_of(self, loaded: Loaded) -> int:
@@ -70,6 +73,7 @@ class ViewFile(File):
     ----------
     token : equal as long as the text is the same.
     revision : another one after each change of what the text tells of.
+    synced : called at fsync.
     """
 
     def __init__(
@@ -79,9 +83,11 @@ class ViewFile(File):
         token: object,
         mtime_ns: int,
         revision: Callable[[], int] = lambda: 0,
+        synced: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
         self._view = view
+        self._synced = synced
         self._token = token
         self._mtime_ns = mtime_ns
         self._lock = threading.Lock()
@@ -103,13 +109,12 @@ class ViewFile(File):
         return NodeStat(0, self._mtime_ns, exact=False)
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        return FixedContent(self._current_text())
+        return FixedContent(self._current_text(), self._synced)
 
     def _is_current(self) -> bool:
-        if self._text is None or self._view.is_arithmetic:
-            return self._text is not None
-        is_fresh = now() - self._made_at < self._context.ttl_s
-        return is_fresh and self._made_of == self._revision()
+        if self._text is None or self._made_of != self._revision():
+            return False
+        return self._view.is_arithmetic or now() - self._made_at < self._context.ttl_s
 
     def _current_text(self) -> bytes:
         """Made once where it follows from the description; else after changes and its TTL."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import getincrementaldecoder
 
 from nczfs.engine.convert import retyped
 from nczfs.errors import BadMetadata, BadValue
-from nczfs.formats.cdl.constants import Constant, Item, Misfit, item_of
+from nczfs.formats.cdl.constants import Constant, Item, Misfit, begins_number, item_of
 from nczfs.formats.cdl.scope import attribute_of
 from nczfs.formats.cdl.tokens import Kind, Scanner, Token, decoded, unquoted
-from nczfs.formats.jsontext import parse, plain
-from nczfs.model.dtypes import NcType
+from nczfs.formats.jsontext import Unfinished, parse, plain
+from nczfs.messages import shown
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute, Json
 
+_DECODER = getincrementaldecoder("utf-8")
 _SEPARATOR = re.compile(r"\s*,\s*|\s+")
 
 
@@ -49,6 +52,54 @@ def attribute_from(name: str, data: bytes, known: Attribute | None) -> Attribute
                 raise BadValue(f"attribute {name!r}: is of type {known.type.value}: give numbers")
             values = tuple(n.value for n in numbers if not isinstance(n.value, bytes))
             return retyped(Attribute(name, known.type, values), known.type)
+
+
+def check_beginning(name: str, data: bytes, nc_type: NcType | None, *, is_single: bool) -> None:
+    """Refuse a text that no more text behind it can make an attribute of a type.
+
+    Parameters
+    ----------
+    data : the bytes from the first one on, as far as they were written.
+    nc_type : that the attribute will have; None: whatever the text makes it.
+    is_single : it is one value.
+
+    Raises
+    ------
+    BadValue : whatever follows, `attribute_from` would raise it.
+    """
+    try:
+        text = _DECODER().decode(data)
+    except UnicodeDecodeError as error:
+        raise BadValue(f"attribute {name!r}: is no UTF-8 text: {error.reason}") from None
+    if nc_type is NcType.JSON:
+        try:
+            parse(data, f"attribute {name!r}")
+        except Unfinished:
+            return
+        except BadMetadata as error:
+            raise BadValue(str(error)) from None
+    elif nc_type in CODE_OF_NC_TYPE:
+        assert nc_type is not None
+        *words, last = _SEPARATOR.split(text.lstrip())
+        for word in words:
+            _check_number(name, word, nc_type)
+        if is_single and len(words) > bool(not last):
+            raise BadValue(f"attribute {name!r}: must be one value of type {nc_type.value}")
+        if not begins_number(last.encode()):
+            raise _no_number(name, last, nc_type)
+
+
+def _check_number(name: str, word: str, nc_type: NcType) -> None:
+    numbers = _numbers(word)
+    if numbers is None or isinstance(numbers[0].value, bytes):
+        raise _no_number(name, word, nc_type)
+    retyped(Attribute(name, nc_type, (numbers[0].value,)), nc_type)
+
+
+def _no_number(name: str, word: str, nc_type: NcType) -> BadValue:
+    return BadValue(
+        f"attribute {name!r}: is of type {nc_type.value}: give numbers; {shown(word)} is none"
+    )
 
 
 def _new(name: str, text: str) -> Attribute:

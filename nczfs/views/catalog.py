@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -44,8 +45,19 @@ class View:
     holds_values: bool = False
 
 
-def variable_views(dataset: Dataset, variable: Variable) -> Mapping[str, View]:
-    """The files of a variable, by name, the attributes and chunks left out."""
+Notes: TypeAlias = Callable[[], tuple[str, ...]]
+"""What is to be said of a node besides what is wrong with it."""
+
+
+def variable_views(
+    dataset: Dataset, variable: Variable, notes: Notes = tuple
+) -> Mapping[str, View]:
+    """The files of a variable, by name, the attributes and chunks left out.
+
+    Parameters
+    ----------
+    notes : stand among the problems of its info.json.
+    """
     description = variable.array
     dtype, count = description.dtype, description.size
     views: dict[str, View] = {}
@@ -79,7 +91,7 @@ def variable_views(dataset: Dataset, variable: Variable) -> Mapping[str, View]:
         views["values.txt"] = View(rendered, is_arithmetic=False, holds_values=True)
     else:
         problems.append(f"values.txt: {count} elements of variable length are too many to render")
-    views["info.json"] = View(lambda: _info(dataset, variable, problems))
+    views["info.json"] = View(lambda: _info(dataset, variable, [*problems, *notes()]))
     return views
 
 
@@ -107,11 +119,13 @@ def has_chunks(variable: Variable) -> bool:
     return description.dtype.vlen is None or description.chunk_bytes <= RENDERED_BYTES_MAX
 
 
-def group_views(dataset: Dataset, header: GroupHeader, file_name: str) -> Mapping[str, View]:
+def group_views(
+    dataset: Dataset, header: GroupHeader, file_name: str, notes: Notes = tuple
+) -> Mapping[str, View]:
     """The files of a group, by name; `file_name` is what they are called after."""
 
     def described() -> Layout:
-        return Layout([Literal(info.group_info(dataset.group(header.path)))])
+        return Layout([Literal(info.group_info(dataset.group(header.path), notes()))])
 
     def printed() -> Layout:
         text = cdl.header(dataset.group(header.path), name=file_name)

@@ -13,7 +13,7 @@ import numpy as np
 from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import BadMetadata, BadValue
 from nczfs.formats.attributes import is_hidden, untyped
-from nczfs.formats.jsontext import parse, plain
+from nczfs.formats.jsontext import Unfinished, parse, plain
 from nczfs.model.declaration import ElementType, Fill, VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NC_TYPE_OF_CODE, NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Json
@@ -56,10 +56,14 @@ def wanted_variable(name: str, data: bytes) -> WantedVariable:
 
     Raises
     ------
-    BadValue : it is no such document.
+    BadValue : it is no such document. Unfinished : it is the beginning of one.
     """
     try:
         document = plain(parse(data, "info.json").value)
+    except Unfinished:
+        if not data.lstrip().startswith((b"{", b"\xef\xbb\xbf")) and data.strip():
+            raise BadValue("info.json: is no JSON object") from None
+        raise
     except BadMetadata as error:
         raise BadValue(str(error)) from None
     if not isinstance(document, dict):

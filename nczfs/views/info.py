@@ -46,8 +46,8 @@ def variable_info(variable: Variable, problems: Sequence[str]) -> bytes:
     )
 
 
-def group_info(group: Group) -> bytes:
-    """The info.json of a group: itself and the names of its members."""
+def group_info(group: Group, notes: Iterable[str] = ()) -> bytes:
+    """The info.json of a group: itself and the names of its members; `notes` are more problems."""
     header = group.header
     return _document(
         {
@@ -58,7 +58,11 @@ def group_info(group: Group) -> bytes:
             "variables": [variable.name for variable in group.variables],
             "groups": [child.name for child in group.groups],
             "attributes": _attributes(header.attributes),
-            "problems": [*header.problems, *(f"{name}: {why}" for name, why in group.broken)],
+            "problems": [
+                *header.problems,
+                *(f"{name}: {why}" for name, why in group.broken),
+                *notes,
+            ],
         }
     )
 

@@ -74,6 +74,11 @@ def join(prefix: str, name: str) -> Key:
     return Key(f"{prefix}/{name}" if prefix else name)
 
 
+def is_within(path: str, top: str) -> bool:
+    """Whether a key or prefix is another one, or below it."""
+    return not top or path == top or path.startswith(f"{top}/")
+
+
 def moved(key: str, prefix: Prefix, goal: Prefix) -> Key:
     """The key, or prefix, that one at or below `prefix` has when that is renamed to `goal`."""
     return Key(goal + key[len(prefix) :])

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nczfs.formats.cdl.tokens import Kind, Token, unquoted
+from nczfs.formats.cdl.tokens import NUMBER_BEGINS, Kind, Token, unquoted
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 
 
@@ -88,6 +88,12 @@ def item_of(token: Token) -> Item | None:
             return _WORDS.get(token.source) or _MARKERS.get(token.source)
         case _:
             return None
+
+
+def begins_number(source: bytes) -> bool:
+    """Whether some number begins with these bytes, or is they."""
+    word = source[source[:1] in (b"+", b"-") :]
+    return bool(NUMBER_BEGINS.fullmatch(source)) or any(w.startswith(word) for w in _WORDS)
 
 
 def _number(source: bytes) -> Constant:

@@ -61,6 +61,13 @@ _NUMBER = (
     rb"|[0-9]++(?:[fFdD]|[uU]?(?:[bBsS]|[lL]{1,2})|[uU])?"
     rb")|[+-](?:Infinityf?|Inff?|NaNf?|nanf?)"
 )
+NUMBER_BEGINS = re.compile(
+    rb"[+-]?(?:0[xX][0-9A-Fa-f]*+(?:[uU]?(?:[sS]|[lL]{1,2})|[uU])?"
+    rb"|(?:[0-9]*+\.[0-9]*+|[0-9]++)(?:[eE](?:[+-]?[0-9]*+))?[fFdDlL]?"
+    rb"|[0-9]++(?:[uU]?(?:[bBsS]|[lL]{1,2})|[uU]))?"
+)
+"""What a number, but for the words that are some, can begin with."""
+
 _TOKEN = re.compile(
     _BLANK
     + rb"(?:(?P<SECTION>(?:types|dimensions|variables|data|group):)"

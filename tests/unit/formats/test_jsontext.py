@@ -14,6 +14,7 @@ from nczfs.errors import BadMetadata
 from nczfs.formats.jsontext import (
     DEPTH_MAX,
     Parsed,
+    Unfinished,
     Word,
     compact,
     one_line,
@@ -134,6 +135,26 @@ def test_a_lonely_surrogate_is_replaced_and_a_pair_is_not() -> None:
 def test_a_broken_document_is_refused_with_key_and_position(text: str, position: int) -> None:
     with pytest.raises(BadMetadata, match=rf"^g/\.zattrs: not JSON at character {position} \("):
         parse(text.encode(), "g/.zattrs")
+
+
+@given(json_values, st.data())
+def test_the_beginning_of_a_document_is_told_from_what_is_none(
+    value: Json, choice: st.DataObject
+) -> None:
+    data = compact([value]).encode()
+    stop = choice.draw(st.integers(0, len(data) - 1))
+    with pytest.raises(Unfinished):
+        parse(data[:stop], "a/.zattrs")
+    with pytest.raises(BadMetadata) as refused:
+        parse(data + b"]", "a/.zattrs")
+    assert not isinstance(refused.value, Unfinished)
+
+
+@pytest.mark.parametrize("text", ["[1 2", '{"a" 1', "[,", "{1:2,}", ']"'])
+def test_what_nothing_can_end_is_not_unfinished(text: str) -> None:
+    with pytest.raises(BadMetadata) as refused:
+        parse(text.encode(), "a/.zattrs")
+    assert not isinstance(refused.value, Unfinished)
 
 
 def test_a_document_that_is_no_object_is_refused() -> None:

@@ -1,0 +1,115 @@
+"""What was written last to files of ``datasets/`` and was refused, as long as that is so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+from nczfs.errors import BadArgument, BadValue, NotPermitted
+from nczfs.zmap.keys import Prefix, is_within
+
+NOTES_MAX = 1000
+MESSAGE_CHARACTERS_MAX = 1000
+
+
+class Refusals:
+    """Why the last write of a file changed nothing, by the prefix of its node and its name.
+
+    A program that does not look at what write(2) and close(2) answer finds it in the `problems` of
+    the ``info.json``. The oldest notes go when there are too many. `_lock` guards the dict.
+
+    Parameters
+    ----------
+    changed : called when what is to be said of a node is another.
+
+    Attributes
+    ----------
+    revision : another one after each change.
+    """
+
+    def __init__(self, changed: Callable[[Prefix], None]) -> None:
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._notes: dict[tuple[Prefix, str], str] = {}
+        self._revisions = count(1)
+        self.revision = 0
+
+    def of(self, prefix: Prefix) -> tuple[str, ...]:
+        """What is to be said of the files of a node."""
+        if not self._notes:
+            return ()
+        with self._lock:
+            found = [(name, why) for (node, name), why in self._notes.items() if node == prefix]
+        return tuple(_message(name, why) for name, why in found)
+
+    def file(self, prefix: Prefix, name: str) -> RefusalsOfFile:
+        """Those of one file."""
+        return RefusalsOfFile(self, prefix, name)
+
+    def why(self, prefix: Prefix, name: str) -> str | None:
+        """Why the last write of a file was refused; None: it was not."""
+        return self._notes.get((prefix, name))
+
+    def note(self, prefix: Prefix, name: str, why: str) -> None:
+        """The last write of a file was refused."""
+        why = why[:MESSAGE_CHARACTERS_MAX]
+        with self._lock:
+            if self._notes.pop((prefix, name), None) == why:
+                self._notes[prefix, name] = why
+                return
+            self._notes[prefix, name] = why
+            while len(self._notes) > NOTES_MAX:
+                self._notes.pop(next(iter(self._notes)))
+            self.revision = next(self._revisions)
+        self._changed(prefix)
+
+    def settle(self, prefix: Prefix, name: str) -> None:
+        """A write of a file was taken, or the file is gone."""
+        with self._lock:
+            if self._notes.pop((prefix, name), None) is None:
+                return
+            self.revision = next(self._revisions)
+        self._changed(prefix)
+
+    def forget(self, prefix: Prefix) -> None:
+        """Say nothing more of what is at or below a prefix."""
+        with self._lock:
+            gone = [place for place in self._notes if is_within(place[0], prefix)]
+            for place in gone:
+                del self._notes[place]
+            if gone:
+                self.revision = next(self._revisions)
+
+
+class RefusalsOfFile:
+    """The refusals of one file."""
+
+    def __init__(self, refusals: Refusals, prefix: Prefix, name: str) -> None:
+        self._refusals = refusals
+        self._prefix = prefix
+        self._name = name
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note what is refused within."""
+        try:
+            yield
+        except (BadArgument, BadValue, NotPermitted) as error:
+            self._refusals.note(self._prefix, self._name, str(error))
+            raise
+
+    def settle(self) -> None:
+        """What was written is taken, or the file is gone."""
+        self._refusals.settle(self._prefix, self._name)
+
+    def check(self) -> None:
+        """Raise BadArgument when the last write was refused."""
+        why = self._refusals.why(self._prefix, self._name)
+        if why is not None:
+            raise BadArgument(_message(self._name, why))
+
+
+def _message(name: str, why: str) -> str:
+    return f"{why} (what was written last to {name} was refused)"
