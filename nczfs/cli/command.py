@@ -39,6 +39,8 @@ class Command:
     scopes : which options it takes.
     aliases : other names that do the same.
     short_help : whether ``-h`` is help, and not something of the command's own.
+    owns_signals : it becomes a daemon, which has handlers of its own.
+    trouble_status : what it exits with after an error.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Command:
     scopes: frozenset[Scope] = frozenset()
     aliases: tuple[str, ...] = ()
     short_help: bool = True
+    owns_signals: bool = False
+    trouble_status: int = 1
 
 
 STORE_SCOPES = frozenset({Scope.STORE, Scope.LOG})

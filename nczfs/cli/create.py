@@ -12,7 +12,6 @@ from nczfs.cli.transfers import (
     add_target_arguments,
     cdl_source_of,
     target,
-    terminable,
     write,
 )
 
@@ -30,15 +29,14 @@ def run(request: Request) -> int:
     """Make a dataset."""
     logs.configure_command(request.settings)
     from nczfs.engine.transfer.choices import Choices
-    from nczfs.engine.transfer.copying import Source
+    from nczfs.engine.transfer.source import Source
     from nczfs.model.declaration import GroupDeclaration
 
     new = target(request)
     cdl = request.arguments.cdl
-    with terminable():
-        empty = Source(new.url, GroupDeclaration(""), {})
-        source = empty if cdl is None else cdl_source_of(Path(cdl).expanduser())
-        write(source, new, Choices())
+    empty = Source(new.url, GroupDeclaration(""), {})
+    source = empty if cdl is None else cdl_source_of(Path(cdl).expanduser())
+    write(source, new, Choices())
     return 0
 
 

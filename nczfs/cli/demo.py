@@ -170,4 +170,5 @@ COMMAND = Command(
     run,
     ("nczfs demo",),
     frozenset(Scope),
+    owns_signals=True,
 )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.progress import progress_bar
 from nczfs.cli.sizes import ratio_of, ratio_text, size_text, table
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import place, shown, store_options
 from nczfs.cli.terminal import say
-from nczfs.cli.transfers import count_bar
 from nczfs.errors import NoContent, NotADataset
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _rows(url: str, settings: Settings) -> list[Row]:
     from nczfs.engine.usage import node_usages
 
     try:
-        with opened(url, settings) as node, count_bar("keys") as told:
+        with opened(url, settings) as node, progress_bar(None, " keys") as told:
             return [
                 _row("variable" if found.variable else "group", f"/{found.path}", found.usage)
                 | {
@@ -80,7 +80,7 @@ def _rows_of_store(url: str, settings: Settings) -> list[Row]:
     try:
         entries = sorted(zmap.search(ROOT), key=lambda entry: entry.name)
         prefixes = [Prefix(entry.name) for entry in entries if entry.is_prefix]
-        with count_bar("keys") as told:
+        with progress_bar(None, " keys") as told:
             usages = dict(zip(prefixes, prefix_usages(zmap, prefixes, told), strict=True))
     finally:
         zmap.close()

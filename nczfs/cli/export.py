@@ -8,22 +8,20 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nczfs.cli import logs
+from nczfs.cli import interrupts, logs
 from nczfs.cli.command import Command, Request
 from nczfs.cli.parser import typed
+from nczfs.cli.progress import progress_bar, tell
 from nczfs.cli.store import engine_options, shown
 from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_layout_arguments,
     memory_limit,
-    tell,
-    terminable,
-    values_bar,
 )
 from nczfs.errors import UsageError
 
 if TYPE_CHECKING:
-    from nczfs.engine.transfer.copying import Source
+    from nczfs.engine.transfer.source import Source
 
 # As nccopy names them, and numbers them, without blanks and signs.
 _KINDS = {
@@ -76,12 +74,14 @@ def run(request: Request) -> int:
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
     from nczfs.cli.nodes import opened_from_root  # NumPy and boto3 come with it
+    from nczfs.engine.memory import share_one_heap
     from nczfs.engine.transfer.choices import Choices, chosen
     from nczfs.engine.transfer.dataset_source import dataset_source
 
+    share_one_heap()
     limit = memory_limit(settings)
     options = replace(engine_options(settings), memory_limit_bytes=limit // 2, cache_bytes_max=0)
-    with terminable(), opened_from_root(arguments.url, settings, options) as node:
+    with opened_from_root(arguments.url, settings, options) as node:
         name = shown(arguments.url, settings)
         source = dataset_source(node, name, tell, skip_unsupported=arguments.skip_unsupported)
         choices = Choices(arguments.chunks, arguments.codecs)
@@ -91,7 +91,7 @@ def run(request: Request) -> int:
 
 def _write(source: Source, request: Request, limit: int) -> None:
     from nczfs.engine.transfer.netcdf_kinds import KINDS
-    from nczfs.engine.transfer.netcdf_target import NewFile, write_netcdf
+    from nczfs.engine.transfer.netcdf_target import NewFile, remove_temporary, write_netcdf
 
     arguments = request.arguments
     new = NewFile(
@@ -101,8 +101,11 @@ def _write(source: Source, request: Request, limit: int) -> None:
         limit,
         arguments.skip_unsupported,
     )
-    with values_bar(source.element_count) as told:
-        write_netcdf(source, new, tell, told)
+    with (
+        progress_bar(source.nbytes, "B") as progress,
+        interrupts.deferred(lambda: remove_temporary(new)),
+    ):
+        write_netcdf(source, new, tell, progress)
 
 
 COMMAND = Command(

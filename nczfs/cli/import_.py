@@ -13,6 +13,7 @@ from nczfs.cli import logs
 from nczfs.cli.codecs import positive
 from nczfs.cli.command import Command, Request
 from nczfs.cli.parser import typed
+from nczfs.cli.progress import tell
 from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_layout_arguments,
@@ -20,13 +21,11 @@ from nczfs.cli.transfers import (
     cdl_source_of,
     memory_limit,
     target,
-    tell,
-    terminable,
     write,
 )
 
 if TYPE_CHECKING:
-    from nczfs.engine.transfer.copying import Source
+    from nczfs.engine.transfer.source import Source
 
 _CDL = re.compile(r"(?:\s|//[^\n]*\n)*netcdf\s")
 _CDL_HEAD_BYTES = 4096
@@ -61,10 +60,7 @@ def run(request: Request) -> int:
 
     choices = Choices(arguments.chunks, arguments.codecs, arguments.fixed, arguments.string_bytes)
     limit = memory_limit(request.settings)
-    with (
-        terminable(),
-        source_of(arguments.file, limit, skip_unsupported=arguments.skip_unsupported) as source,
-    ):
+    with source_of(arguments.file, limit, skip_unsupported=arguments.skip_unsupported) as source:
         write(source, target(request), choices)
     return 0
 
@@ -89,7 +85,7 @@ def _is_cdl(path: Path) -> bool:
         with path.open("rb") as file:
             head = file.read(_CDL_HEAD_BYTES)
     except OSError:
-        return False  # whoever opens it tells why
+        return False  # opening it says why
     return _CDL.match(head.decode("utf-8", "replace")) is not None
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.progress import progress_bar
 from nczfs.cli.sizes import UNKNOWN, ratio_of, ratio_text, size_text, table
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import place, shown, store_options
 from nczfs.cli.terminal import complain, say
-from nczfs.cli.transfers import count_bar
 from nczfs.errors import NoContent, NotADataset, StoreError
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _add_stored(node: Node, rows: list[Row], variables: dict[str, Variable]) -> 
         )
         variables = {}
     try:
-        with count_bar("keys") as told:
+        with progress_bar(None, " keys") as told:
             found = chunk_usages(node, list(variables.values()), told)
             usages = dict(zip(variables, found, strict=True))
     except StoreError as error:

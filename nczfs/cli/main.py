@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 from nczfs.cli import (
     cat,
@@ -18,6 +19,7 @@ from nczfs.cli import (
     export,
     import_,
     info,
+    interrupts,
     ls,
     mount,
     recover,
@@ -64,30 +66,43 @@ DONE, FAILED, USAGE = 0, 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line. Returns the exit status: 0 done, 1 failed, 2 wrong usage."""
+    """Run a command line. Returns the exit status: 0 done, 1 failed, 2 wrong usage.
+
+    130 and 143 after SIGINT and SIGTERM, 141 when the reader of the output had enough.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    command = by_name(words[0]) if words else None
+    trouble = FAILED if command is None else command.trouble_status
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold anything
-        status = _dispatch(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-        return status
+        return _dispatch(words)
     except UsageError as error:
         return _tell(error, USAGE)
     except NczfsError as error:
-        return _tell(error, FAILED)
+        return _tell(error, trouble)
+    except interrupts.Ended as end:
+        _drop_output()
+        return end.status
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # Whoever read our output had enough. Python must not try to flush what is left of it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()
         return 128 + signal.SIGPIPE
     except OSError as error:
-        return _tell(error, FAILED)
+        return _tell(error, trouble)
     except Exception as error:
         log.debug("unexpected", exc_info=error)
         return _tell(
-            f"internal error: {type(error).__name__}: {error} (--debug tells where)", FAILED
+            f"internal error: {type(error).__name__}: {error} (--debug tells where)", trouble
         )
+
+
+def _drop_output() -> None:
+    """Have Python not wait, at its end, for a reader that takes no more of our output."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def _tell(what: Exception | str, code: int) -> int:
@@ -97,12 +112,16 @@ def _tell(what: Exception | str, code: int) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(usage() if len(argv) < 2 else parser_of(_named(argv[1])).format_help().rstrip())
+        text = usage() if len(argv) < 2 else parser_of(_named(argv[1])).format_help().rstrip()
+        print(text, flush=True)
         return DONE if argv else USAGE
     argv = [version.COMMAND.name if argv[0] == "--version" else argv[0], *argv[1:]]
     command = by_name(argv[0])
     if command is not None:
-        return command.run(parse(command, argv[1:]))
+        with nullcontext() if command.owns_signals else interrupts.handled():
+            status = command.run(parse(command, argv[1:]))
+            sys.stdout.flush()
+            return status
     if _looks_like_mount(argv):
         return mount.COMMAND.run(parse(mount.COMMAND, argv))
     raise _no_such_command(argv[0])

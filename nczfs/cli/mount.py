@@ -174,4 +174,5 @@ COMMAND = Command(
         "nczfs mount data.zip ~/data -o allow_delete,memory_limit=4G",
     ),
     scopes=frozenset(Scope),
+    owns_signals=True,
 )

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nczfs.cli import interrupts
 from nczfs.cli.codecs import codecs, lengths
 from nczfs.cli.command import STORE_SCOPES, Request
 from nczfs.cli.options import Scope, default_memory_limit
 from nczfs.cli.parser import typed
+from nczfs.cli.progress import progress_bar, tell
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, place, store_options
 from nczfs.errors import AccessDenied, NoContent, ObjectExists
 
 if TYPE_CHECKING:
     from nczfs.engine.transfer.choices import Choices
-    from nczfs.engine.transfer.copying import Source
     from nczfs.engine.transfer.dataset_target import NewDataset
+    from nczfs.engine.transfer.source import Source
 
 TRANSFER_SCOPES = STORE_SCOPES | {Scope.MEMORY}
 
@@ -80,13 +78,19 @@ def target(request: Request) -> NewDataset:
 
 def write(source: Source, new: NewDataset, choices: Choices) -> None:
     """Make a dataset of a source; with a bar on a terminal."""
+    from nczfs.engine.memory import share_one_heap
     from nczfs.engine.transfer.choices import chosen
     from nczfs.engine.transfer.dataset_target import write_dataset
 
     chosen_source = chosen(source, choices)
-    with values_bar(source.element_count) as told:
+
+    def tell_of_the_rest() -> None:
+        tell(f"{new.place.text}: ended at once; --overwrite removes what was written there")
+
+    share_one_heap()
+    with progress_bar(source.nbytes, "B") as progress, interrupts.deferred(tell_of_the_rest):
         try:
-            write_dataset(chosen_source, new, tell, told)
+            write_dataset(chosen_source, new, tell, progress)
         except ObjectExists as error:
             raise ObjectExists(f"{error}; --overwrite deletes a dataset that is there") from error
 
@@ -107,41 +111,3 @@ def cdl_source_of(path: Path) -> Source:
 def memory_limit(settings: Settings) -> int:
     """The budget of what is on its way."""
     return settings.maybe_number("memory-limit") or default_memory_limit()
-
-
-@contextmanager
-def values_bar(total: int) -> Iterator[Callable[[int], object]]:
-    """A bar on a terminal, and what tells it of values that are done."""
-    from tqdm import tqdm
-
-    with tqdm(total=total, unit=" values", unit_scale=True, disable=None, leave=False) as bar:
-        yield bar.update
-
-
-@contextmanager
-def count_bar(unit: str) -> Iterator[Callable[[int], object]]:
-    """A count on a terminal, of what has no known end, and what tells it of more."""
-    from tqdm import tqdm
-
-    with tqdm(unit=f" {unit}", unit_scale=True, disable=None, leave=False) as bar:
-        yield bar.update
-
-
-def tell(line: str) -> None:
-    """A line for the user, beside the bar."""
-    from tqdm import tqdm
-
-    tqdm.write(f"nczfs: {line}", file=sys.stderr)
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """Within it SIGTERM is Ctrl-C, so that what is half made is removed."""
-    from nczfs.engine.memory import share_one_heap
-
-    share_one_heap()
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
 from nczfs.cli.options import default_memory_limit
+from nczfs.cli.progress import progress_bar
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, place, store_options
-from nczfs.cli.transfers import values_bar
 from nczfs.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def run(request: Request) -> int:
                 f"{file} is a netCDF file, and not a store; `nczfs verify --digest` prints the "
                 "checksums of its values"
             )
-        with _told_how_to_go_on(arguments.resume):
+        with _hint_at_resuming(arguments.resume):
             return _digest_file(file, arguments)
     base, path = _located(arguments.url, settings)
-    with _told_how_to_go_on(arguments.resume), _opened(base, settings) as subject:
+    with _opened(base, settings) as subject, _hint_at_resuming(arguments.resume):
         if arguments.holes:
             return _list_holes(subject, path, arguments)
         if arguments.digest:
@@ -68,13 +68,11 @@ def run(request: Request) -> int:
 
 
 def _verify(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from nczfs.engine.verify.verification import Verification
 
     with _state(arguments, subject.zmap.name) as state, _output(arguments, "findings") as output:
-        with tqdm(unit=" chunks", leave=False, disable=None) as bar:
-            verification = Verification(subject, state, bar.update)
+        with progress_bar(None, " chunks") as progress:
+            verification = Verification(subject, state, progress)
             for finding in verification.run(path):
                 output.finding(finding)
         output.summary(verification.counts)
@@ -122,8 +120,8 @@ def _print_digests(jobs: Sequence[DigestJob], state: VerifyState | None, output:
     from nczfs.engine.verify.digests import digests
 
     status = 0
-    with values_bar(sum(job.size for job in jobs)) as told:
-        for digest in digests(jobs, state, told):
+    with progress_bar(sum(job.size for job in jobs), " values") as progress:
+        for digest in digests(jobs, state, progress):
             output.digest(digest)
             status = 1 if digest.trouble else status
     return status
@@ -188,7 +186,7 @@ def _netcdf_file(url: str) -> Path | None:
 
 
 @contextmanager
-def _told_how_to_go_on(resume: str | None) -> Iterator[None]:
+def _hint_at_resuming(resume: str | None) -> Iterator[None]:
     """Say, when the run is cut short, how its work is not lost."""
     try:
         yield

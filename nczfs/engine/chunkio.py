@@ -170,7 +170,7 @@ class ChunkIO:
         Conflict : the store has another version. CodecError, StoreError.
         """
         key = self.key(chunk)
-        if self._is_fill(values) and not self._exists(key, replaces):
+        if self.is_fill(values) and not self._exists(key, replaces):
             return None
         try:
             data = self.pipeline.encode(values)
@@ -188,7 +188,8 @@ class ChunkIO:
             return False
         return True
 
-    def _is_fill(self, values: Values) -> bool:
+    def is_fill(self, values: Values) -> bool:
+        """Whether a chunk of these values, all of them fill, reads the same when it is missing."""
         # Where no fill value is defined, others read anything from a chunk that is not there.
         if values.dtype.hasobject or values.size == 0 or self.array.fill_value is None:
             return False

@@ -37,6 +37,11 @@ class OpenNode:
         self._revision = dataset.edits.revision
 
     @property
+    def engine_dataset(self) -> Dataset:
+        """The dataset below this face, for tools that go by chunks."""
+        return self._dataset
+
+    @property
     def _dataset(self) -> Dataset:
         """The dataset, while it is open. Raises UsageError."""
         if self._opened.is_closed:
@@ -162,7 +167,7 @@ class Variable(OpenNode):
         """
         editor = self.editor
         variable = self.description
-        given = _given(values, variable, self.path)
+        given = storable(values, variable, self.path)
         unlimited = tuple(dimension.unlimited for dimension in variable.dimensions)
         selection = select_for_writing(selector, variable.array.shape, unlimited, given.shape)
         spread = selection.spread(given)
@@ -207,8 +212,13 @@ class Variable(OpenNode):
         return f"<nczfs.Variable {self.path} ({dimensions}) {self.dtype}>"
 
 
-def _given(values: Any, variable: model.Variable, place: str) -> Values:
-    """Values in the type of a variable; masked ones become its fill value, as in netCDF4-python."""
+def storable(values: Any, variable: model.Variable, place: str) -> Values:
+    """Values in the type of a variable; masked ones become its fill value, as in netCDF4-python.
+
+    Raises
+    ------
+    BadValue : a value is none of the type.
+    """
     array = variable.array
     if not isinstance(values, np.ma.MaskedArray):
         return converted(values, array.dtype, place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nczfs.engine.loaded import Values
-from nczfs.engine.transfer.copying import Content, Selection, Source
+from nczfs.engine.transfer.source import Content, Selection, Source, item_bytes
 from nczfs.formats.cdl.lists import CdlData
 from nczfs.formats.cdl.parse import parse_cdl
 
@@ -32,4 +32,5 @@ def _content(data: CdlData) -> Content:
         part: Values = kept[0][index]
         return part
 
-    return Content(data.shape, tuple(max(1, n) for n in data.shape), read, kept.clear)
+    chunks = tuple(max(1, n) for n in data.shape)
+    return Content(data.shape, chunks, item_bytes(data.dtype), read, kept.clear)

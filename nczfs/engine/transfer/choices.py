@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from nczfs.engine.creation import default_chunks
-from nczfs.engine.transfer.copying import STRING_BYTES, Source, groups_of
+from nczfs.engine.transfer.source import STRING_BYTES, Source, groups_of
 from nczfs.errors import NoSuchNode, UsageError
 from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration

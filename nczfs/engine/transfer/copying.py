@@ -1,168 +1,154 @@
-"""Copying between netCDF files, CDL and datasets: what both sides agree on.
-
-A `Source` says what there is (declarations, plain data) and lets parts of the values be read. Who
-writes them asks for boxes that are whole chunks of the target and, where memory allows, of the
-source, so that neither side handles a chunk twice.
-"""
+"""Copying the values of a variable block by block: the next one is read while one is written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-from math import prod
-from typing import TypeAlias
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from nczfs.engine.loaded import Values
-from nczfs.formats.names import below
-from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
+from nczfs.engine.transfer.blocks import BlockSize, blocks, pieces
+from nczfs.engine.transfer.source import Content, Progress, Selection
 
-BLOCK_SHARE = 4  # of the memory budget: one in so many bytes is a block of values on its way
-CACHE_SHARE = 8  # the same for the chunk cache of the netCDF library
-STRING_BYTES = 64  # taken for a string whose length is not known, and for what Python adds to one
-
-Selection: TypeAlias = tuple[slice, ...]
-Told: TypeAlias = Callable[[str], object]
-"""Hears a line about what could not be taken over as it is."""
+LOOK_S = 0.2
+"""Whoever waits for a write calls `Progress` at least so often, which may end the waiting."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """The values of a variable of a source.
+class Writes:
+    """Writes under way, so many of them and so many bytes at a time. A context manager.
 
-    Attributes
+    The block ends with the last write. When it fails, those that have not begun never do.
+
+    Parameters
     ----------
-    chunks : boxes of this shape, from the origin, cost no more to read than any part of them.
-    read : the elements of a box; numbers in any byte order, S1 for CHAR, objects for strings.
-    release : forget what reading has left in memory.
+    depth : number of writes.
+    bytes_max : of their values; one alone may have more.
+    progress : called in the thread that uses this object, as writes end and while it waits.
     """
 
-    shape: tuple[int, ...]
-    chunks: tuple[int, ...]
-    read: Callable[[Selection], Values]
-    release: Callable[[], object] = lambda: None
+    def __init__(self, depth: int, bytes_max: int, progress: Progress) -> None:
+        self._depth = depth
+        self._bytes_max = bytes_max
+        self._progress = progress
+        self._under_way: deque[tuple[Future[None], int, float]] = deque()
+        self._nbytes = 0
 
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
+    def add(self, start: Callable[[], Future[None]], nbytes: int, credit: float) -> None:
+        """Start a write as soon as there is room. Raises what an earlier one raised.
+
+        Parameters
+        ----------
+        nbytes : that it keeps in memory.
+        credit : what `progress` is given when it has ended.
+        """
+        while self._under_way and (
+            len(self._under_way) >= self._depth or self._nbytes + nbytes > self._bytes_max
+        ):
+            self._end_oldest()
+        self._under_way.append((start(), nbytes, credit))
+        self._nbytes += nbytes
+
+    def wait(self) -> None:
+        """Wait for all of them. Raises what one of them raised."""
+        while self._under_way:
+            self._end_oldest()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.wait()
+            return
+        futures = [future for future, *_ in self._under_way]
+        wait([future for future in futures if not future.cancel()])
+
+    def _end_oldest(self) -> None:
+        future, nbytes, credit = self._under_way[0]
+        while not wait([future], LOOK_S).done:
+            self._progress(0)
+        self._under_way.popleft()
+        self._nbytes -= nbytes
+        future.result()
+        self._progress(credit)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What is copied.
+Start: TypeAlias = Callable[[Selection, Values, Writes, float], object]
+"""Starts the writes of a box of whole chunks of the target, whose values do not change any more.
 
-    Attributes
-    ----------
-    name : for messages.
-    contents : by path without a leading slash; a variable that is not there has no values.
-    """
-
-    name: str
-    root: GroupDeclaration
-    contents: Mapping[str, Content]
-
-    @property
-    def element_count(self) -> int:
-        """Of all variables together."""
-        return sum(content.size for content in self.contents.values())
-
-
-def groups_of(group: GroupDeclaration, path: str = "") -> Iterator[tuple[str, GroupDeclaration]]:
-    """A group and all below it, with their paths, the upper ones first."""
-    yield path, group
-    for child in group.groups:
-        yield from groups_of(child, below(path, child.name))
-
-
-def variables_of(group: GroupDeclaration) -> Iterator[tuple[str, VariableDeclaration]]:
-    """The variables of a group and of all below it, with their paths."""
-    for path, found in groups_of(group):
-        for variable in found.variables:
-            yield below(path, variable.name), variable
-
-
-def with_variables(
-    group: GroupDeclaration,
-    change: Callable[[str, VariableDeclaration], VariableDeclaration],
-    path: str = "",
-) -> GroupDeclaration:
-    """A group whose variables, and those of all groups below it, are changed one by one."""
-    return replace(
-        group,
-        variables=tuple(change(below(path, v.name), v) for v in group.variables),
-        groups=tuple(with_variables(g, change, below(path, g.name)) for g in group.groups),
-    )
+The last argument is the credit for each element."""
 
 
 def copy(
     content: Content,
     chunks: Sequence[int],
-    write: Callable[[Selection, Values], object],
-    elements_max: int,
-    told: Callable[[int], object],
+    start: Start,
+    size: BlockSize,
+    writes: Writes,
+    progress: Progress,
 ) -> None:
     """Copy all values, block by block.
 
     Parameters
     ----------
     chunks : of the target.
-    elements_max : of a block, as long as a chunk of the target has no more.
-    told : hears how many elements each block had.
+    writes : to which `start` adds. They may go on when this returns.
+    progress : is given half of the bytes as they are read; `writes` reports the other half.
     """
     try:
-        for selection in blocks(content.shape, chunks, content.chunks, elements_max):
-            values = content.read(selection)
-            write(selection, values)
-            told(values.size)
+        for selection in blocks(content.shape, chunks, content.chunks, size):
+            values = _read(content, selection, size.usual, progress)
+            for piece in pieces(selection, chunks, size.usual):
+                start(piece, _part(values, piece, selection), writes, content.item_bytes / 2)
+            if 2 * values.size > size.most:
+                writes.wait()
+            del values
     finally:
         content.release()
 
 
-def blocks(
-    shape: Sequence[int], unit: Sequence[int], wish: Sequence[int], elements_max: int
-) -> Iterator[Selection]:
-    """Cut an array into equal boxes of whole `unit`s, in C order; see `block_shape`."""
-    if not prod(shape):
-        return
-    block = block_shape(shape, unit, wish, elements_max)
-    starts = (range(0, n, b) for n, b in zip(shape, block, strict=True))
-    for start in product(*starts):
-        yield tuple(slice(a, min(a + b, n)) for a, b, n in zip(start, block, shape, strict=True))
+def _read(content: Content, selection: Selection, elements_max: int, progress: Progress) -> Values:
+    """The values of a block, read in pieces where it is larger than usual."""
+    found: Values | None = None
+    for piece in pieces(selection, content.chunks, elements_max):
+        values = content.read(piece)
+        if piece == selection:
+            found = values
+        else:
+            if found is None:
+                found = np.empty([part.stop - part.start for part in selection], values.dtype)
+            found[_relative(piece, selection)] = values
+        progress(values.size * content.item_bytes / 2)
+    assert found is not None
+    return found
 
 
-def block_shape(
-    shape: Sequence[int], unit: Sequence[int], wish: Sequence[int], elements_max: int
-) -> tuple[int, ...]:
-    """The shape of a block that is whole units in every dimension.
+def _part(values: Values, piece: Selection, selection: Selection) -> Values:
+    index: tuple[Any, ...] = (*_relative(piece, selection), ...)  # a scalar stays an array
+    part: Values = values[index]
+    return part
 
-    It has at least one unit. As far as there is room it grows, the fastest dimension first, until
-    it covers a box of the shape `wish`, and then until it is everything.
+
+def _relative(piece: Selection, selection: Selection) -> Selection:
+    """A box within a larger one, counted from the first element of that."""
+    return tuple(
+        slice(p.start - s.start, p.stop - s.start) for p, s in zip(piece, selection, strict=True)
+    )
+
+
+def longest_string(content: Content, size: BlockSize, progress: Progress) -> int:
+    """Bytes of the longest string of a variable in UTF-8.
+
+    Parameters
+    ----------
+    progress : called with 0 after each block.
     """
-    block = [min(u, n) for u, n in zip(unit, shape, strict=True)]
-    for goal in (wish, shape):
-        for d in reversed(range(len(shape))):
-            others = prod(block) // block[d]
-            room = elements_max // others // unit[d]
-            steps = min(-(-min(goal[d], shape[d]) // unit[d]), room)
-            block[d] = min(shape[d], max(block[d], steps * unit[d]))
-    return tuple(block)
-
-
-def longest_string(content: Content, elements_max: int) -> int:
-    """Bytes of the longest string of a variable in UTF-8."""
     longest = 0
-    for selection in blocks(content.shape, content.chunks, content.chunks, elements_max):
+    for selection in blocks(content.shape, content.chunks, content.chunks, size):
         for text in content.read(selection).reshape(-1):
             longest = max(longest, len(text.encode("utf-8", "surrogateescape")))
+        progress(0)
     return longest
-
-
-def elements_in(block_bytes: int, dtype: np.dtype[np.generic], string_bytes: int | None) -> int:
-    """How many elements a block of so many bytes can have."""
-    if not dtype.hasobject:
-        return max(1, block_bytes // max(1, dtype.itemsize))
-    # A string is a Python object, an element of four bytes a character, and what is stored.
-    return max(1, block_bytes // (STRING_BYTES + 5 * (string_bytes or STRING_BYTES)))

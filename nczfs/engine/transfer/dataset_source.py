@@ -10,7 +10,7 @@ from nczfs.engine.api import Group
 from nczfs.engine.convert import fill_attribute
 from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.engine.loaded import Values
-from nczfs.engine.transfer.copying import Content, Selection, Source, Told
+from nczfs.engine.transfer.source import Content, Notice, Selection, Source, item_bytes
 from nczfs.engine.variable import Variable
 from nczfs.errors import BadMetadata, BadValue
 from nczfs.formats.names import below
@@ -21,14 +21,14 @@ from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
 
 
 def dataset_source(
-    node: Group | Variable, name: str, told: Told, *, skip_unsupported: bool
+    node: Group | Variable, name: str, notice: Notice, *, skip_unsupported: bool
 ) -> Source:
     """Everything below a group, which becomes the root, or a variable alone.
 
     Parameters
     ----------
     name : of the node, for messages.
-    told : hears what is not taken over as it is.
+    notice : takes lines about what is not carried over as it is.
     skip_unsupported : leave out members that cannot be read, instead of an error.
 
     Raises
@@ -42,7 +42,7 @@ def dataset_source(
     else:
         tree, base = node.tree(), node.path.strip("/")
         variables = _variables(node)
-    walk = _Walk(name, base, told, skip_unsupported)
+    walk = _Walk(name, base, notice, skip_unsupported)
     walk.check(tree)
     root = walk.group(tree, "")
     contents = {
@@ -65,17 +65,17 @@ class _Walk:
 
     name: str
     base: str
-    told: Told
+    notice: Notice
     skip_unsupported: bool
     taken: set[str] = field(default_factory=set)
     _found: dict[str, dict[str, Dimension]] = field(default_factory=dict)
 
     def check(self, group: model.Group) -> None:
-        """Refuse broken members, or tell that they are left out."""
+        """Refuse broken members, or say that they are left out."""
         for name, why in group.broken:
             if not self.skip_unsupported:
                 raise BadMetadata(f"{name}: {why}; --skip-unsupported leaves it out")
-            self.told(f"{name}: {why}: left out")
+            self.notice(f"{name}: {why}: left out")
         for child in group.groups:
             self.check(child)
 
@@ -121,7 +121,9 @@ class _Walk:
         if known.setdefault(dimension.name, wanted).size != length:
             wanted = replace(wanted, name=f"{dimension.name}_{length}")
             if wanted.name not in known:
-                self.told(f"/{path}: a second dimension {dimension.name!r} becomes {wanted.name!r}")
+                self.notice(
+                    f"/{path}: a second dimension {dimension.name!r} becomes {wanted.name!r}"
+                )
             known.setdefault(wanted.name, wanted)
         return "/" + below(path, wanted.name)
 
@@ -137,7 +139,7 @@ def _content(variable: Variable) -> Content:
     def read(selection: Selection) -> Values:
         return np.asarray(variable[selection or ...])
 
-    return Content(variable.shape, variable.chunks, read)
+    return Content(variable.shape, variable.chunks, item_bytes(variable.dtype), read)
 
 
 def _relative(path: str, base: str) -> str:

@@ -8,24 +8,20 @@ removed by the next one that may overwrite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
+import numpy as np
+
 from nczfs.engine.api import Group, OpenDataset
 from nczfs.engine.opening import new_format, open_url
 from nczfs.engine.options import EngineOptions
-from nczfs.engine.transfer.copying import (
-    BLOCK_SHARE,
-    Source,
-    Told,
-    copy,
-    elements_in,
-    groups_of,
-    longest_string,
-    with_variables,
-)
+from nczfs.engine.transfer.blocks import BLOCK_SHARE, block_size
+from nczfs.engine.transfer.chunk_target import ChunkTarget
+from nczfs.engine.transfer.copying import Writes, copy, longest_string
+from nczfs.engine.transfer.source import Notice, Progress, Source, groups_of, with_variables
 from nczfs.engine.variable import Variable
 from nczfs.errors import (
     DatasetError,
@@ -73,11 +69,6 @@ class NewDataset:
     engine_options: EngineOptions = field(default_factory=EngineOptions)
 
     @property
-    def block_bytes(self) -> int:
-        """Of values that are on their way at a time."""
-        return self.memory_limit_bytes // BLOCK_SHARE
-
-    @property
     def place(self) -> StoreUrl:
         return parse_url(self.url)
 
@@ -86,15 +77,15 @@ class NewDataset:
         return new_format(self.format, options_of(self.place.modes))
 
 
-def write_dataset(
-    source: Source, new: NewDataset, told: Told, copied: Callable[[int], object]
-) -> None:
+def write_dataset(source: Source, new: NewDataset, notice: Notice, progress: Progress) -> None:
     """Make a dataset of everything that a source has.
 
     Parameters
     ----------
-    told : hears what could not be taken over as it is, and what becomes of an unfinished dataset.
-    copied : hears of the elements, as they are written.
+    notice : takes lines about what could not be carried over as it is, and about what becomes of an
+        unfinished dataset.
+    progress : is given the bytes of the source that are done. When it raises, the copying ends, and
+        what was written is removed.
 
     Raises
     ------
@@ -102,16 +93,24 @@ def write_dataset(
     ObjectExists : there is something at the URL.
     BadValue, CodecError, StoreError : what was written is removed.
     """
-    source = replace(source, root=_with_lengths(source, new))
+    source = replace(source, root=_with_lengths(source, new, progress))
     _rehearse(source, new)
-    with _unfinished(new, told) as dataset:
+    with _unfinished(new, notice) as dataset:
         variables = dict(_declare(dataset, source.root))
-        for path, content in source.contents.items():
-            variable = variables[path]
-            elements_max = elements_in(
-                new.block_bytes, variable.dtype, variable.description.array.dtype.item_size
-            )
-            copy(content, variable.chunks, variable.__setitem__, elements_max, copied)
+        with _writes(dataset, new, progress) as writes:
+            for path, content in source.contents.items():
+                variable = variables[path]
+                array = variable.description.array
+                size = block_size(new.memory_limit_bytes, variable.dtype, array.dtype.item_size)
+                target = ChunkTarget(variable, is_new=True)
+                copy(content, array.chunk_shape, target.start, size, writes, progress)
+
+
+def _writes(dataset: OpenDataset, new: NewDataset, progress: Progress) -> Writes:
+    engine = dataset.engine_dataset.engine
+    is_near = dataset.engine_dataset.zmap.features.near
+    depth = 2 * engine.options.decode_threads if is_near else engine.options.store_threads
+    return Writes(depth, new.memory_limit_bytes // BLOCK_SHARE, progress)
 
 
 def _declare(dataset: OpenDataset, root: GroupDeclaration) -> Iterator[tuple[str, Variable]]:
@@ -149,7 +148,7 @@ def _rehearse(source: Source, new: NewDataset) -> None:
         dataset.discard()
 
 
-def _with_lengths(source: Source, new: NewDataset) -> GroupDeclaration:
+def _with_lengths(source: Source, new: NewDataset, progress: Progress) -> GroupDeclaration:
     """The declarations, with the bytes of strings where they are stored in cells of one length."""
     stored = new.metadata_format.stored_type
 
@@ -159,9 +158,10 @@ def _with_lengths(source: Source, new: NewDataset) -> GroupDeclaration:
             return variable
         if stored(NcType.STRING, byte_order=None, string_bytes=None).dtype.vlen is not None:
             return variable
-        elements_max = max(1, new.block_bytes // 256)
+        size = block_size(new.memory_limit_bytes, np.dtype(object), None)
         try:
-            return replace(variable, string_bytes=max(1, longest_string(content, elements_max)))
+            longest = longest_string(content, size, progress)
+            return replace(variable, string_bytes=max(1, longest))
         finally:
             content.release()
 
@@ -172,8 +172,8 @@ def _with_lengths(source: Source, new: NewDataset) -> GroupDeclaration:
 
 
 @contextmanager
-def _unfinished(new: NewDataset, told: Told) -> Iterator[OpenDataset]:
-    """A new dataset; it becomes visible when the block ends, and goes when the block fails."""
+def _unfinished(new: NewDataset, notice: Notice) -> Iterator[OpenDataset]:
+    """A new dataset; it becomes visible when the block ends, and is removed when it fails."""
     options = new.store_options or StoreOptions()
     store = create_store(new.place, options)
     try:
@@ -202,7 +202,7 @@ def _unfinished(new: NewDataset, told: Told) -> Iterator[OpenDataset]:
             store.delete(UNFINISHED)
         except BaseException:
             dataset.discard()
-            _remove(store, told)
+            _remove(store, notice)
             raise
         dataset.close()
     finally:
@@ -222,13 +222,13 @@ def _clear(store: ZMap, *, overwrite: bool) -> None:
     _delete_unfinished(store)
 
 
-def _remove(store: ZMap, told: Told) -> None:
+def _remove(store: ZMap, notice: Notice) -> None:
     try:
         _delete_unfinished(store)
     except NczfsError as error:
-        told(f"{store.name}: is incomplete, and could not be removed: {error}")
+        notice(f"{store.name}: is incomplete, and could not be removed: {error}")
     else:
-        told(f"{store.name}: what was written there is removed")
+        notice(f"{store.name}: what was written there is removed")
 
 
 def _delete_unfinished(store: ZMap) -> None:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from nczfs.engine.convert import attribute_of
 from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value, is_fill_value
-from nczfs.engine.transfer.copying import Source, Told, groups_of, variables_of
+from nczfs.engine.transfer.source import Notice, Source, groups_of, variables_of
 from nczfs.errors import BadValue, Unsupported
 from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
@@ -53,7 +53,7 @@ KINDS = {
 }
 
 
-def fitted(source: Source, kind: Kind, told: Told, *, skip_unsupported: bool) -> Source:
+def fitted(source: Source, kind: Kind, notice: Notice, *, skip_unsupported: bool) -> Source:
     """What of a source fits into files of a kind.
 
     Raises
@@ -69,9 +69,9 @@ def fitted(source: Source, kind: Kind, told: Told, *, skip_unsupported: bool) ->
             "--skip-unsupported leaves such things out"
         )
     for line in fitting.refused:
-        told(f"{line}: left out")
+        notice(f"{line}: left out")
     for line in fitting.changed:
-        told(line)
+        notice(line)
     kept = {path for path, _ in variables_of(root)}
     contents = {path: content for path, content in source.contents.items() if path in kept}
     return replace(source, root=root, contents=contents)

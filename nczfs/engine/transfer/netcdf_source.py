@@ -16,7 +16,8 @@ from nczfs.codecs.registry import pipeline_of
 from nczfs.engine.fillvalues import is_fill_value
 from nczfs.engine.loaded import Values
 from nczfs.engine.transfer import netcdf_c
-from nczfs.engine.transfer.copying import CACHE_SHARE, Content, Selection, Source, Told
+from nczfs.engine.transfer.blocks import CACHE_SHARE
+from nczfs.engine.transfer.source import Content, Notice, Selection, Source, item_bytes
 from nczfs.errors import AccessDenied, CorruptStore, NoContent, UnknownCodec, Unsupported
 from nczfs.formats.attributes import is_hidden
 from nczfs.formats.hdf5_filters import codec_of_filter
@@ -31,13 +32,13 @@ _BYTE_ORDERS = {"big": ">"}
 
 @contextmanager
 def netcdf_source(
-    path: str | os.PathLike[str], told: Told, memory_limit_bytes: int, *, skip_unsupported: bool
+    path: str | os.PathLike[str], notice: Notice, memory_limit_bytes: int, *, skip_unsupported: bool
 ) -> Iterator[Source]:
     """A netCDF file, open.
 
     Parameters
     ----------
-    told : hears what cannot be taken over as it is.
+    notice : takes lines about what cannot be carried over as it is.
     skip_unsupported : leave out what has no counterpart in a dataset, instead of an error.
 
     Raises
@@ -50,7 +51,7 @@ def netcdf_source(
     try:
         dataset.set_auto_maskandscale(False)
         dataset.set_auto_chartostring(False)
-        reader = _Reader(file, told, memory_limit_bytes // CACHE_SHARE)
+        reader = _Reader(file, notice, memory_limit_bytes // CACHE_SHARE)
         root = reader.group(dataset, "")
         if reader.refused and not skip_unsupported:
             more = f", and {len(reader.refused) - 1} more" if len(reader.refused) > 1 else ""
@@ -59,7 +60,7 @@ def netcdf_source(
                 "--skip-unsupported leaves such things out"
             )
         for line in reader.refused:
-            told(f"{line}: left out")
+            notice(f"{line}: left out")
         yield Source(file, root, reader.contents)
     finally:
         dataset.close()
@@ -99,7 +100,7 @@ class _Reader:
     """
 
     file: str
-    told: Told
+    notice: Notice
     cache_bytes: int
     contents: dict[str, Content] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
@@ -155,7 +156,7 @@ class _Reader:
         found: list[Attribute] = []
         for name in node.ncattrs():
             if is_hidden(name):
-                self.told(
+                self.notice(
                     f"{place}: attribute {name!r} belongs to the format of datasets: left out"
                 )
                 continue
@@ -174,7 +175,7 @@ class _Reader:
         data = value.encode("utf-8", "surrogateescape")
         if value.encode("utf-8", "replace") == data:
             return attribute
-        self.told(f"{place}: attribute {attribute.name!r} is not UTF-8: taken for Latin-1")
+        self.notice(f"{place}: attribute {attribute.name!r} is not UTF-8: taken for Latin-1")
         return replace(attribute, value=data.decode("latin-1"))
 
     def _codecs(self, variable: Any, path: str, nc_type: NcType) -> tuple[CodecSpec, ...] | None:
@@ -190,7 +191,7 @@ class _Reader:
             _check(codecs, nc_type)
             return codecs or None
         except (Unsupported, UnknownCodec) as error:
-            self.told(f"/{path}: {error}; the default codecs are used")
+            self.notice(f"/{path}: {error}; the default codecs are used")
             return None
 
     def _content(self, variable: Any, path: str, nc_type: NcType) -> Content:
@@ -216,7 +217,7 @@ class _Reader:
             resize(0)
             resized = False
 
-        return Content(shape, chunks or (1,) * len(shape), read, release)
+        return Content(shape, chunks or (1,) * len(shape), item_bytes(dtype), read, release)
 
 
 def _cache_resizer(variable: Any) -> Callable[[int], object]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import netCDF4
@@ -13,21 +15,20 @@ import numpy as np
 
 from nczfs.engine.loaded import Values
 from nczfs.engine.transfer import netcdf_c
-from nczfs.engine.transfer.copying import (
-    BLOCK_SHARE,
-    CACHE_SHARE,
+from nczfs.engine.transfer.blocks import BLOCK_SHARE, block_size
+from nczfs.engine.transfer.copying import Writes, copy
+from nczfs.engine.transfer.netcdf_kinds import Kind, fitted
+from nczfs.engine.transfer.netcdf_source import chunk_shape, translated
+from nczfs.engine.transfer.source import (
     Content,
+    Notice,
+    Progress,
     Selection,
     Source,
-    Told,
-    copy,
-    elements_in,
     groups_of,
     variables_of,
     with_variables,
 )
-from nczfs.engine.transfer.netcdf_kinds import Kind, fitted
-from nczfs.engine.transfer.netcdf_source import chunk_shape, translated
 from nczfs.errors import AccessDenied, BadValue, CorruptStore, NoContent, ObjectExists
 from nczfs.formats.hdf5_filters import filter_of_codec
 from nczfs.formats.names import below
@@ -56,13 +57,14 @@ class NewFile:
     skip_unsupported: bool
 
 
-def write_netcdf(source: Source, new: NewFile, told: Told, copied: Callable[[int], object]) -> None:
+def write_netcdf(source: Source, new: NewFile, notice: Notice, progress: Progress) -> None:
     """Make a netCDF file of everything that a source has.
 
     Parameters
     ----------
-    told : hears what could not be taken over as it is.
-    copied : hears of the elements, as they are written.
+    notice : takes lines about what could not be carried over as it is.
+    progress : is given the bytes of the source that are done. When it raises, the copying ends, and
+        nothing is left of the file.
 
     Raises
     ------
@@ -71,58 +73,70 @@ def write_netcdf(source: Source, new: NewFile, told: Told, copied: Callable[[int
     AccessDenied, CorruptStore : it cannot be written; BadValue, CodecError, StoreError : the
         source cannot be read. Nothing is left of it.
     """
-    source = fitted(source, new.kind, told, skip_unsupported=new.skip_unsupported)
-    done = 0
+    source = fitted(source, new.kind, notice, skip_unsupported=new.skip_unsupported)
+    done = 0.0
 
-    def counted(elements: int) -> None:
+    def counted(nbytes: float) -> None:
         nonlocal done
-        done += elements
-        copied(elements)
+        done += nbytes
+        progress(nbytes)
 
     try:
-        _write(source, new, told, counted)
+        _write(source, new, notice, counted)
     except _NotEncoded as error:
-        told(f"{error}; blosc of netcdf-c takes no chunk that gets no smaller: zlib instead")
-        copied(-done)
-        _write(replace(source, root=with_variables(source.root, _without_blosc)), new, told, copied)
+        notice(f"{error}; blosc of netcdf-c takes no chunk that gets no smaller: zlib instead")
+        progress(-done)
+        plain = replace(source, root=with_variables(source.root, _without_blosc))
+        _write(plain, new, notice, progress)
 
 
-def _write(source: Source, new: NewFile, told: Told, copied: Callable[[int], object]) -> None:
+def _write(source: Source, new: NewFile, notice: Notice, progress: Progress) -> None:
     declared = dict(variables_of(source.root))
     with _renamed_at_end(new) as temporary:
         with _opened(temporary, "w", new) as file:
-            _Definer(file, new, told).define(source.root)
+            _Definer(file, new, notice).define(source.root)
         with _opened(temporary, "r+", new) as file:
             for path, content in source.contents.items():
-                _fill(file[path], path, content, declared[path], new, copied)
+                _Filler(file[path], path, declared[path], new).fill(content, progress)
 
 
-def _fill(
-    variable: Any,
-    path: str,
-    content: Content,
-    declared: VariableDeclaration,
-    new: NewFile,
-    copied: Callable[[int], object],
-) -> None:
-    variable.set_auto_maskandscale(False)
-    variable.set_auto_chartostring(False)
-    chunks = chunk_shape(variable)
-    dtype = np.dtype(object if declared.type is NcType.STRING else variable.dtype)
-    elements_max = elements_in(new.memory_limit_bytes // BLOCK_SHARE, dtype, declared.string_bytes)
+class _Filler:
+    """Writes the values of a variable, in a thread of its own, while the next are read."""
 
-    def write(selection: Selection, values: Values) -> None:
-        with _written(f"{new.path}: /{path}", declared):
-            variable[selection or ...] = values
+    def __init__(
+        self, variable: Any, path: str, declared: VariableDeclaration, new: NewFile
+    ) -> None:
+        variable.set_auto_maskandscale(False)
+        variable.set_auto_chartostring(False)
+        self._variable = variable
+        self._place = f"{new.path}: /{path}"
+        self._declared = declared
+        self._new = new
+        self._chunks = chunk_shape(variable)
+        if self._chunks is not None:
+            # Chunks are written whole. A cache would only put off the work until the file is
+            # closed, when nothing is heard of it, and nothing can end it.
+            variable.set_var_chunk_cache(0, 1009, 0.75)
 
-    def cache(size: int) -> None:
-        if chunks is not None:
-            with _written(f"{new.path}: /{path}", declared):
-                variable.set_var_chunk_cache(size, 1009, 0.75)
+    def fill(self, content: Content, progress: Progress) -> None:
+        declared, limit = self._declared, self._new.memory_limit_bytes
+        dtype = np.dtype(object if declared.type is NcType.STRING else self._variable.dtype)
+        size = block_size(limit, dtype, declared.string_bytes)
+        # Writes has the one thread that the library may be used by at a time; it ends first.
+        with (
+            ThreadPoolExecutor(1, "nczfs-netcdf") as pool,
+            Writes(2, limit // BLOCK_SHARE, progress) as writes,
+        ):
 
-    cache(new.memory_limit_bytes // CACHE_SHARE)
-    copy(content, chunks or content.chunks, write, elements_max, copied)
-    cache(0)  # has the library store what is in it
+            def start(selection: Selection, values: Values, writes: Writes, credit: float) -> None:
+                begin = partial(pool.submit, self._write, selection, values)
+                writes.add(begin, values.nbytes, values.size * credit)
+
+            copy(content, self._chunks or content.chunks, start, size, writes, progress)
+
+    def _write(self, selection: Selection, values: Values) -> None:
+        with _written(self._place, self._declared):
+            self._variable[selection or ...] = values
 
 
 def _without_blosc(_path: str, declared: VariableDeclaration) -> VariableDeclaration:
@@ -147,8 +161,8 @@ def _written(place: str, declared: VariableDeclaration) -> Iterator[None]:
 
 @contextmanager
 def _renamed_at_end(new: NewFile) -> Iterator[str]:
-    folder, name = os.path.split(os.path.abspath(new.path))
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}")
+    temporary = _temporary(new)
+    folder = os.path.dirname(temporary)
     _check_free(new)
     if not os.path.isdir(folder):
         raise NoContent(f"{folder}: no such directory")
@@ -159,8 +173,18 @@ def _renamed_at_end(new: NewFile) -> Iterator[str]:
         _check_free(new)
         os.replace(temporary, new.path)
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
+        remove_temporary(new)
+
+
+def remove_temporary(new: NewFile) -> None:
+    """Remove what this process has written of a file that is not whole, if anything."""
+    with suppress(FileNotFoundError):
+        os.unlink(_temporary(new))
+
+
+def _temporary(new: NewFile) -> str:
+    folder, name = os.path.split(os.path.abspath(new.path))
+    return os.path.join(folder, f".{name}.{os.getpid()}")
 
 
 def _check_free(new: NewFile) -> None:
@@ -188,7 +212,7 @@ class _Definer:
 
     file: Any
     new: NewFile
-    told: Told
+    notice: Notice
 
     def define(self, root: GroupDeclaration) -> None:
         groups = {"": self.file}
@@ -243,7 +267,7 @@ class _Definer:
         for codec in declared.codecs or ():
             known = filter_of_codec(codec)
             if known is None or not netcdf_c.has_filter(group._grpid, known[0]):
-                self.told(f"/{path}: netCDF has no filter for codec {codec.name!r}: zlib instead")
+                self.notice(f"/{path}: netCDF has no filter for codec {codec.name!r}: zlib instead")
                 return [known for codec in _SUBSTITUTE if (known := filter_of_codec(codec))]
             found.append(known)
         return found

@@ -15,10 +15,10 @@ import pytest
 
 import nczfs
 from nczfs.engine.transfer.cdl_source import cdl_source
-from nczfs.engine.transfer.copying import Content, Source
 from nczfs.engine.transfer.dataset_source import dataset_source
 from nczfs.engine.transfer.dataset_target import UNFINISHED, NewDataset, write_dataset
 from nczfs.engine.transfer.netcdf_kinds import KINDS, fitted
+from nczfs.engine.transfer.source import Content, Source
 from nczfs.errors import BadMetadata, NczfsError, NotADataset, ObjectExists, Unsupported, UsageError
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
@@ -35,7 +35,7 @@ def source_of(read: Callable[[tuple[slice, ...]], Any], **changes: Any) -> Sourc
     declared = VariableDeclaration("v", NcType.INT, ("t", "x"), chunk_shape=(1, 4))
     dimensions = (Dimension("t", ROWS, True), Dimension("x", 4))
     root = GroupDeclaration("", dimensions, (), (replace(declared, **changes),))
-    return Source("a file", root, {"v": Content((ROWS, 4), (1, 4), read)})
+    return Source("a file", root, {"v": Content((ROWS, 4), (1, 4), 4, read)})
 
 
 def ones(selection: tuple[slice, ...]) -> Any:

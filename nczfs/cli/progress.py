@@ -1,0 +1,72 @@
+"""The bar that long commands have on a terminal, and the look at signals as it moves."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from nczfs.cli import interrupts
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+TICK_S = 0.5
+
+
+@contextmanager
+def progress_bar(total: float | None, unit: str) -> Iterator[Callable[[float], None]]:
+    """A bar with speed and time left, on stderr, if that is a terminal.
+
+    It is drawn anew every half second, also while nothing is done, so that the clock in it shows
+    that the command is alive.
+
+    Parameters
+    ----------
+    total : None: not known.
+    unit : "B" of bytes, or a noun with a blank before it.
+
+    Yields
+    ------
+    what takes the number that was done since the last call. It raises `interrupts.Ended` when a
+    signal has come.
+    """
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
+
+        def advance(count: float) -> None:
+            interrupts.check()
+            bar.update(count)
+
+        with _ticking(bar):
+            yield advance
+
+
+def tell(line: str) -> None:
+    """Print a line for the user on stderr, beside the bar."""
+    from tqdm import tqdm
+
+    tqdm.write(f"nczfs: {line}", file=sys.stderr)
+
+
+@contextmanager
+def _ticking(bar: tqdm) -> Iterator[None]:
+    if bar.disable:
+        yield
+        return
+    over = threading.Event()
+
+    def tick() -> None:
+        while not over.wait(TICK_S):
+            bar.refresh()
+
+    thread = threading.Thread(target=tick, name="nczfs-bar", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,70 @@
+"""Chunks of a new array, stored one by one past the map of dirty chunks."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nczfs.engine.chunkio import fill_element
+from nczfs.engine.loaded import Values
+from nczfs.engine.quantize import rounding_of
+from nczfs.engine.transfer.copying import Writes
+from nczfs.engine.transfer.source import Selection
+from nczfs.engine.variable import Variable, storable
+from nczfs.model.boxes import Box
+from nczfs.model.grid import Part
+
+
+class ChunkTarget:
+    """A variable that nobody else reads or writes yet, to be filled by boxes of whole chunks.
+
+    Each chunk is written once, whole, beyond the edge of the array with fill, and independently of
+    all others: writing it again gives the same object.
+
+    Parameters
+    ----------
+    is_new : the store has none of its chunks; else it is asked before one of fill is left out.
+    """
+
+    def __init__(self, variable: Variable, *, is_new: bool) -> None:
+        self._variable = variable.description
+        self._path = variable.path
+        dataset = variable.engine_dataset
+        self._array = self._variable.array
+        self._io = dataset.array(self._variable).chunkio
+        self._pool = dataset.engine.pools.write
+        self._rounding = rounding_of(self._variable)
+        self._is_new = is_new
+
+    def start(self, selection: Selection, values: Values, writes: Writes, credit: float) -> None:
+        """Start storing the chunks of a box; see `copying.Start`.
+
+        Raises
+        ------
+        BadValue : a value is none of the type; nothing of the box was stored.
+        """
+        values = storable(values, self._variable, self._path)
+        if self._rounding is not None:
+            values = self._rounding(values)
+        box = Box(tuple(p.start for p in selection), tuple(p.stop for p in selection))
+        for part in self._array.grid.parts(box):
+            index: tuple[Any, ...] = (*part.target.slices(), ...)  # a scalar stays an array
+            piece = values[index]
+            begin = partial(self._submit, part, piece)
+            writes.add(begin, piece.nbytes, piece.size * credit)
+
+    def _submit(self, part: Part, values: Values) -> Future[None]:
+        return self._pool.submit(self._store, part, values)
+
+    def _store(self, part: Part, values: Values) -> None:
+        if self._is_new and self._io.is_fill(values):
+            return
+        if part.source.size != prod(self._array.chunk_shape):
+            whole = np.full(self._array.chunk_shape, fill_element(self._array))
+            whole[part.source.slices()] = values
+            values = whole
+        self._io.store(part.chunk, values, None)
