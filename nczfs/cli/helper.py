@@ -47,14 +47,19 @@ def _tell(what: Exception | str, code: int) -> int:
     return code
 
 
-def _mount(argv: list[str]) -> None:
-    parser = Parser("mount.nczfs", "Mount a store; called by mount(8).")
-    parser.add_argument("url")
-    parser.add_argument("mountpoint")
+def mount_parser() -> Parser:
+    """What ``mount.nczfs`` takes."""
+    parser = Parser("mount.nczfs", "mount a store; called by mount(8)")
+    parser.add_argument("url", metavar="URL", help="of the store")
+    parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="a directory")
     parser.add_argument("-f", "--fake", action="store_true", help="do all but mount")
     parser.add_argument("-s", "--sloppy", action="store_true", help="pass over unknown options")
     _common(parser)
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def _mount(argv: list[str]) -> None:
+    arguments = mount_parser().parse_args(argv)
     _enter_namespace(arguments, argv)
     line = [arguments.url, arguments.mountpoint]
     for words in arguments.words or ():
@@ -66,22 +71,32 @@ def _mount(argv: list[str]) -> None:
         mount.run(request)
 
 
-def _umount(argv: list[str]) -> None:
-    parser = Parser("umount.nczfs", "End a mount; called by umount(8).")
-    parser.add_argument("mountpoint")
+def umount_parser() -> Parser:
+    """What ``umount.nczfs`` takes."""
+    parser = Parser("umount.nczfs", "end a mount; called by umount(8)")
+    parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="a directory")
     parser.add_argument("-f", "--force", action="store_true", help="no different here")
     parser.add_argument("-l", "--lazy", action="store_true", help="detach now, end later")
     parser.add_argument("-r", dest="read_only", action="store_true", help="no different here")
     _common(parser)
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def _umount(argv: list[str]) -> None:
+    arguments = umount_parser().parse_args(argv)
     _enter_namespace(arguments, argv)
     unmount(arguments.mountpoint, lazy=arguments.lazy)
 
 
+EXAMPLES = ("mount -t nczfs s3://bucket/era5.zarr /mnt/era5 -o ro,_netdev",)
+
+
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", dest="no_mtab", action="store_true", help="no different here")
-    parser.add_argument("-v", "--verbose", action="store_true")
-    parser.add_argument("-o", dest="words", action="append", metavar="OPTIONS")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log more")
+    parser.add_argument(
+        "-o", dest="words", action="append", metavar="OPTIONS", help="see nczfs-mount(1)"
+    )
     parser.add_argument("-t", dest="type", metavar="TYPE", help="no different here")
     parser.add_argument("-N", dest="namespace", metavar="NAMESPACE", help="a process id or file")
 

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 
 from nczfs.cli import (
     cat,
+    completion,
     create,
     demo,
     du,
@@ -21,6 +22,7 @@ from nczfs.cli import (
     info,
     interrupts,
     ls,
+    man,
     mount,
     recover,
     rm,
@@ -58,6 +60,8 @@ COMMANDS: Mapping[str, Command] = {
         recover.COMMAND,
         zip_compact.COMMAND,
         demo.COMMAND,
+        completion.command(lambda: COMMANDS),
+        man.command(lambda: COMMANDS),
         version.COMMAND,
     )
 }
