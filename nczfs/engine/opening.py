@@ -105,7 +105,7 @@ def open_zmap(
     named = new_format(format, metadata)
     if mode != "r" and not zmap.features.writable:
         zmap.close()
-        raise NotWritable(f"{zmap.name}: can only be read; open it with mode 'r'")
+        raise NotWritable(f"{zmap.name}: this store can only be read")
     if mode != "r":
         try:
             zmap.prepare_writing()
@@ -163,8 +163,8 @@ def _existing(
     if mode in ("r", "r+"):
         if dataset is None:
             raise NotADataset(
-                f"{zmap.name}: no Zarr or NCZarr group or array (no .zgroup, .zarray): give the "
-                "URL of a dataset; nczfs ls lists what is there"
+                f"{zmap.name}: no Zarr or NCZarr group or array; give the URL of a dataset "
+                "(`nczfs ls` lists what is there)"
             )
         return dataset
     if dataset is not None and mode == "a":
@@ -174,7 +174,7 @@ def _existing(
         metadata.forget(keys.ROOT)
     elif next(iter(zmap.search(keys.ROOT)), None) is not None:
         if mode == "x":
-            raise ObjectExists(f"{zmap.name}: there is something already (mode 'x')")
+            raise ObjectExists(f"{zmap.name}: something is there already")
         raise NotADataset(
             f"{zmap.name}: holds something that is no dataset; nothing was deleted or written"
         )

@@ -126,7 +126,7 @@ class Names:
         if found is None:
             raise StoreError(
                 f"{self._transport.where(prefix)}: what is there cannot be known: the server "
-                "lists no directories, and there are no consolidated metadata (.zmetadata); "
+                "lists no directories, and there are no consolidated metadata; "
                 "switch listings on in the server (autoindex), or name a dataset in the URL"
             )
         root, names = found
@@ -136,7 +136,7 @@ class Names:
             if f"{above}/{ARRAY}" in names:
                 raise StoreError(
                     f"{self._transport.where(prefix)}: the chunks cannot be known by name: the "
-                    "server lists no directories, and .zmetadata does not name chunks"
+                    "server lists no directories, and consolidated metadata do not name chunks"
                 )
             above = above.rpartition("/")[0]
         below = f"{inner}/" if inner else ""

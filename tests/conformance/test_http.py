@@ -199,7 +199,7 @@ def test_consolidated_metadata_of_a_dataset_below_the_url_count(unlisted: Serve)
 def test_chunks_that_cannot_be_known_are_an_error_and_no_empty_directory(unlisted: Serve) -> None:
     zmap = open_store(unlisted(DATASET))
     for prefix in ("t", "g/t", "g/t/0"):
-        with pytest.raises(StoreError, match=r"\.zmetadata does not name chunks"):
+        with pytest.raises(StoreError, match="consolidated metadata do not name chunks"):
             names(zmap, prefix)
     with pytest.raises(StoreError, match="chunks"):
         list(zmap.list(ROOT))
