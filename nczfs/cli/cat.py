@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nczfs.cli import logs
@@ -17,8 +15,6 @@ from nczfs.errors import BadSelection, UsageError
 if TYPE_CHECKING:
     import nczfs
 
-_BLOCK_BYTES = 64 << 20
-
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL/VARIABLE")
@@ -26,15 +22,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "-b", "--box", metavar="BOX", help="part of it, as NumPy selects: '0, 10:20, ::2, ...'"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--raw", action="store_true", help="bytes as values.raw has them (default)")
     form.add_argument(
-        "--text", action="store_true", help="lines as values.txt has them (default on a terminal)"
+        "--text", action="store_true", help="lines as values.txt has them (the default)"
     )
+    form.add_argument("--raw", action="store_true", help="bytes as values.raw has them")
     form.add_argument("--json", action="store_true", help="nested lists")
 
 
 def run(request: Request) -> int:
-    """Print values: bytes into a pipe or file, text on a terminal."""
+    """Print values, a piece after the other: memory does not grow with them."""
     arguments = request.arguments
     logs.configure_command(request.settings)
     from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
@@ -49,10 +45,10 @@ def run(request: Request) -> int:
         out = sys.stdout.buffer
         if arguments.json:
             _write_json(node, box, out)
-        elif arguments.text or (out.isatty() and not arguments.raw):
-            _write_text(node, box, out)
-        else:
+        elif arguments.raw:
             _write_raw(node, box, out)
+        else:
+            _write_text(node, box, out)
         out.flush()
     return 0
 
@@ -83,22 +79,6 @@ def _selector(part: str) -> Any:
     return slice(*bounds)
 
 
-def _blocks(variable: nczfs.Variable, box: tuple[Any, ...]) -> Iterator[Any]:
-    """The values in C order, in pieces that fit into memory: rows of the first dimension."""
-    import numpy as np
-
-    shape = variable.shape
-    row_bytes = max(1, math.prod(shape[1:]) * variable.dtype.itemsize)
-    rows = max(1, _BLOCK_BYTES // row_bytes)
-    if box != (...,) or not shape or shape[0] <= rows:
-        yield np.asarray(variable[box])
-        return
-    # A multiple of the chunk, so that none is decoded twice.
-    step = max(variable.chunks[0], rows - rows % variable.chunks[0])
-    for start in range(0, shape[0], step):
-        yield np.asarray(variable[start : start + step])
-
-
 def _write_raw(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -> None:
     if variable.dtype.hasobject:
         raise UsageError(
@@ -106,32 +86,47 @@ def _write_raw(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) ->
         )
     import numpy as np
 
-    for values in _blocks(variable, box):
-        out.write(np.ascontiguousarray(values).tobytes())
+    from nczfs.cli.value_blocks import value_blocks
+
+    for block in value_blocks(variable, box):
+        out.write(np.ascontiguousarray(block.values).reshape(-1).view(np.uint8).data)
 
 
 def _write_text(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -> None:
     import numpy as np
 
+    from nczfs.cli.value_blocks import value_blocks
+    from nczfs.engine.variable import storable
     from nczfs.views.text import json_element, text_form
 
     form = text_form(variable.description.array.dtype)
     if form is None and not variable.dtype.hasobject:
-        raise BadSelection(f"{variable.path}: structured values have no text form; take --json")
-    for values in _blocks(variable, box):
-        flat = np.ascontiguousarray(values).reshape(-1)
+        raise BadSelection(
+            f"{variable.path}: structured values have no text form; take --json or --raw"
+        )
+    for block in value_blocks(variable, box):
         if form is not None:
-            out.write(form.render(flat))
+            # Strings of NCZarr are objects here, and cells of bytes where they are stored.
+            cells = storable(block.values, variable.description, variable.path)
+            out.write(form.render(np.ascontiguousarray(cells).reshape(-1)))
         else:
-            for value in flat:
+            for value in block.values.reshape(-1):
                 out.write(json.dumps(json_element(value)).encode() + b"\n")
 
 
 def _write_json(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -> None:
-    import numpy as np
+    from nczfs.cli.value_blocks import value_blocks
 
-    values = np.asarray(variable[box])
-    out.write(json.dumps(values.tolist(), default=_json_value).encode() + b"\n")
+    is_empty = True
+    for block in value_blocks(variable, box):
+        text = json.dumps(block.values.tolist(), default=_json_value)
+        rows = text if block.is_item else text[1:-1]  # the block has some of the list
+        comma = "" if is_empty else ", "
+        out.write(f"{comma}{'[' * block.begins}{rows}{']' * block.ends}".encode())
+        is_empty = False
+    if is_empty:
+        out.write(json.dumps(variable[box].tolist()).encode())
+    out.write(b"\n")
 
 
 def _json_value(value: object) -> object:

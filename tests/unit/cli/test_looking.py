@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -89,15 +87,6 @@ def test_info_is_the_documents_of_the_mount() -> None:
     assert info["shape"] == [12, 18, 432]
     assert info["attributes"]["units"] == "K"
     assert json.loads(out("info", SAMPLE))["attributes"]["Conventions"] == "CF-1.5"
-
-
-def test_cat_into_a_pipe_is_raw(reference: dict[str, np.ndarray], tmp_path: Path) -> None:
-    data = subprocess.run(
-        [sys.executable, "-m", "nczfs.cli.main", "cat", str(SAMPLE / "surface_temperature")],
-        capture_output=True,
-        check=True,
-    ).stdout
-    assert data == reference["surface_temperature"].tobytes()
 
 
 def test_cat_text_is_a_line_a_value(reference: dict[str, np.ndarray]) -> None:

@@ -1,0 +1,112 @@
+"""The values of a variable in C order, in blocks that fit into memory, small ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from nczfs.engine.loaded import Values
+from nczfs.engine.selection import Axis, select
+from nczfs.engine.variable import Variable
+
+FIRST_BYTES = 1 << 20  # so that something is printed soon; each block is twice the one before it
+BLOCK_BYTES = 64 << 20
+_OBJECT_BYTES = 256  # taken for an element of variable length
+
+_Box = tuple[tuple[int, ...], int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some of the selected values.
+
+    Attributes
+    ----------
+    values : elements of a list of the selection as nested lists, or, with `is_item`, one element.
+    begins, ends : how many of these lists begin with the first value, and end with the last one.
+    """
+
+    values: Values
+    begins: int
+    ends: int
+    is_item: bool
+
+
+def value_blocks(variable: Variable, box: tuple[object, ...]) -> Iterator[Block]:
+    """The selected values, block after block.
+
+    Parameters
+    ----------
+    box : integers, slices with any step, an ellipsis.
+
+    Raises
+    ------
+    BadSelection, CodecError, StoreError.
+    """
+    selection = select(box, variable.shape)
+    axes = zip(selection.axes, range(len(selection.axes)), strict=True)
+    ranges = [_positions(axis, turned=d in selection.flipped) for axis, d in axes]
+    kept = [d not in selection.dropped for d in range(len(ranges))]
+    shape = selection.shape
+    chunks = [max(1, c // abs(r.step)) for c, r in zip(variable.chunks, ranges, strict=True)]
+    item = _OBJECT_BYTES if variable.dtype.hasobject else max(1, variable.dtype.itemsize)
+    for before, start, stop in _boxes(shape, chunks, item):
+        d = len(before)
+        index: list[int | slice] = [r[i] for r, i in zip(ranges, before, strict=False)]
+        if d < len(ranges):
+            rest = [ranges[d][start:stop], *ranges[d + 1 :]]
+            index += [_slice(r) if k else r[0] for r, k in zip(rest, kept[d:], strict=True)]
+        values = np.asarray(variable[tuple(index)])
+        at_first = [i == 0 for i in before] + [start == 0]
+        at_last = [i == n - 1 for i, n in zip(before, shape, strict=False)]
+        at_last += [d == len(shape) or stop == shape[d]]
+        yield Block(
+            values, _edges(at_first, kept), _edges(at_last, kept), d == len(shape) or not kept[d]
+        )
+
+
+def _boxes(shape: Sequence[int], chunks: Sequence[int], item: int) -> Iterator[_Box]:
+    """Indices along the first dimensions, and a range along the next one; all of the others."""
+    if not prod(shape):
+        return
+    if not shape:
+        yield (), 0, 1
+        return
+    last = len(shape) - 1
+    d = next((d for d in range(last) if prod(shape[d + 1 :]) * item <= BLOCK_BYTES), last)
+    row_bytes = prod(shape[d + 1 :]) * item
+    budget = FIRST_BYTES
+    for before in product(*map(range, shape[:d])):
+        start = 0
+        while start < shape[d]:
+            stop = start + max(1, budget // row_bytes)
+            whole_chunks = stop // chunks[d] * chunks[d]
+            stop = min(whole_chunks if whole_chunks > start else stop, shape[d])
+            yield before, start, stop
+            start = stop
+            budget = min(2 * budget, BLOCK_BYTES)
+
+
+def _edges(at_edge: Sequence[bool], kept: Sequence[bool]) -> int:
+    """How many lists begin, or end, at a place that is at the edge of some dimensions."""
+    count = 0
+    for edge, is_list in reversed(list(zip(at_edge, kept, strict=False))):
+        if not edge:
+            break
+        count += is_list
+    return count
+
+
+def _positions(axis: Axis, *, turned: bool) -> range:
+    """What is selected along a dimension, in the order in which it is wanted."""
+    assert isinstance(axis, range)
+    return axis[::-1] if turned else axis
+
+
+def _slice(positions: range) -> slice:
+    stop = positions.stop if positions.stop >= 0 else None
+    return slice(positions.start, stop, positions.step)
