@@ -2,7 +2,8 @@
 
 Each contender writes an object of its own below ``.nczfs-lease/`` of the dataset, and lists them
 all a while later. The oldest claim that has not expired holds the lease, and says so in its object,
-so that nobody overtakes it whose clock is slow.
+so that nobody overtakes it whose clock is slow. Where it can be seen that its process has ended, a
+claim has expired.
 
 Why two never hold it: a claim is visible at most half of the settle time after the start that it
 states; one that took longer is made anew. Whoever decides has waited for the whole settle time
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
+from nczfs.engine.process import ProcessIdentity, current_process
 from nczfs.errors import NoSuchObject, StoreError
 from nczfs.zmap.base import Version, ZMap
 from nczfs.zmap.keys import OWN_FILES, Key, Prefix, join
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 LEASE = f"{OWN_FILES}lease"
 CLAIM_BYTES_MAX = 4096
+PID_MAX = 1 << 22  # proc_sys_kernel(5)
 
 # The monotonic clock stands still while a machine is suspended, and its lease expires.
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -79,16 +82,24 @@ class Claim:
     Attributes
     ----------
     random : the name of the object.
+    machine, started : of the process, see `ProcessIdentity`; empty and 0 where they are not known.
     start, expiry : seconds since 1970.
     holds : it has the lease, and does not only wait for it.
     """
 
     host: str
     pid: int
+    machine: str
+    started: int
     random: str
     start: float
     expiry: float
     holds: bool
+
+    def has_ended(self) -> bool:
+        """Whether its process is certainly gone, as seen from this one."""
+        is_here = self.host == socket.gethostname()
+        return is_here and ProcessIdentity(self.machine, self.pid, self.started).has_ended()
 
     @property
     def order(self) -> tuple[bool, float, str]:
@@ -118,6 +129,7 @@ class Contender:
         self._ready_at = math.inf
         self._renew_at = math.inf
         self._read: dict[str, tuple[Version, Claim | None]] = {}
+        self._ended: dict[str, float] = {}
         self.first: Claim | None = None
 
     @property
@@ -170,6 +182,10 @@ class Contender:
         self._sweep(claims)
         return None
 
+    def remaining_s(self, claim: Claim) -> float:
+        """Seconds until a claim has expired on all clocks, if it is not renewed."""
+        return claim.expiry + self._terms.settle_s - self._clock.wall()
+
     def renew(self) -> bool:
         """Have the lease for another term; False: it is not ours any more."""
         if self._claim is None or not self.is_valid:
@@ -195,7 +211,17 @@ class Contender:
         """Make a claim, or make it anew."""
         self._ready_at = math.inf
         wall = self._clock.wall()
-        claim = Claim(socket.gethostname(), os.getpid(), self._random, wall, wall, holds=False)
+        process = current_process() or ProcessIdentity("", os.getpid(), 0)
+        claim = Claim(
+            socket.gethostname(),
+            process.pid,
+            process.machine,
+            process.started,
+            self._random,
+            wall,
+            wall,
+            holds=False,
+        )
         if not self._write_in_time(claim):
             self._claim = None
             return 0.0
@@ -225,8 +251,17 @@ class Contender:
         return self._valid_until - self._terms.settle_s
 
     def _is_live(self, claim: Claim) -> bool:
-        """Whether somebody's claim has not expired, on whose clock ever."""
-        return self._clock.wall() <= claim.expiry + self._terms.settle_s
+        """Whether somebody's claim counts: it has not expired on any clock.
+
+        That of a process that was seen to have ended counts no longer than what it sent last may be
+        on its way.
+        """
+        if self.remaining_s(claim) < 0:
+            return False
+        if not claim.has_ended():
+            return True
+        now = self._clock.uptime()
+        return now - self._ended.setdefault(claim.random, now) < self._terms.settle_s
 
     def _claims(self) -> Iterator[Claim]:
         """All claims; only those that are new or changed are read."""
@@ -272,6 +307,8 @@ def parsed_claim(name: str, data: bytes) -> Claim | None:
         claim = Claim(
             host=content["host"],
             pid=content["pid"],
+            machine=content.get("machine", ""),
+            started=content.get("started", 0),
             random=content["random"],
             start=float(content["start"]),
             expiry=float(content["expiry"]),
@@ -281,6 +318,9 @@ def parsed_claim(name: str, data: bytes) -> Claim | None:
             isinstance(claim.host, str)
             and claim.host.isprintable()
             and isinstance(claim.pid, int)
+            and 0 < claim.pid <= PID_MAX
+            and isinstance(claim.machine, str)
+            and isinstance(claim.started, int)
             and claim.random == name
             and math.isfinite(claim.start)
             and math.isfinite(claim.expiry)

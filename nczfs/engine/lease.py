@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -335,9 +336,10 @@ class Lease:
         waited = f"{self._place}: waited {self._terms.wait_s:g} s for its lease"
         if first is None:
             return LeaseNotHeld(f"{waited}: the store is too slow, or lists not what was written")
+        left = max(1, math.ceil(self._contender.remaining_s(first)))
         return LeaseNotHeld(
-            f"{waited}: process {first.pid} on {first.host} is writing; try again, and if it is "
-            f"gone, after {self._terms.term_s:g} s"
+            f"{waited}: process {first.pid} on {first.host} is writing; try again later: if that "
+            f"process is gone, its lease ends in {left} s"
         )
 
     def _closed(self) -> Unavailable:

@@ -107,17 +107,16 @@ def test_requests_that_fail_on_the_way_spoil_no_turn(
         _write_by_turns(place, tmp_path, rounds)
 
 
-@pytest.mark.long
 def test_the_other_mount_takes_over_from_one_that_was_killed(
     swift: S3Server, tmp_path: Path
 ) -> None:
-    """SEMANTICS W2, W19. The term of a lease is half a minute, and no option shortens it."""
+    """SEMANTICS W2, W19. It sees that the process has ended, and does not wait for the term."""
     place = bucket_of(swift)
     place.make_dataset({"v": (VALUES, CHUNKS)})
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
     command = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground"]
     command += ["--spool-dir", str(spool), place.url]
-    with settled(place.url, tmp_path / "spool of the other", expect="EAGAIN") as other:
+    with settled(place.url, tmp_path / "spool of the other") as other:
         with served(command, mountpoint=mountpoint, exit_codes=None) as killed:
             first, second = _writers([killed, other])[:2]
             with working_until_they_fail([first]):
@@ -129,8 +128,7 @@ def test_the_other_mount_takes_over_from_one_that_was_killed(
             assert first.error.errno in DEAD
             take_turns([second], 1)
         assert _leases(other) == 1
-        assert second.refused > 0
-        assert f"process {killed.process.pid} on " in other.log.read_text()
+        assert second.refused == 0
         values = place.values("v")
         first.check(values)
         second.check(values)

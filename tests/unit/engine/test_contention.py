@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from nczfs.engine.contention import LEASE, Contender, LeaseTerms, parsed_claim
+from nczfs.engine.process import current_process
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
@@ -47,9 +48,13 @@ def test_the_claim_says_who_and_for_how_long(zmap: Unconditional, time: Time) ->
     start = time.now
     assert take(ours, time)
     (key,) = zmap.claims()
+    process = current_process()
+    assert process is not None
     assert json.loads(bytes(zmap.read(key).data)) == {
         "host": socket.gethostname(),
         "pid": os.getpid(),
+        "machine": process.machine,
+        "started": process.started,
         "random": key.rpartition("/")[2],
         "start": start,
         "expiry": time.now + TERMS.term_s,
@@ -231,6 +236,9 @@ GOOD = {"host": "h", "pid": 1, "random": "x", "start": 0.0, "expiry": 1e12, "hol
         json.dumps(GOOD | {"host": "two\nlines"}).encode(),
         json.dumps(GOOD | {"host": 1}).encode(),
         json.dumps(GOOD | {"pid": "1"}).encode(),
+        json.dumps(GOOD | {"pid": -1}).encode(),
+        json.dumps(GOOD | {"machine": 1}).encode(),
+        json.dumps(GOOD | {"started": "1"}).encode(),
         json.dumps(GOOD | {"expiry": float("inf")}).encode(),
         json.dumps(GOOD | {"start": float("nan")}).encode(),
         json.dumps(GOOD | {"start": [1]}).encode(),
@@ -248,3 +256,47 @@ def test_what_is_no_claim_is_ignored_and_left_alone(
     expected_warnings.add(r"\.nczfs-lease/x: is no lease, and ignored")
     assert take(contender(zmap, time), time)
     assert key in zmap.claims()
+
+
+def _leave_claim(zmap: Unconditional, time: Time, **changes: object) -> Key:
+    """A claim that holds the lease, as a process that has ended left it."""
+    left = contender(zmap, time)
+    assert take(left, time)
+    (key,) = zmap.claims()
+    claim = json.loads(bytes(zmap.read(key).data))
+    zmap.write(key, json.dumps(claim | changes).encode())
+    return key
+
+
+def test_the_lease_of_a_process_that_was_seen_to_have_ended_is_taken_over(
+    zmap: Unconditional, time: Time
+) -> None:
+    """Its number is that of another process by now, which started at another time."""
+    left = _leave_claim(zmap, time, started=1)
+    begun = time.now
+    ours = contender(zmap, time)
+    assert take(ours, time, tries=20)
+    # Once for others to see our claim, once for what the other one had sent to arrive.
+    assert 2 * TERMS.settle_s <= time.now - begun < TERMS.term_s / 2
+    assert left not in zmap.claims()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"started": 1, "machine": ""},
+        {"started": 1, "machine": "another boot"},
+        {"started": 1, "host": "elsewhere"},
+        {},
+    ],
+)
+def test_a_process_that_cannot_be_seen_from_here_keeps_its_term(
+    changes: dict[str, object], zmap: Unconditional, time: Time
+) -> None:
+    left = _leave_claim(zmap, time, **changes)
+    ours = contender(zmap, time)
+    assert not take(ours, time, tries=20)
+    assert left in zmap.claims()
+    assert ours.first is not None
+    time.sleep(ours.remaining_s(ours.first) + 1)
+    assert take(ours, time, tries=20)
