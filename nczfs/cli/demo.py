@@ -36,9 +36,7 @@ def run(request: Request) -> int:
     store = _copy_sample()
     made = _make(directory)
     try:
-        settings = request.settings
-        for_others = settings.flag("allow-other") or settings.flag("allow-root")
-        mountpoint = mounting.prepare(directory, allow_other=for_others)
+        mountpoint = mount.prepare(directory, request.settings)
         _show(store, mountpoint, mount.start(str(store), mountpoint, request))
     finally:
         if made:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,12 +16,14 @@ from nczfs.cli.command import Command, Request
 from nczfs.cli.options import Scope, default_memory_limit
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, place, store_options
-from nczfs.errors import UsageError
+from nczfs.errors import NoContent, StoreError, UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.background import BackgroundOptions, run_in_background
 from nczfs.fuse.daemon import MountOptions, serve
 from nczfs.fuse.invalidator import Invalidator
 from nczfs.zmap.url import parse_url
+
+_log = logging.getLogger(__name__)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +45,7 @@ def run(request: Request) -> int:
         print(f"nczfs: {hint}", file=sys.stderr)
     os.environ.update(request.words.environment)
     url = place(arguments.url, settings)
-    for_others = settings.flag("allow-other") or settings.flag("allow-root")
-    mountpoint = mounting.prepare(arguments.mountpoint, allow_other=for_others)
+    mountpoint = prepare(arguments.mountpoint, settings)
     _check(settings)
     if settings.flag("foreground"):
         log = logs.configure_foreground(settings)
@@ -58,6 +61,15 @@ def run(request: Request) -> int:
     else:
         start(url, mountpoint, request)
     return 0
+
+
+def prepare(mountpoint: str, settings: Settings) -> str:
+    """A mount point that is checked as the options ask for; see `mounting.prepare`."""
+    return mounting.prepare(
+        mountpoint,
+        allow_other=settings.flag("allow-other") or settings.flag("allow-root"),
+        allow_non_empty=settings.flag("allow-non-empty"),
+    )
 
 
 def start(url: str, mountpoint: str, request: Request) -> int:
@@ -121,7 +133,18 @@ def mount(
         config=config,
     )
     invalidator = Invalidator()
-    fs = mount_tree(url, store_options(settings), options, invalidator)
+    others = [] if options.read_only else mounting.mounts_of(source)
+    try:
+        fs = mount_tree(url, store_options(settings), options, invalidator)
+    except StoreError as error:
+        raise _with_remedy(error, url) from error
+    for other in others:
+        _log.info(
+            "%s is mounted on %s too; a mount sees what the other has stored after its"
+            " --metadata-ttl at the latest",
+            other.source,
+            other.mountpoint,
+        )
     # Never the kernel's own `ro`: nothing could be written to .nczfs/refresh then. The file
     # system refuses by itself whatever a read-only mount must refuse.
     serve(
@@ -140,6 +163,14 @@ def mount(
         invalidator=invalidator,
         on_ready=on_ready,
     )
+
+
+def _with_remedy(error: StoreError, url: str) -> StoreError:
+    place = parse_url(url)
+    if place.kind in ("file", "zip") and place.path and not os.path.lexists(place.path):
+        path = shlex.quote(place.path)
+        return NoContent(f"{error}; `nczfs create {path}` makes a new dataset there")
+    return error
 
 
 def _check(settings: Settings) -> None:

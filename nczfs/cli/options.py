@@ -335,6 +335,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("allow-other", _M, values.flag, False, "let other users see the mount"),
     Option("allow-root", _M, values.flag, False, "let root see the mount"),
+    Option(
+        "allow-non-empty",
+        _M,
+        values.flag,
+        False,
+        "mount on a directory that is not empty, and hide what is in it",
+    ),
     Option("auto-unmount", _M, values.flag, False, "unmount even when the daemon crashes"),
     Option("foreground", _M, values.flag, False, "stay, and log to stderr", short="f"),
     Option(
@@ -369,12 +376,13 @@ OTHERS_WORDS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "public_bucket": ("no-sign-request", str),
     "cache": ("cache-dir", str),
     "use_cache": ("cache-dir", str),
+    "nonempty": ("allow-non-empty", str),
     "ro": ("read-only", lambda _: "yes"),
     "rw": ("read-only", lambda _: "no"),
 }
 """Words of ``-o`` that s3fs and mount(8) use for options of ours."""
 
-S3FS_WORDS = frozenset({"url", "use_path_request_style", "public_bucket", "use_cache"})
+S3FS_WORDS = frozenset({"url", "use_path_request_style", "public_bucket", "use_cache", "nonempty"})
 
 KERNEL_WORDS = frozenset(
     {"nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "relatime", "sync", "dirsync"}

@@ -71,12 +71,28 @@ def resolve(mountpoint: str) -> str:
     return os.path.realpath(path)
 
 
-def prepare(mountpoint: str, *, allow_other: bool) -> str:
+def mounts_of(source: str) -> list[MountEntry]:
+    """The mounts of nczfs that show the same objects as `source`, or some of them."""
+    ours = [entry for entry in mount_table() if entry.kind == FILE_SYSTEM_TYPE]
+    return [
+        entry
+        for entry in ours
+        if _is_below(entry.source, source) or _is_below(source, entry.source)
+    ]
+
+
+def _is_below(url: str, other: str) -> bool:
+    parts, others = (text.partition("#")[0].rstrip("/").split("/") for text in (url, other))
+    return parts[: len(others)] == others
+
+
+def prepare(mountpoint: str, *, allow_other: bool, allow_non_empty: bool = False) -> str:
     """Check that nczfs can mount there; clears what a dead daemon of ours left.
 
     Parameters
     ----------
     allow_other : other users shall see it, if only root (``allow_root``).
+    allow_non_empty : the mount may hide what is in the directory.
 
     Returns
     -------
@@ -84,7 +100,7 @@ def prepare(mountpoint: str, *, allow_other: bool) -> str:
 
     Raises
     ------
-    UsageError : there is no such directory.
+    UsageError : there is no such directory, or it is not empty.
     MountError : the machine or what is mounted there stands in the way.
     """
     check_fuse(allow_other=allow_other)
@@ -92,13 +108,12 @@ def prepare(mountpoint: str, *, allow_other: bool) -> str:
         return mountpoint
     path = resolve(mountpoint)
     for _ in range(8):  # mounts of several dead daemons may lie on top of each other
-        if not _is_dead(path):
-            break
         entry = find_mount(path)
-        if entry is None or entry.kind != FILE_SYSTEM_TYPE:
-            kind = "an unknown file system" if entry is None else entry.kind
+        if entry is None or not entry.kind.startswith("fuse") or not _is_dead(path):
+            break
+        if entry.kind != FILE_SYSTEM_TYPE:
             raise MountError(
-                f"{path}: a dead mount of {kind} is in the way; unmount it with"
+                f"{path}: a dead mount of {entry.kind} is in the way; unmount it with"
                 f" `fusermount3 -uz {path}`"
             )
         unmount(path, lazy=True)
@@ -108,6 +123,9 @@ def prepare(mountpoint: str, *, allow_other: bool) -> str:
         raise MountError(
             f"{path}: {entry.source} is mounted there already; `nczfs umount {path}` first"
         )
+    # To look into an automount point is to wait for the mount that we are to make.
+    if not allow_non_empty and (entry is None or entry.kind != "autofs"):
+        _check_empty(path)
     return path
 
 
@@ -122,6 +140,11 @@ def check_fuse(*, allow_other: bool) -> None:
         raise MountError("/dev/fuse: no permission to open it; as root: `chmod 0666 /dev/fuse`")
     if _fusermount() is None:
         raise MountError("fusermount3 is not installed: `apt-get install fuse3`")
+    if os.geteuid() != 0 and not os.path.exists("/etc/mtab"):
+        raise MountError(
+            "/etc/mtab is missing, and without it fusermount3 does not unmount for users; as root:"
+            " `ln -s ../proc/self/mounts /etc/mtab`"
+        )
     if allow_other and os.geteuid() != 0 and not _user_allow_other():
         raise MountError(
             "allow_other, allow_root: /etc/fuse.conf does not permit them; add the line"
@@ -165,6 +188,19 @@ def _check_directory(path: str) -> None:
         raise UsageError(f"{path}: not a directory, so nothing can be mounted there")
     if os.geteuid() != 0 and not os.access(path, os.W_OK):
         raise MountError(f"{path}: fusermount3 mounts only where you may write")
+
+
+def _check_empty(path: str) -> None:
+    try:
+        with os.scandir(path) as entries:
+            is_empty = next(entries, None) is None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    if not is_empty:
+        raise UsageError(
+            f"{path}: is not empty, and a mount would hide what is in it; mount on an empty"
+            " directory, or with --allow-non-empty"
+        )
 
 
 def unmount(path: str, *, lazy: bool = False) -> None:

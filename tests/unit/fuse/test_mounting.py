@@ -56,6 +56,41 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
         mounting.prepare(str(file), allow_other=False)
 
 
+def test_a_directory_that_holds_something_is_refused_unless_that_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"is not empty.*--allow-non-empty"):
+        mounting.prepare(str(tmp_path), allow_other=False)
+    path = mounting.prepare(str(tmp_path), allow_other=False, allow_non_empty=True)
+    assert path == str(tmp_path)
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("s3://b/a b", True),
+        ("s3://b/a b/", True),
+        ("s3://b/a b/c", True),
+        ("s3://b", True),
+        ("s3://b/a", False),
+        ("s3://b/a bc", False),
+        ("/dev/vdb", False),
+    ],
+)
+def test_mounts_of_the_same_objects_are_found(source: str, found: bool) -> None:
+    assert bool(mounting.mounts_of(source)) == found
+
+
+def test_a_machine_on_which_users_could_not_unmount_is_told_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    exists = os.path.exists
+    monkeypatch.setattr(os.path, "exists", lambda path: path != "/etc/mtab" and exists(path))
+    with pytest.raises(MountError, match=r"as root: `ln -s \.\./proc/self/mounts /etc/mtab`"):
+        mounting.check_fuse(allow_other=False)
+
+
 def test_a_link_to_a_directory_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")

@@ -1,0 +1,125 @@
+"""Where nczfs mounts, and where it does not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nczfs.cli.demo import SAMPLE
+from nczfs.fuse import mounting
+from tests.support.mounts import nczfs
+
+
+@pytest.fixture
+def mountpoint(tmp_path: Path) -> Iterator[Path]:
+    """A directory that is unmounted at the end, whatever happened."""
+    path = tmp_path / "mnt"
+    path.mkdir()
+    yield path
+    while mounting.find_mount(str(path)) is not None:
+        mounting.unmount(str(path), lazy=True)
+
+
+def test_a_directory_that_is_not_empty_is_mounted_on_only_when_asked_for(mountpoint: Path) -> None:
+    (mountpoint / "notes").write_text("mine")
+    refused = nczfs("mount", SAMPLE, mountpoint)
+    assert refused.returncode == 2
+    assert "is not empty, and a mount would hide what is in it" in refused.stderr
+    assert "--allow-non-empty" in refused.stderr
+    assert mounting.find_mount(str(mountpoint)) is None
+    for words in (["--allow-non-empty"], ["-o", "allow_non_empty"], ["-o", "nonempty"]):
+        assert nczfs("mount", SAMPLE, mountpoint, *words).returncode == 0
+        assert not (mountpoint / "notes").exists()
+        assert nczfs("umount", mountpoint).returncode == 0
+        assert (mountpoint / "notes").read_text() == "mine"
+
+
+def test_a_store_that_is_mounted_twice_for_writing_has_a_line_in_the_log(
+    mountpoint: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    (store / "below").mkdir(parents=True)
+    (tmp_path / "store-b").mkdir()
+    second = tmp_path / "second"
+    second.mkdir()
+    assert nczfs("mount", store, mountpoint).returncode == 0
+
+    def line(url: Path, *options: str) -> bool:
+        log = tmp_path / "log"
+        log.unlink(missing_ok=True)
+        assert nczfs("mount", url, second, "--log-file", log, *options).returncode == 0
+        assert nczfs("umount", second).returncode == 0
+        return f"{store} is mounted on {mountpoint} too" in log.read_text()
+
+    assert line(store)
+    assert line(store / "below")
+    assert not line(tmp_path / "store-b")
+    assert not line(store, "--read-only")
+
+
+@pytest.mark.parametrize("name", ["new.zarr", "two words.zarr", "new.zip"])
+def test_a_place_where_nothing_is_names_the_command_that_makes_something(
+    name: str, mountpoint: Path, tmp_path: Path
+) -> None:
+    refused = nczfs("mount", tmp_path / name, mountpoint)
+    assert refused.returncode == 1
+    program, command = "nczfs ", refused.stderr.split("`")[1]
+    assert command.startswith(f"{program}create ")
+    words = [sys.executable, "-m", "nczfs.cli.main"]
+    shell = f'"$@" {command.removeprefix(program)}'
+    subprocess.run(["sh", "-c", shell, "sh", *words], check=True)
+    assert nczfs("mount", tmp_path / name, mountpoint).returncode == 0
+    assert nczfs("umount", mountpoint).returncode == 0
+
+
+# From <linux/auto_fs.h>.
+AUTOFS_IOC_CATATONIC = 0x9362
+
+
+@contextmanager
+def automount(path: Path) -> Iterator[int]:
+    """An automount point as systemd makes it; the pipe in which the kernel asks for a mount."""
+    reader, writer = os.pipe()
+    options = f"fd={writer},pgrp={os.getpgrp()},minproto=5,maxproto=5,direct"
+    subprocess.run(
+        ["mount", "-i", "-t", "autofs", "-o", options, "systemd-1", path],
+        check=True,
+        pass_fds=[writer],
+    )
+    os.set_blocking(reader, False)
+    control = os.open(path, os.O_RDONLY)
+    try:
+        yield reader
+    finally:
+        fcntl.ioctl(control, AUTOFS_IOC_CATATONIC, 0)  # who waits is told that there is nothing
+        os.close(control)
+        subprocess.run(["umount", path], check=True)
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make an automount point")
+def test_an_automount_point_is_not_looked_into_before_it_is_mounted_on(mountpoint: Path) -> None:
+    """The look would wait for the mount that it holds up."""
+    with automount(mountpoint) as asked:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nczfs.cli.main", "mount", str(SAMPLE), str(mountpoint)],
+            start_new_session=True,  # who is in the session of the automounter never waits
+        )
+        try:
+            assert process.wait(60) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        with pytest.raises(BlockingIOError):
+            os.read(asked, 1)
+        assert (mountpoint / "objects/time/.zarray").exists()
+        assert nczfs("umount", mountpoint).returncode == 0
