@@ -56,6 +56,7 @@ def described(
         declaration.type,
         byte_order=declaration.byte_order,
         string_bytes=declaration.string_bytes,
+        object_codec=_object_codec(declaration),
     )
     if len(dimensions) > NDIM_MAX:
         raise UsageError(f"/{path}: {len(dimensions)} dimensions (max {NDIM_MAX})")
@@ -90,6 +91,13 @@ def described(
         tuple(dimensions),
         attributes,
     )
+
+
+def _object_codec(declaration: VariableDeclaration) -> CodecSpec | None:
+    """What makes bytes of the objects of a declaration; None: it has none, or does not say."""
+    wanted, codecs = declaration.type, declaration.codecs
+    has_objects = isinstance(wanted, np.dtype) and wanted.hasobject
+    return codecs[0] if has_objects and codecs else None
 
 
 def _begins(codecs: Sequence[CodecSpec], filters: Sequence[CodecSpec]) -> bool:
@@ -161,7 +169,11 @@ def _attributes(
 ) -> tuple[Attribute, ...]:
     """Those of the declaration, and first the `_FillValue` that it states otherwise."""
     fill = declaration.fill_value
-    if isinstance(fill, Fill) or any(a.name == FILL_VALUE for a in declaration.attributes):
+    if (
+        declaration.is_complete
+        or isinstance(fill, Fill)
+        or any(a.name == FILL_VALUE for a in declaration.attributes)
+    ):
         return declaration.attributes
     attribute = fill_attribute(fill, dtype, f"/{path}")
     return declaration.attributes if attribute is None else (attribute, *declaration.attributes)
@@ -169,6 +181,8 @@ def _attributes(
 
 def _fill_value(path: str, declaration: VariableDeclaration, dtype: DataType) -> object:
     fill = declaration.fill_value
+    if fill is Fill.DEFAULT and declaration.is_complete:
+        return None
     if fill is Fill.DEFAULT:
         fill = DEFAULT_FILL.get(dtype.nc_type) if dtype.nc_type is not None else None
         own = next((a.value for a in declaration.attributes if a.name == FILL_VALUE), None)
@@ -177,6 +191,8 @@ def _fill_value(path: str, declaration: VariableDeclaration, dtype: DataType) ->
     if fill is Fill.NONE or fill is None:
         return None
     if dtype.vlen is not None:
+        return fill
+    if dtype.stored.kind == "V" and isinstance(fill, bytes):
         return fill
     value = converted_fill(fill, dtype, f"/{path}")
     if dtype.stored.kind in "fc":

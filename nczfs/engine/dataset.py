@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from nczfs.engine.array import Array
@@ -179,10 +179,10 @@ class Dataset(Hierarchy):
         with self.lease.writing():
             self._metadata.write(join(self.root, key), data, replaces)
 
-    def delete_documents(self, path: str) -> None:
-        """Remove the documents of a node, those that make it visible among them."""
+    def delete_documents(self, keys: Iterable[str]) -> None:
+        """Remove those of some documents that are there."""
         documents = self.documents()
-        for key in self.format.single.keys(path):
+        for key in keys:
             if documents.get(key) is not None:
                 full = join(self.root, key)
                 self.zmap.delete(full)

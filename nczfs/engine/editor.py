@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from nczfs.codecs.wanted import check_codecs
-from nczfs.engine import removal
+from nczfs.engine import relayout, removal
 from nczfs.engine.changes import (
     AddDimension,
     AddMember,
@@ -29,7 +29,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import CodecError, NameTaken, NczfsError, NoSuchNode, NotWritable, UsageError
 from nczfs.formats.attributes import DEFAULT_MAXSTRLEN, MAXSTRLEN, is_hidden
-from nczfs.formats.base import Node
+from nczfs.formats.base import MetadataFormat, Node
 from nczfs.formats.dimensions import anonymous
 from nczfs.formats.names import below, checked_name, parent_of, split_path
 from nczfs.formats.zarr2 import check_array
@@ -118,8 +118,7 @@ class Editor:
         """
         with self._lock:
             header = self._group(path)
-            if not path or header.dimensions or self._dataset.names(path):
-                raise NotWritable(f"/{path}: only a group that is still empty becomes a variable")
+            self.check_empty(path)
             declared = {attribute.name for attribute in declaration.attributes}
             kept = (a for a in header.attributes if a.name not in declared)
             declaration = replace(declaration, attributes=(*kept, *declaration.attributes))
@@ -128,7 +127,7 @@ class Editor:
             variable = self.described(path, declaration, dimensions)
             self.sync()
             self._copy.distrust()
-            self._dataset.delete_documents(path)
+            self._dataset.delete_documents(self._dataset.format.single.keys(path))
             try:
                 self._add(path, Create(variable))
             except NczfsError:
@@ -139,14 +138,37 @@ class Editor:
                 self._dataset.edits.add(above, GroupBecomesArray(variable.name))
             return variable
 
+    def check_empty(self, path: str) -> None:
+        """Raise NotWritable unless a group can become a variable: it is empty, and not the root."""
+        header = self._group(path)
+        if not path or header.dimensions or self._dataset.names(path):
+            raise NotWritable(
+                f"/{path}: only a group that is still empty becomes a variable; make another one "
+                "beside it (mkdir)"
+            )
+
+    def node(self, path: str) -> Node:
+        """The group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
+        return self._dataset.node(path)
+
+    @property
+    def declares(self) -> bool:
+        """Whether groups declare their dimensions; else they follow from the variables."""
+        return self._dataset.format.declares
+
     def described(
-        self, path: str, declaration: VariableDeclaration, dimensions: Sequence[Dimension]
+        self,
+        path: str,
+        declaration: VariableDeclaration,
+        dimensions: Sequence[Dimension],
+        metadata_format: MetadataFormat | None = None,
     ) -> Variable:
         """The variable that a declaration asks for; nothing is made.
 
         Parameters
         ----------
         dimensions : those that it names; they need not be there yet.
+        metadata_format : None: that of the dataset.
 
         Raises
         ------
@@ -156,7 +178,8 @@ class Editor:
         if declaration.string_bytes is None:
             declaration = replace(declaration, string_bytes=self._string_bytes(declaration))
         dataset = self._dataset
-        variable = described(path, declaration, dimensions, dataset.format, self._separator)
+        metadata_format = metadata_format or dataset.format
+        variable = described(path, declaration, dimensions, metadata_format, self._separator)
         check_array(variable.array, f"/{path}", dataset.format_options)
         try:
             check_codecs(variable.array, fill_element(replace(variable.array, fill_value=None)))
@@ -212,6 +235,21 @@ class Editor:
             nc_type = _nc_type(self._dataset.node(path))
             attribute = attribute if nc_type is None else as_fill_value(attribute, nc_type)
         self._add(path, SetAttribute(attribute))
+
+    def change_format(self, metadata_format: MetadataFormat) -> None:
+        """Give a dataset that has no variables yet another format. Raises NotWritable."""
+        with self._lock:
+            self.sync()
+            self._copy.distrust()
+            relayout.change_format(self._dataset, metadata_format)
+
+    def take_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
+        """Give a node the attributes of another one, whatever their names are."""
+        known = {attribute.name: attribute for attribute in self._dataset.node(path).attributes}
+        for attribute in attributes:
+            # As text, because NaN equals nothing.
+            if repr(known.get(attribute.name)) != repr(attribute):
+                self._add(path, SetAttribute(attribute))
 
     def delete_attribute(self, path: str, name: str) -> None:
         """Remove an attribute; nothing happens when there is none."""

@@ -109,7 +109,12 @@ class MetadataFormat(ABC):
 
     @abstractmethod
     def stored_type(
-        self, wanted: ElementType, *, byte_order: str | None, string_bytes: int | None
+        self,
+        wanted: ElementType,
+        *,
+        byte_order: str | None,
+        string_bytes: int | None,
+        object_codec: CodecSpec | None = None,
     ) -> StoredType:
         """How the elements of a new variable are stored.
 
@@ -117,6 +122,7 @@ class MetadataFormat(ABC):
         ----------
         byte_order : "<" or ">"; None: that of `wanted` if it has one, else little-endian.
         string_bytes : bytes of an element of fixed-length strings; None: the format's default.
+        object_codec : what makes bytes of objects of any length; None: they are texts.
 
         Raises
         ------

@@ -17,7 +17,7 @@ from nczfs.formats.jsonwrite import strict
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
 from nczfs.messages import shown
 from nczfs.model.declaration import ElementType
-from nczfs.model.hierarchy import Json
+from nczfs.model.hierarchy import CodecSpec, Json
 
 Data = TypeVar("Data", bytes, bytes | None)
 
@@ -159,9 +159,16 @@ class ConsolidatedFormat(MetadataFormat):
         return self._inner.write_node(node, documents)
 
     def stored_type(
-        self, wanted: ElementType, *, byte_order: str | None, string_bytes: int | None
+        self,
+        wanted: ElementType,
+        *,
+        byte_order: str | None,
+        string_bytes: int | None,
+        object_codec: CodecSpec | None = None,
     ) -> StoredType:
-        return self._inner.stored_type(wanted, byte_order=byte_order, string_bytes=string_bytes)
+        return self._inner.stored_type(
+            wanted, byte_order=byte_order, string_bytes=string_bytes, object_codec=object_codec
+        )
 
     def view(self, documents: Documents) -> Documents:
         """The documents with the consolidated ones over them, where those can be read."""

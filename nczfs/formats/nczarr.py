@@ -46,7 +46,7 @@ from nczfs.formats.zarr2_write import forget_fill
 from nczfs.messages import shown
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import NcType
-from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
+from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension, GroupHeader, Json, Variable
 
 GROUPS_REMEMBERED = 64
 
@@ -94,7 +94,12 @@ class NczarrFormat(MetadataFormat):
         return self._write_group(node, documents)
 
     def stored_type(
-        self, wanted: ElementType, *, byte_order: str | None, string_bytes: int | None
+        self,
+        wanted: ElementType,
+        *,
+        byte_order: str | None,
+        string_bytes: int | None,
+        object_codec: CodecSpec | None = None,
     ) -> StoredType:
         return netcdf_type(
             wanted,

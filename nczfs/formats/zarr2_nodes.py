@@ -28,6 +28,7 @@ from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import (
     ArrayDescription,
     Attribute,
+    CodecSpec,
     Dimension,
     GroupHeader,
     Json,
@@ -82,9 +83,16 @@ class Zarr2Format(MetadataFormat):
         return self._write_group(node, documents)
 
     def stored_type(
-        self, wanted: ElementType, *, byte_order: str | None, string_bytes: int | None
+        self,
+        wanted: ElementType,
+        *,
+        byte_order: str | None,
+        string_bytes: int | None,
+        object_codec: CodecSpec | None = None,
     ) -> StoredType:
-        return pure_type(wanted, byte_order=byte_order, string_bytes=string_bytes)
+        return pure_type(
+            wanted, byte_order=byte_order, string_bytes=string_bytes, object_codec=object_codec
+        )
 
     def _write_group(
         self, header: GroupHeader, documents: Documents

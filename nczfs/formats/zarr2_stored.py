@@ -34,7 +34,11 @@ _REMEDIES = {
 
 
 def pure_type(
-    wanted: ElementType, *, byte_order: str | None, string_bytes: int | None
+    wanted: ElementType,
+    *,
+    byte_order: str | None,
+    string_bytes: int | None,
+    object_codec: CodecSpec | None = None,
 ) -> StoredType:
     """The stored type of pure Zarr, which has all of numpy's; see `MetadataFormat.stored_type`."""
     _check_string_bytes(string_bytes)
@@ -44,7 +48,7 @@ def pure_type(
         return _stored("|S1")
     if wanted is NcType.STRING or (isinstance(wanted, np.dtype) and wanted.kind == "O"):
         if string_bytes is None:
-            return _stored("|O", _TEXT_CODEC)
+            return _stored("|O", object_codec or _TEXT_CODEC)
         return _stored(f"|S{string_bytes}")
     if isinstance(wanted, NcType):
         return _stored(_number(CODE_OF_NC_TYPE[wanted], byte_order))

@@ -43,6 +43,8 @@ class VariableDeclaration:
     fill_value : a value of the type, `Fill.DEFAULT` (that of netCDF), or `Fill.NONE`.
     byte_order : "<" or ">"; None: little-endian.
     string_bytes : bytes of an element of fixed-length strings; None: the format's default.
+    is_complete : it has all its attributes: none is made of a fill value, nor the fill value taken
+        from one.
     """
 
     name: str
@@ -54,6 +56,7 @@ class VariableDeclaration:
     fill_value: object = Fill.DEFAULT
     byte_order: str | None = None
     string_bytes: int | None = None
+    is_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

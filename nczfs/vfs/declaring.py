@@ -1,13 +1,11 @@
-"""The info.json of a group, and how an empty group becomes a variable by writing one."""
+"""The info.json of a group, and what becomes of the group when somebody writes one."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.editor import Editor
 from nczfs.errors import (
     BadArgument,
     BadValue,
@@ -19,25 +17,26 @@ from nczfs.errors import (
     StaleHandle,
     UsageError,
 )
-from nczfs.formats.dimensions import anonymous
 from nczfs.formats.jsontext import Unfinished
-from nczfs.formats.names import checked_name, parent_of
-from nczfs.model.hierarchy import Dimension, GroupHeader
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.editing import Editing
 from nczfs.vfs.judged import JudgedText
+from nczfs.vfs.making import Making
 from nczfs.vfs.nodes import OpenFile
 from nczfs.vfs.refusals import RefusalsOfFile
 from nczfs.vfs.viewfile import ViewContext, ViewFile
 from nczfs.views.catalog import View
-from nczfs.views.declaration import WantedDimension, WantedVariable, wanted_variable
+from nczfs.views.declaration import WantedVariable, wanted_node
 
 INFO = "info.json"
 INFO_BYTES_MAX = 16 << 20
 
 
 class GroupInfoFile(ViewFile):
-    """What a group is; in one that is still empty, a shape can be written into it."""
+    """What a group is; what another one shows can be written into it.
+
+    A group that is still empty becomes a variable when it is the document of one.
+    """
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class GroupInfoFile(ViewFile):
         )
         self._dataset = dataset
         self._path = path
-        self._editing = context.editing_of(dataset) if path else None
+        self._editing = context.editing_of(dataset)
         self.writable = self._editing is not None
         self._is_variable = False
 
@@ -71,12 +70,6 @@ class GroupInfoFile(ViewFile):
             return super().open()
         if self._editing is None:
             raise NotPermitted("info.json: can only be read")
-        node = self._dataset.node(self._path)
-        if not isinstance(node, GroupHeader) or self._dataset.names(self._path):
-            raise NotPermitted(
-                f"/{self._path}/info.json: only a group that is still empty becomes a variable; "
-                "make another one beside it (mkdir)"
-            )
         return OpenDeclaration(
             self._editing, self._dataset, self._path, self._refusals, self._became_variable
         )
@@ -86,9 +79,9 @@ class GroupInfoFile(ViewFile):
 
 
 class OpenDeclaration(OpenFile):
-    """An info.json while it is written: the variable is made at the flush.
+    """An info.json while it is written: what it describes is made at the flush.
 
-    The write that makes the document complete is refused when it asks for no variable that can be
+    The write that makes the document complete is refused when it asks for nothing that can be
     made, and so is one behind which nothing can make it a document.
 
     Parameters
@@ -130,8 +123,10 @@ class OpenDeclaration(OpenFile):
             if data is None:
                 return
             with self._refused():
-                declare(self._editing.editor(self._dataset), self._path, data)
-            self._made()
+                wanted = wanted_node(self._name, data)
+                self._making().make(self._path, wanted)
+            if isinstance(wanted, WantedVariable):
+                self._made()
 
     def close(self) -> None:
         """What was not a variable at the last flush is dropped: its writer was told."""
@@ -139,8 +134,10 @@ class OpenDeclaration(OpenFile):
     def _judge(self, data: bytes) -> None:
         """Refuse a document that is complete and wrong, or can never be complete."""
         with self._refused(), suppress(Unfinished):
-            wanted = wanted_variable(self._name, data)
-            check(self._editing.editor(self._dataset), self._path, wanted)
+            self._making().check(self._path, wanted_node(self._name, data))
+
+    def _making(self) -> Making:
+        return Making(self._editing.editor(self._dataset))
 
     @property
     def _name(self) -> str:
@@ -156,55 +153,3 @@ class OpenDeclaration(OpenFile):
         except (BadValue, CodecError, MetadataError, NoSuchNode, UsageError) as error:
             why = str(error).removeprefix(f"{INFO}: ")
             raise BadArgument(f"/{self._path}/{INFO}: {why}") from error
-
-
-def declare(editor: Editor, path: str, data: bytes) -> None:
-    """Make of an empty group the variable that an info.json asks for, and store it.
-
-    Raises
-    ------
-    BadValue, CodecError, MetadataError, NoSuchNode, NotWritable, StoreError, UsageError.
-    """
-    wanted = wanted_variable(path.rpartition("/")[2], data)
-    check(editor, path, wanted)  # before a dimension is made for it
-    group = parent_of(path)
-    names = tuple(_made(editor, group, dimension) for dimension in wanted.dimensions)
-    declaration = dataclasses.replace(wanted.declaration, dimensions=names)
-    editor.turn_into_variable(path, declaration)
-    editor.sync()
-
-
-def check(editor: Editor, path: str, wanted: WantedVariable) -> None:
-    """Raise as `declare` does where it would; nothing is made."""
-    group = parent_of(path)
-    dimensions = [_known(editor, group, dimension) for dimension in wanted.dimensions]
-    editor.described(path, wanted.declaration, dimensions)
-
-
-def _known(editor: Editor, group: str, wanted: WantedDimension) -> Dimension:
-    """A dimension of the wanted length, which may have to be made."""
-    if wanted.name is None:
-        return anonymous(wanted.size)
-    try:
-        known = editor.dimension(group, wanted.name)
-    except NoSuchNode:
-        return Dimension(checked_name(wanted.name), wanted.size, wanted.unlimited, group)
-    if known.size != wanted.size:
-        raise BadValue(
-            f"dimension {wanted.name!r} has length {known.size}, and the shape says {wanted.size}"
-        )
-    return known
-
-
-def _made(editor: Editor, group: str, wanted: WantedDimension) -> str:
-    """The name of a dimension, made where there is none."""
-    if wanted.name is None:
-        return editor.anonymous_dimension(wanted.size)
-    try:
-        editor.dimension(group, wanted.name)
-    except NoSuchNode:
-        size = None if wanted.unlimited else wanted.size
-        made = editor.create_dimension(group, wanted.name, size)
-        if wanted.unlimited and wanted.size:
-            editor.resize(made, wanted.size)
-    return wanted.name

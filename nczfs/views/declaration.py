@@ -1,58 +1,92 @@
-"""An info.json that somebody writes: what variable it asks for."""
+"""An info.json that somebody writes: what variable, or group, it asks for."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
-
-import numpy as np
+from typing import TypeAlias
 
 from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import BadMetadata, BadValue
-from nczfs.formats.attributes import is_hidden, untyped
+from nczfs.formats.attributes import is_hidden, typed, untyped
+from nczfs.formats.dimensions import anonymous
 from nczfs.formats.jsontext import Unfinished, parse, plain
-from nczfs.model.declaration import ElementType, Fill, VariableDeclaration
-from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NC_TYPE_OF_CODE, NcType
+from nczfs.formats.names import parent_of
+from nczfs.messages import shown
+from nczfs.model.declaration import VariableDeclaration
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Json
+from nczfs.views.declared_type import element_of, fill_of
+from nczfs.zmap.keys import is_within
 
 DECLARED = frozenset(
-    {"shape", "dimensions", "dtype", "nc_type", "chunk_shape", "codecs", "fill_value", "attributes"}
+    {
+        *("shape", "dimensions", "dtype", "nc_type", "chunk_shape", "codecs", "fill_value"),
+        *("attributes", "attribute_types"),
+    }
 )
-DERIVED = frozenset({"name", "path", "format", "chunk_count", "decoded_bytes", "problems"})
-"""What an info.json shows besides: it may stand there, and says nothing."""
+SHOWN = frozenset({"name", "path", "format", "chunk_count", "decoded_bytes", "problems"})
+"""What the info.json of a variable shows besides: it may stand there."""
+GROUP = frozenset(
+    {
+        *("name", "path", "format", "dimensions", "variables", "groups"),
+        *("attributes", "attribute_types", "problems"),
+    }
+)
 
-_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_NC_TYPES = {nc_type.value: nc_type for nc_type in NcType if nc_type is not NcType.JSON}
+_TYPES = {nc_type.value: nc_type for nc_type in NcType}
 
 
 @dataclass(frozen=True, slots=True)
 class WantedDimension:
-    """A dimension of the variable; it is made where nobody declares one of that name.
+    """A dimension; it is made where nobody declares one of that name.
 
     Attributes
     ----------
     name : None: it has none.
     unlimited : of one that is made.
+    levels : how many groups lie between the one that declares it and the one that the variable is
+        in; None: the document does not say.
     """
 
     name: str | None
     size: int
     unlimited: bool = False
+    levels: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WantedVariable:
-    """A variable, and its dimensions, which the declaration does not name yet."""
+    """A variable, and its dimensions, which the declaration does not name yet.
+
+    Attributes
+    ----------
+    format : of the dataset that the document was made of; None: it does not say.
+    """
 
     declaration: VariableDeclaration
     dimensions: tuple[WantedDimension, ...]
+    format: str | None = None
 
 
-def wanted_variable(name: str, data: bytes) -> WantedVariable:
-    """The variable that an info.json asks for: `shape` and `dtype` must be there.
+@dataclass(frozen=True, slots=True)
+class WantedGroup:
+    """The dimensions and attributes of a group; `format` as of `WantedVariable`."""
+
+    dimensions: tuple[WantedDimension, ...]
+    attributes: tuple[Attribute, ...]
+    format: str | None = None
+
+
+Wanted: TypeAlias = "WantedVariable | WantedGroup"
+
+
+def wanted_node(name: str, data: bytes) -> Wanted:
+    """What an info.json asks for: with `shape` and `dtype` a variable, with members a group.
+
+    One that has `attribute_types`, as those that nczfs makes, is meant to the letter: the variable
+    has just these attributes, this dtype and this fill value.
 
     Raises
     ------
@@ -68,151 +102,168 @@ def wanted_variable(name: str, data: bytes) -> WantedVariable:
         raise BadValue(str(error)) from None
     if not isinstance(document, dict):
         raise BadValue("info.json: is no JSON object")
-    unknown = sorted(set(document) - DECLARED - DERIVED)
+    is_group = not document.keys() & {"shape", "dtype", "nc_type"} and (
+        "variables" in document or "groups" in document
+    )
+    known = GROUP if is_group else DECLARED | SHOWN
+    unknown = sorted(set(document) - known)
     if unknown:
-        raise BadValue(f"info.json: {unknown[0]!r} means nothing; known: {', '.join(DECLARED)}")
+        named = ", ".join(sorted(known))
+        raise BadValue(f"info.json: {shown(unknown[0])} means nothing; known: {named}")
+    format_name = document.get("format")
+    if format_name is not None and not isinstance(format_name, str):
+        raise BadValue(f"info.json: format: {shown(format_name)} is no name of one")
+    wanted = _group(document) if is_group else _variable(name, document)
+    return wanted if format_name is None else _of_format(wanted, format_name)
+
+
+def _of_format(wanted: Wanted, name: str) -> Wanted:
+    if isinstance(wanted, WantedGroup):
+        return WantedGroup(wanted.dimensions, wanted.attributes, name)
+    return WantedVariable(wanted.declaration, wanted.dimensions, name)
+
+
+def _variable(name: str, document: dict[str, Json]) -> WantedVariable:
     shape = _lengths(document.get("shape"), "shape")
     chunks = document.get("chunk_shape")
-    element = _element(document.get("dtype"), document.get("nc_type"))
-    codecs = document.get("codecs")
+    listed = document.get("codecs")
+    codecs = None if listed is None else tuple(map(_codec, _list(listed, "codecs")))
+    is_shown = "attribute_types" in document
+    element = element_of(
+        document.get("dtype"), document.get("nc_type"), codecs or (), is_shown=is_shown
+    )
     declaration = VariableDeclaration(
         name,
         element.type,
-        attributes=tuple(_attributes(document.get("attributes", {}), element.nc_type)),
+        attributes=tuple(_attributes(document, element.nc_type)),
         chunk_shape=None if chunks is None else _lengths(chunks, "chunk_shape"),
-        codecs=None if codecs is None else tuple(map(_codec, _list(codecs, "codecs"))),
-        fill_value=_fill(document, element.nc_type),
+        codecs=codecs,
+        fill_value=fill_of(document, element, is_shown=is_shown),
         byte_order=element.byte_order,
         string_bytes=element.string_bytes,
+        is_complete=is_shown,
     )
-    return WantedVariable(declaration, tuple(_dimensions(document.get("dimensions"), shape)))
+    path = document.get("path")
+    group = parent_of(path.strip("/")) if isinstance(path, str) else None
+    dimensions = _dimensions(document.get("dimensions"), shape, group)
+    return WantedVariable(declaration, tuple(dimensions))
 
 
-@dataclass(frozen=True, slots=True)
-class _Element:
-    type: ElementType
-    byte_order: str | None = None
-    string_bytes: int | None = None
-
-    @property
-    def nc_type(self) -> NcType | None:
-        if isinstance(self.type, NcType):
-            return self.type
-        return NC_TYPE_OF_CODE.get(self.type.str[1:])
+def _group(document: dict[str, Json]) -> WantedGroup:
+    listed = _list(document.get("dimensions", []), "dimensions")
+    sizes = [item.get("size") if isinstance(item, dict) else None for item in listed]
+    found = _dimensions(listed, _lengths(sizes, "dimensions"), None)
+    dimensions = (
+        WantedDimension(d.name, d.size, d.unlimited, 0) for d in found if d.name is not None
+    )
+    return WantedGroup(tuple(dimensions), tuple(_attributes(document, None)))
 
 
-def _element(typestr: Json, nc_type: Json) -> _Element:
-    known = _NC_TYPES.get(nc_type) if isinstance(nc_type, str) else None
-    if nc_type is not None and known is None:
-        raise BadValue(f"info.json: nc_type: {nc_type!r} is none of {', '.join(_NC_TYPES)}")
-    if typestr is None and known is not None:
-        return _Element(known)
-    dtype = _dtype(typestr)
-    if known is not None and known not in _nc_types(dtype):
-        raise BadValue(
-            f"info.json: dtype {typestr!r} and nc_type {known.value!r} contradict each other"
-        )
-    if known is NcType.STRING:
-        return _Element(known, string_bytes=dtype.itemsize if dtype.kind == "S" else None)
-    if known is NcType.CHAR or dtype == np.dtype("S1"):
-        return _Element(NcType.CHAR)
-    if dtype.hasobject:
-        return _Element(NcType.STRING)
-    order = dtype.str[0]
-    return _Element(dtype.newbyteorder("="), order if order in "<>" else None)
-
-
-def _dtype(typestr: Json) -> np.dtype[Any]:
-    try:
-        dtype = np.dtype(typestr) if isinstance(typestr, str) else None
-    except (TypeError, ValueError, SyntaxError):
-        dtype = None
-    if dtype is None:
-        raise BadValue(f"info.json: dtype: {typestr!r} is no type; give one like '<f4'")
-    code = CODE_OF_NC_TYPE.get(_NC_TYPES.get(str(typestr), NcType.JSON), dtype.str[1:])
-    if code != dtype.str[1:]:
-        raise BadValue(
-            f"info.json: dtype: {typestr!r} is {code} to netCDF and {dtype.str[1:]} to numpy; give "
-            f"one like '<{code}', or nc_type"
-        )
-    return dtype
-
-
-def _nc_types(dtype: np.dtype[Any]) -> set[NcType | None]:
-    """The netCDF types that a dtype can be meant to store."""
-    if dtype.kind not in "SUO":
-        return {NC_TYPE_OF_CODE.get(dtype.str[1:])}
-    is_character = dtype.str[1:] in ("S1", "U1")
-    return {NcType.STRING, NcType.CHAR} if is_character else {NcType.STRING}
-
-
-def _dimensions(named: Json, shape: tuple[int, ...]) -> Iterable[WantedDimension]:
+def _dimensions(
+    named: Json, shape: tuple[int, ...], group: str | None
+) -> Iterable[WantedDimension]:
+    """The dimensions of a shape; `group` is the one that the document says the variable is in."""
     if named is None:
         return [WantedDimension(None, size) for size in shape]
     wanted = _list(named, "dimensions")
     if len(wanted) != len(shape):
         raise BadValue(f"info.json: dimensions: {len(wanted)} for a shape of {len(shape)}")
-    found = [_dimension(item, size) for item, size in zip(wanted, shape, strict=True)]
-    sizes: dict[str, int] = {}
+    found = [_dimension(item, size, group) for item, size in zip(wanted, shape, strict=True)]
+    sizes: dict[object, int] = {}
     for dimension in found:
-        if dimension.name and sizes.setdefault(dimension.name, dimension.size) != dimension.size:
-            raise BadValue(f"info.json: dimensions: {dimension.name!r} has two lengths")
+        place = (dimension.name, dimension.levels)
+        if dimension.name and sizes.setdefault(place, dimension.size) != dimension.size:
+            raise BadValue(f"info.json: dimensions: {shown(dimension.name)} has two lengths")
     return found
 
 
-def _dimension(item: Json, size: int) -> WantedDimension:
+def _dimension(item: Json, size: int, group: str | None) -> WantedDimension:
     match item:
         case str():
             return WantedDimension(item, size)
         case {"name": str(name), **rest}:
             unlimited = rest.get("unlimited", False)
             if rest.get("size", size) == size and isinstance(unlimited, bool):
-                return WantedDimension(name, size, unlimited)
-    raise BadValue(f"info.json: dimensions: {json.dumps(item)} is no dimension of length {size}")
+                if name == anonymous(size).name:
+                    return WantedDimension(None, size)
+                declaring = rest.get("group")
+                above = declaring if isinstance(declaring, str) else None
+                return WantedDimension(name, size, unlimited, _levels(above, group))
+    raise BadValue(f"info.json: dimensions: {shown(item)} is no dimension of length {size}")
 
 
-def _attributes(members: Json, nc_type: NcType | None) -> Iterable[Attribute]:
+def _levels(declaring: str | None, group: str | None) -> int | None:
+    """How many groups lie between a group and the one above it that declares a dimension."""
+    if declaring is None or group is None:
+        return None
+    above = declaring.strip("/")
+    if not is_within(group, above):
+        return None
+    return _depth(group) - _depth(above)
+
+
+def _depth(path: str) -> int:
+    return path.count("/") + 1 if path else 0
+
+
+def _attributes(document: dict[str, Json], nc_type: NcType | None) -> Iterable[Attribute]:
+    members, types = document.get("attributes", {}), document.get("attribute_types", {})
     if not isinstance(members, dict):
         raise BadValue("info.json: attributes: is no JSON object")
+    if not isinstance(types, dict):
+        raise BadValue("info.json: attribute_types: is no JSON object")
     for name, value in members.items():
         if is_hidden(name):
-            raise BadValue(f"info.json: attribute {name!r} belongs to the format")
+            raise BadValue(f"info.json: attribute {shown(name)} belongs to the format")
+        if name in types:
+            yield _typed(name, value, types[name])
+            continue
         attribute = untyped(name, value, nc_type)
         if name == FILL_VALUE and nc_type is not None:
             attribute = as_fill_value(attribute, nc_type)
         yield attribute
 
 
+def _typed(name: str, value: Json, type_name: Json) -> Attribute:
+    """An attribute of the type that is shown of it, by the inverse of `info.attribute_json`."""
+    nc_type = _TYPES.get(type_name) if isinstance(type_name, str) else None
+    attribute = None
+    match nc_type:
+        case NcType.CHAR if isinstance(value, str):
+            attribute = Attribute(name, NcType.CHAR, value)
+        case NcType.STRING:
+            items = value if isinstance(value, list) else [value]
+            texts = tuple(item for item in items if isinstance(item, str))
+            if len(texts) == len(items):
+                attribute = Attribute(name, NcType.STRING, texts)
+        case NcType.JSON:
+            attribute = Attribute(name, NcType.JSON, value)
+        case _ if nc_type in CODE_OF_NC_TYPE:
+            assert nc_type is not None
+            attribute = typed(name, value, f"<{CODE_OF_NC_TYPE[nc_type]}")
+    if attribute is None:
+        raise BadValue(
+            f"info.json: attribute {shown(name)}: {shown(value)} is not of type {shown(type_name)}"
+        )
+    return attribute
+
+
 def _codec(codec: Json) -> CodecSpec:
     if not isinstance(codec, dict) or not isinstance(codec.get("id"), str):
-        raise BadValue(f"info.json: codecs: {json.dumps(codec)} is none: it needs an 'id'")
+        raise BadValue(f"info.json: codecs: {shown(codec)} is none: it needs an 'id'")
     settings = {name: value for name, value in codec.items() if name != "id"}
     return CodecSpec(str(codec["id"]), MappingProxyType(settings))
-
-
-def _fill(document: dict[str, Json], nc_type: NcType | None) -> object:
-    value = document.get("fill_value")
-    is_default = nc_type is not None and value == DEFAULT_FILL.get(nc_type)
-    if "fill_value" not in document or is_default:
-        return Fill.DEFAULT
-    if value is None:
-        return Fill.NONE
-    if isinstance(value, list):
-        if len(value) == 2 and all(isinstance(part, int | float) for part in value):
-            return complex(*value)  # type: ignore[arg-type]  # both are numbers
-        raise BadValue("info.json: fill_value: a list is a complex number, of two parts")
-    return _FLOATS.get(value, value) if isinstance(value, str) else value
 
 
 def _lengths(value: Json, what: str) -> tuple[int, ...]:
     lengths = _list(value, what)
     found = tuple(n for n in lengths if isinstance(n, int) and not isinstance(n, bool) and n >= 0)
     if len(found) != len(lengths):
-        raise BadValue(f"info.json: {what}: {json.dumps(value)} is no list of lengths")
+        raise BadValue(f"info.json: {what}: {shown(value)} is no list of lengths")
     return found
 
 
 def _list(value: Json, what: str) -> list[Json]:
     if not isinstance(value, list):
-        raise BadValue(f"info.json: {what}: a list is needed, not {json.dumps(value)}")
+        raise BadValue(f"info.json: {what}: a list is needed, not {shown(value)}")
     return value

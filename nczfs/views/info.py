@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from nczfs.model.hierarchy import (
     ArrayDescription,
     Attribute,
@@ -41,6 +43,7 @@ def variable_info(variable: Variable, problems: Sequence[str]) -> bytes:
             "fill_value": _plain(array.fill_value),
             "decoded_bytes": array.decoded_bytes,
             "attributes": _attributes(variable.attributes),
+            "attribute_types": _types(variable.attributes),
             "problems": list(problems),
         }
     )
@@ -58,6 +61,7 @@ def group_info(group: Group, notes: Iterable[str] = ()) -> bytes:
             "variables": [variable.name for variable in group.variables],
             "groups": [child.name for child in group.groups],
             "attributes": _attributes(header.attributes),
+            "attribute_types": _types(header.attributes),
             "problems": [
                 *header.problems,
                 *(f"{name}: {why}" for name, why in group.broken),
@@ -92,11 +96,18 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _dimensions(dimensions: Iterable[Dimension]) -> Json:
-    return [{"name": d.name, "size": d.size, "unlimited": d.unlimited} for d in dimensions]
+    return [
+        {"name": d.name, "size": d.size, "unlimited": d.unlimited, "group": f"/{d.group}"}
+        for d in dimensions
+    ]
 
 
 def _attributes(attributes: Iterable[Attribute]) -> Json:
     return {attribute.name: attribute_json(attribute) for attribute in attributes}
+
+
+def _types(attributes: Iterable[Attribute]) -> Json:
+    return {attribute.name: attribute.type.value for attribute in attributes}
 
 
 def _dtype(array: ArrayDescription) -> Json:
@@ -111,6 +122,12 @@ def _codecs(chain: CodecChain) -> Json:
 
 def _plain(value: object) -> Json:
     """A value as strict JSON: numpy scalars unwrapped, NaN and infinities by their Zarr names."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return int(value.view(np.int64))
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        return [_plain(value[name]) for name in value.dtype.names]
+    if isinstance(value, np.ndarray) and value.ndim:
+        return [_plain(item) for item in value]
     if hasattr(value, "item") and not isinstance(value, str | bytes):
         value = value.item()
     match value:

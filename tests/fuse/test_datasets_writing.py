@@ -65,7 +65,7 @@ def test_what_is_edited_is_told_at_once_by_every_text_about_it(mount: Path) -> N
     (group / "r/attributes/units").write_text("degree_Celsius\n")
     assert count("degree_Celsius") == (1, 1)
     (group / "r/attributes/units").rename(group / "r/attributes/as_of")
-    assert (count("units"), count("as_of")) == ((0, 0), (1, 1))
+    assert (count("units"), count("as_of")) == ((0, 0), (2, 1))
 
 
 def test_a_new_variable_is_told_at_once_by_every_text_about_it(mount: Path) -> None:

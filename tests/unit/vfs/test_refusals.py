@@ -213,7 +213,8 @@ def test_only_an_empty_group_says_so_too(fs: TreeFileSystem) -> None:
     """SEMANTICS W13."""
     mkdir(fs, f"{G}/inner")
     with pytest.raises(NotPermitted):
-        write(fs, f"{G}/info.json", WRONG[0])
+        write(fs, f"{G}/info.json", b'{"shape": [2], "dtype": "<f4"}')
+    assert "empty" in problems(fs, G)[0]
 
 
 def test_notes_are_bounded_and_told_once() -> None:

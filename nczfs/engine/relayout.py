@@ -1,0 +1,67 @@
+"""Describing the groups of a dataset by the rules of another format, before it has variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from nczfs.engine.dataset import Dataset
+from nczfs.errors import NotWritable
+from nczfs.formats.base import MetadataFormat
+from nczfs.formats.names import below
+from nczfs.formats.nczarr_layouts import L1
+from nczfs.model.hierarchy import GroupHeader
+from nczfs.zmap.base import ABSENT
+from nczfs.zmap.keys import join
+
+
+class _NoDocuments:
+    """A place where nothing is yet."""
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def fetch(self, keys: Iterable[str]) -> None:
+        """There are none."""
+
+
+def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:
+    """Write the documents of all groups in another format, the deepest first.
+
+    Nothing of the dataset is pending. An end in between leaves groups that both formats read.
+
+    Raises
+    ------
+    NotWritable : there are variables, or dimensions that the format cannot declare.
+    MetadataError, StoreError.
+    """
+    before = dataset.format.single
+    dataset.ask_again()  # an earlier call may have failed halfway
+    documents = dataset.documents()
+    for header in _groups(dataset, wanted):
+        written = dict(wanted.write_node(header, _NoDocuments()))
+        for key, data in written.items():
+            documents.get(key)
+            version = documents.used.get(join(dataset.root, key), ABSENT)
+            dataset.store_document(key, data, version)
+        others = (*before.keys(header.path), *(() if header.path else (L1.superblock, L1.group)))
+        dataset.delete_documents(key for key in others if key not in written)
+    dataset.read_as(wanted)
+
+
+def _groups(dataset: Dataset, wanted: MetadataFormat) -> list[GroupHeader]:
+    found: list[GroupHeader] = []
+    paths = [""]
+    while paths:
+        path = paths.pop()
+        header = dataset.node(path)
+        names = dataset.names(path)
+        if not isinstance(header, GroupHeader) or (header.dimensions and not wanted.declares):
+            raise NotWritable(
+                f"{dataset.url(path)}: is no empty group: the format of the dataset stays "
+                f"{dataset.format.name}, and cannot be {wanted.name}"
+            )
+        arrays, groups = ((), tuple(names)) if wanted.declares else (None, None)
+        found.append(replace(header, format=wanted.name, arrays=arrays, groups=groups))
+        paths += [below(path, name) for name in names]
+    return found[::-1]

@@ -1,0 +1,144 @@
+"""From what an info.json asks for to a variable, or to the dimensions and attributes of a group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nczfs.engine.editor import Editor
+from nczfs.errors import BadValue, NoSuchNode, NotWritable
+from nczfs.formats.base import MetadataFormat
+from nczfs.formats.dimensions import anonymous
+from nczfs.formats.names import below, checked_name, parent_of
+from nczfs.messages import shown
+from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
+from nczfs.views.declaration import Wanted, WantedDimension, WantedGroup, WantedVariable
+
+
+class Making:
+    """Makes nodes of a dataset of the documents that describe them.
+
+    Every method may raise BadValue, CodecError, MetadataError, NoSuchNode, NotWritable, StoreError
+    and UsageError.
+
+    Parameters
+    ----------
+    changed_format : that the dataset gets before anything is made; None: the one that it has.
+    """
+
+    def __init__(self, editor: Editor, changed_format: MetadataFormat | None = None) -> None:
+        self._editor = editor
+        self._changed_format = changed_format
+
+    def check(self, path: str, wanted: Wanted) -> Variable | None:
+        """Raise as `make` does, where it would; nothing is made. Gives what would be a variable."""
+        if isinstance(wanted, WantedGroup):
+            self._check_group(path, wanted)
+            return None
+        known = self._editor.node(path)
+        described = self._described(path, wanted)
+        if isinstance(known, Variable):
+            if not _is_like(known, described):
+                raise NotWritable(f"/{path}: is another variable already; make one beside it")
+        else:
+            self._editor.check_empty(path)
+        return described
+
+    def make(self, path: str, wanted: Wanted) -> None:
+        """Make of an empty group the variable that is wanted, or give a group what it lacks.
+
+        Of what is there already nothing changes but attributes, and unlimited dimensions that are
+        to be longer.
+        """
+        self.check(path, wanted)  # before a dimension is made for it
+        editor = self._editor
+        if self._changed_format is not None:
+            editor.change_format(self._changed_format)
+            self._changed_format = None
+        if isinstance(wanted, WantedGroup):
+            if editor.declares:
+                for dimension in wanted.dimensions:
+                    self._made(path, dimension)
+            editor.take_attributes(path, wanted.attributes)
+        else:
+            group = parent_of(path)
+            names = tuple(self._made(group, dimension) for dimension in wanted.dimensions)
+            if isinstance(editor.node(path), Variable):
+                editor.take_attributes(path, wanted.declaration.attributes)
+            else:
+                editor.turn_into_variable(path, replace(wanted.declaration, dimensions=names))
+        editor.sync()
+
+    def _described(self, path: str, wanted: WantedVariable) -> Variable:
+        group = parent_of(path)
+        dimensions = [self._known(group, dimension) for dimension in wanted.dimensions]
+        return self._editor.described(path, wanted.declaration, dimensions, self._changed_format)
+
+    def _check_group(self, path: str, wanted: WantedGroup) -> None:
+        if not isinstance(self._editor.node(path), GroupHeader):
+            raise NotWritable(f"/{path}: is a variable, and the document is that of a group")
+        for dimension in wanted.dimensions if self._editor.declares else ():
+            self._known(path, dimension)
+
+    def _known(self, group: str, wanted: WantedDimension) -> Dimension:
+        """A dimension of the wanted length, which may have to be made, or to grow."""
+        if wanted.name is None:
+            return anonymous(wanted.size)
+        try:
+            known = self._editor.dimension(group, _named(group, wanted))
+        except NoSuchNode:
+            name = checked_name(wanted.name)
+            return Dimension(name, wanted.size, wanted.unlimited, _declaring(group, wanted))
+        if known.unlimited and wanted.unlimited and known.size < wanted.size:
+            return replace(known, size=wanted.size)
+        if known.size != wanted.size:
+            raise BadValue(
+                f"dimension {shown(wanted.name)} has length {known.size}, and the shape says "
+                f"{wanted.size}"
+            )
+        return known
+
+    def _made(self, group: str, wanted: WantedDimension) -> str:
+        """The name of a dimension, made where there is none."""
+        if wanted.name is None:
+            return self._editor.anonymous_dimension(wanted.size)
+        try:
+            known = self._editor.dimension(group, _named(group, wanted))
+        except NoSuchNode:
+            size = None if wanted.unlimited else wanted.size
+            known = self._editor.create_dimension(_declaring(group, wanted), wanted.name, size)
+        if known.size < wanted.size:
+            self._editor.resize(known, wanted.size, grows=True)
+        return _named(group, wanted)
+
+
+def _declaring(group: str, wanted: WantedDimension) -> str:
+    """The group in which a dimension is made that a variable in `group`, or that itself, wants."""
+    for _ in range(wanted.levels or 0):
+        group = parent_of(group)
+    return group
+
+
+def _named(group: str, wanted: WantedDimension) -> str:
+    """How a dimension is looked for: by full name where the document says who declares it."""
+    assert wanted.name is not None
+    if wanted.levels is None:
+        return wanted.name
+    return "/" + below(_declaring(group, wanted), wanted.name)
+
+
+def _is_like(known: Variable, wanted: Variable) -> bool:
+    """Whether a variable is what a document describes; it may be longer or shorter."""
+    array = replace(
+        wanted.array,
+        shape=known.array.shape,
+        chunk_keys=known.array.chunk_keys,
+        codecs=replace(wanted.array.codecs, order=known.array.codecs.order),
+    )
+    grows = all(
+        one.name == other.name and (one.size == other.size or other.unlimited)
+        for one, other in zip(known.dimensions, wanted.dimensions, strict=False)
+    )
+    # As text, because a fill value of NaN equals nothing.
+    return len(known.dimensions) == len(wanted.dimensions) and (
+        grows and repr(known.array) == repr(array)
+    )
