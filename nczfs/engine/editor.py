@@ -308,6 +308,14 @@ class Editor:
         with self._lock:
             return removal.remove(self._dataset, self._copy, path)
 
+    def remove_hollow(self, path: str) -> bool:
+        """Remove a group if it holds nothing at all; whether it did. Raises as `remove`."""
+        with self._lock:
+            is_hollow = removal.is_hollow(self._dataset, path)
+            if is_hollow:
+                removal.remove(self._dataset, self._copy, path)
+            return is_hollow
+
     def sync(self) -> None:
         """Have all that was written and changed stored: chunks, documents, the consolidated copy.
 

@@ -23,6 +23,7 @@ from nczfs.engine.ownership import REMOVING, Owned, check_no_foreign, is_left_ov
 from nczfs.errors import MetadataError, NczfsError, NoSuchNode, NoSuchObject, NotWritable
 from nczfs.formats import consolidated
 from nczfs.formats.base import Node
+from nczfs.formats.detect import ROOT_KEYS
 from nczfs.formats.names import parent_of
 from nczfs.formats.nodes import ZGROUP
 from nczfs.model.hierarchy import GroupHeader
@@ -120,6 +121,20 @@ def remove(dataset: Dataset, copy: ConsolidatedCopy, path: str, *, force: bool =
         dataset.removed(path)
     dataset.zmap.flush()
     return count + removal.count
+
+
+def is_hollow(dataset: Dataset, path: str) -> bool:
+    """Whether a group holds nothing at all: no member, dimension or attribute, and no other key."""
+    keys = dataset.format.single.keys(path)
+    dataset.ask_again(keys)  # another client may have put something into it
+    loaded = dataset.load(path)
+    node = None if loaded is None else loaded.node
+    if not isinstance(node, GroupHeader) or node.dimensions or node.attributes:
+        return False
+    if node.arrays or node.groups:
+        return False
+    own = {join(dataset.root, key) for key in (*keys, *(ROOT_KEYS if not path else ()))}
+    return all(stat.key in own for stat in dataset.zmap.list(dataset.prefix(path)))
 
 
 def _removal(dataset: Dataset, path: str, *, is_group: bool | None) -> Removal:

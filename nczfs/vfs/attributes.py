@@ -113,7 +113,7 @@ class AttributesDirectory(Directory):
     def unlink(self, name: str) -> None:
         attribute = _attribute_called(self._loaded().node, name)
         removing = self._editing(name).removing
-        if removing is None:
+        if not removing.is_allowed:
             raise self.refusal(name)
         removing.attribute(self._dataset, self._path, attribute.name)
         self._refusals(name).settle()

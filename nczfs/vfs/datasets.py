@@ -39,8 +39,8 @@ class DatasetsTree:
     writable : datasets may be changed, where their store can be.
     written : called when values of the node at a prefix were stored, or dropped.
     edited : called when what the node at a prefix is, or has for attributes, was changed.
-    removed : called when something at a path of the store is gone from sight, or back; None:
-        nothing may be removed.
+    removed : called when something at a path of the store is gone from sight, or back.
+    may_remove : whether what holds anything may be removed.
     """
 
     def __init__(
@@ -56,11 +56,16 @@ class DatasetsTree:
         writable: bool = False,
         written: Callable[[Prefix], None] = lambda _: None,
         edited: Callable[[Prefix], None] = lambda _: None,
-        removed: Callable[[Prefix], None] | None = None,
+        removed: Callable[[Prefix], None] = lambda _: None,
+        may_remove: bool = False,
     ) -> None:
         self.metadata = metadata
         self.engine = engine
-        self.editing = Editing(engine, metadata, options, written, removed) if writable else None
+        self.editing = None
+        if writable:
+            self.editing = Editing(
+                engine, metadata, options, written, removed, may_remove=may_remove
+            )
         self.removing = self.editing.removing if self.editing is not None else None
         self.known = KnownDatasets(engine, metadata, options, edited)
         self.context = ViewContext(

@@ -33,8 +33,8 @@ class Editing:
     Parameters
     ----------
     written : called when values of the node at a prefix were stored, or dropped.
-    removed : called when something at a path of the store is gone from sight, or back; None:
-        nothing may be removed.
+    removed : called when something at a path of the store is gone from sight, or back.
+    may_remove : whether what holds anything may be removed.
     """
 
     def __init__(
@@ -43,9 +43,13 @@ class Editing:
         metadata: MetadataCache,
         options: FormatOptions,
         written: Callable[[Prefix], None],
-        removed: Callable[[Prefix], None] | None = None,
+        removed: Callable[[Prefix], None],
+        *,
+        may_remove: bool,
     ) -> None:
-        self.removing = None if removed is None else Removing(self.editor, metadata, removed)
+        self.removing = Removing(
+            is_allowed=may_remove, editor=self.editor, metadata=metadata, removed=removed
+        )
         self._engine = engine
         self._written = written
         self._metadata = metadata
@@ -125,8 +129,7 @@ class Editing:
 
     def close(self) -> None:
         """Store what waits for its time."""
-        if self.removing is not None:
-            self.removing.close()
+        self.removing.close()
 
     def sync(self) -> None:
         """Store every change that is pending. Raises the first error; all are tried."""

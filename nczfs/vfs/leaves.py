@@ -64,7 +64,7 @@ class ChunksDirectory(NumberedDirectory):
         self._editing = context.editing_of(at.dataset)
         removing = self._editing.removing if self._editing is not None else None
         self._hidden: Numbers | None = None
-        if removing is not None:
+        if removing is not None and removing.is_allowed:
             self._hidden = removing.hidden.chunks(at.dataset.prefix(at.path))
 
     @property

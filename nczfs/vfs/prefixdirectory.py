@@ -24,7 +24,7 @@ from nczfs.vfs.datasets import DatasetsTree
 from nczfs.vfs.editing import Editing, refusal
 from nczfs.vfs.leaves import At, Broken, ChunksDirectory, Plain, Resolved
 from nczfs.vfs.nodefiles import node_files, stem, view_word
-from nczfs.vfs.nodes import Directory, Node, NodeStat
+from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
 from nczfs.vfs.objects import is_file_name
 from nczfs.vfs.removing import Removing
 from nczfs.views import catalog
@@ -34,6 +34,10 @@ from nczfs.zmap.keys import Key, Prefix
 log = logging.getLogger(__name__)
 
 ARCHIVE_SUFFIX = ".zip"
+COPYING = (
+    "the files of a dataset are not copied one by one, since most of them repeat the same values; "
+    "mount with --views copy to copy it by cp -r or rsync, copy it in objects/, or use `nczfs cp`"
+)
 
 
 class PrefixDirectory(Directory):
@@ -134,6 +138,15 @@ class PrefixDirectory(Directory):
         self._tree.known.made(prefix)
         return PrefixDirectory(self._tree, prefix, name)
 
+    def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
+        """No file can be made: what a copy of a dataset would make only repeats others."""
+        resolved = self.resolve()
+        if self._editing is None or not isinstance(resolved, At):
+            raise self.refusal(name)
+        refused = NotPermitted(f"{name}: {COPYING}")
+        self._tree.context.refusals.note_once(self._prefix, name, str(refused))
+        raise refused
+
     def unlink(self, name: str) -> None:
         """A view is hidden: it is stored nowhere."""
         if isinstance(self.lookup(name), Directory):
@@ -141,10 +154,15 @@ class PrefixDirectory(Directory):
         self._removing(name).hidden.hide(self._prefix, name)
 
     def rmdir(self, name: str) -> None:
-        """A member is removed with its keys, when nothing of it is shown any more."""
+        """A member is removed with its keys, when nothing of it is shown any more.
+
+        A group that holds nothing is removed in any case: its files only tell that it is there.
+        """
         node = self.lookup(name)
         if not isinstance(node, Directory):
             raise NotADirectory(f"{name}: is a file")
+        if isinstance(node, PrefixDirectory) and node.remove_hollow():
+            return
         removing = self._removing(name)
         if not isinstance(node, ChunksDirectory) and next(node.listing(), None) is not None:
             raise DirectoryNotEmpty(f"{name}: still holds something")
@@ -152,6 +170,17 @@ class PrefixDirectory(Directory):
             node.remove(removing, self.resolve())
         else:
             removing.hidden.hide(self._prefix, name)
+
+    def remove_hollow(self) -> bool:
+        """Remove this group if it holds nothing at all; whether it did."""
+        resolved = self.resolve()
+        removing = self._removable
+        if removing is None or not isinstance(resolved, At):
+            return False
+        node = resolved.loaded.node
+        if isinstance(node, Variable) or node.attributes or node.dimensions:
+            return False
+        return removing.hollow(resolved.dataset, resolved.path)
 
     def remove(self, removing: Removing, above: Resolved) -> None:
         """Remove this node, or directory without keys; nothing of it is shown any more.
@@ -198,7 +227,8 @@ class PrefixDirectory(Directory):
         return self._editing.removing if self._editing is not None else None
 
     def _removing(self, name: str) -> Removing:
-        if (removing := self._removable) is None:
+        removing = self._removable
+        if removing is None or not removing.is_allowed:
             raise self.refusal(name)
         return removing
 

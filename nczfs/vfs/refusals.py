@@ -65,6 +65,11 @@ class Refusals:
             self.revision = next(self._revisions)
         self._changed(prefix)
 
+    def note_once(self, prefix: Prefix, name: str, why: str) -> None:
+        """Note a refusal where nothing is to be said of the node yet."""
+        if not self.of(prefix):
+            self.note(prefix, name, why)
+
     def settle(self, prefix: Prefix, name: str) -> None:
         """A write of a file was taken, or the file is gone."""
         with self._lock:

@@ -27,16 +27,21 @@ class Removing:
 
     Parameters
     ----------
+    is_allowed : whether anything but a group that holds nothing may be removed; who asks for it
+        looks at that first.
     editor : of a dataset.
     removed : called when what is at a prefix is gone, or a file of that path is shown again.
     """
 
     def __init__(
         self,
+        *,
+        is_allowed: bool,
         editor: Callable[[Dataset], Editor],
         metadata: MetadataCache,
         removed: Callable[[Prefix], None],
     ) -> None:
+        self.is_allowed = is_allowed
         self.hidden = Hidden()
         self._editor = editor
         self._metadata = metadata
@@ -67,12 +72,14 @@ class Removing:
         except ForeignObjects as error:
             log.warning("%s (rmdir: ENOTEMPTY; objects/ shows them)", error)
             raise
-        prefix = dataset.prefix(path)
-        self.hidden.forget(prefix)
-        if not path:
-            dataset.lease.hand_over()  # its object would keep the prefix
-            self._keep_above(prefix)
-        self._removed(prefix)
+        self._removed_node(dataset, path)
+
+    def hollow(self, dataset: Dataset, path: str) -> bool:
+        """Remove a group if it holds nothing at all; whether it did."""
+        is_hollow = self._editor(dataset).remove_hollow(path)
+        if is_hollow:
+            self._removed_node(dataset, path)
+        return is_hollow
 
     def forget(self, prefix: Prefix) -> None:
         """Show everything at or below a prefix as it is."""
@@ -86,6 +93,14 @@ class Removing:
         if timer is not None:
             timer.cancel()
             self._store()
+
+    def _removed_node(self, dataset: Dataset, path: str) -> None:
+        prefix = dataset.prefix(path)
+        self.hidden.forget(prefix)
+        if not path:
+            dataset.lease.hand_over()  # its object would keep the prefix
+            self._keep_above(prefix)
+        self._removed(prefix)
 
     def _store(self) -> None:
         with self._lock:

@@ -116,7 +116,8 @@ def mount_tree(
         writable=not options.read_only,
         written=lambda prefix: filesystem.kernel.forget_content(shown_at(prefix)),
         edited=lambda prefix: filesystem.kernel.forget_files(shown_at(prefix)),
-        removed=(lambda prefix: removed(prefix)) if options.allow_delete else None,
+        removed=lambda prefix: removed(prefix),
+        may_remove=options.allow_delete,
     )
     read_only = options.read_only or not zmap.features.writable
     file_mode, dir_mode = _modes(options, read_only=read_only)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from nczfs.errors import (
     StaleHandle,
     StructureChanged,
 )
-from nczfs.testing.datasets import put_group
+from nczfs.testing.datasets import put_array, put_group
 from nczfs.vfs import removing
 from nczfs.vfs.base import FileKind
 from nczfs.vfs.filesystem import TreeFileSystem
@@ -31,6 +32,7 @@ from nczfs.zmap.keys import ROOT, parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.trees import exists, find, listing, read
+from tests.support.writing import mkdir, write
 
 _stores = itertools.count()
 
@@ -301,6 +303,66 @@ def test_a_group_goes_after_its_members(fs: TreeFileSystem, store: ZMap) -> None
     rm_r(fs, f"{N}/g/a")
     rmdir(fs, f"{N}/g")
     assert keys_of(store, "d/n.zarr/g") == []
+
+
+@pytest.mark.parametrize("allow_delete", [False, True])
+@pytest.mark.parametrize("path", [f"{N}/hollow", "datasets/d/o.zarr", "datasets/d/z.zarr/sub"])
+def test_a_group_that_holds_nothing_goes_without_the_permission(
+    mount: Mount, store: ZMap, path: str, allow_delete: bool
+) -> None:
+    """SEMANTICS W26."""
+    put_group(store, "d/z.zarr", {"a": 1})
+    put_group(store, "d/z.zarr/sub", {})
+    prefix = path.removeprefix("datasets/")
+    others = [key for key in keys_of(store) if not key.startswith(prefix)]
+    fs = mount(allow_delete=allow_delete)
+    if not exists(fs, path):
+        mkdir(fs, path)
+    assert "info.json" in listing(fs, path)
+    assert keys_of(store, prefix)
+    rmdir(fs, path)
+    assert not exists(fs, path)
+    assert keys_of(store) == others
+
+
+HOLDINGS: dict[str, Callable[[TreeFileSystem, ZMap], object]] = {
+    "a group": lambda fs, _: mkdir(fs, f"{N}/hollow/sub"),
+    "an attribute": lambda fs, _: write(fs, f"{N}/hollow/attributes/title", b"t"),
+    "a dimension": lambda fs, _: write(
+        fs, f"{N}/hollow/info.json", b'{"groups": [], "dimensions": [{"name": "y", "size": 2}]}'
+    ),
+    "a file": lambda _, store: store.write(parse_key("d/n.zarr/hollow/notes.txt"), b""),
+    "an array that nobody lists": lambda _, store: put_array(
+        store, "d/n.zarr/hollow/v", np.zeros(2), (2,)
+    ),
+    "an attribute of another client": lambda _, store: store.write(
+        parse_key("d/n.zarr/hollow/.zattrs"), b'{"title": "t"}'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOLDINGS)
+def test_a_group_that_holds_anything_stays(mount: Mount, store: ZMap, name: str) -> None:
+    """SEMANTICS W26."""
+    fs = mount(allow_delete=False)
+    mkdir(fs, f"{N}/hollow")
+    HOLDINGS[name](fs, store)
+    before = keys_of(store)
+    with pytest.raises(NotPermitted, match="allow_delete"):
+        rmdir(fs, f"{N}/hollow")
+    assert keys_of(store) == before
+
+
+@pytest.mark.parametrize("path", [f"{N}/v", f"{N}/g", N])
+def test_a_file_that_cannot_be_made_is_named_once_by_the_problems(mount: Mount, path: str) -> None:
+    """SEMANTICS W11."""
+    fs = mount(allow_delete=False)
+    for name in ("new.txt", "other.raw"):
+        with pytest.raises(NotPermitted, match="--views copy"):
+            write(fs, f"{path}/{name}", b"x")
+    (problem,) = json.loads(read(fs, f"{path}/info.json"))["problems"]
+    assert problem.startswith("new.txt: ")
+    assert all(word in problem for word in ("--views copy", "objects/", "`nczfs cp`"))
 
 
 def test_a_dataset_goes_whole_and_the_directory_above_it_by_itself(

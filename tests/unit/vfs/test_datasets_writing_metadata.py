@@ -52,7 +52,7 @@ def store(url: str) -> ZMap:
             "names": ["a", "b"],
         }
         root.create_variable("v", (), "<f4", attributes=attributes)
-        root.create_group("g")
+        root.create_group("g").attrs["kept"] = 1
     return store
 
 
