@@ -188,8 +188,9 @@ class Array:
     def write_box(self, box: Box, values: Values) -> None:
         """Write the elements of a box.
 
-        Chunks that are written whole are in the store when this returns; of the others the
-        elements are kept until `WriteBack.flush`, or until there are too many.
+        Chunks that are written whole are sent to the store at once, and waited for. What the store
+        does not take, and elements of other chunks, are kept until `WriteBack.flush`, or until
+        there are too many.
 
         Parameters
         ----------
@@ -197,7 +198,7 @@ class Array:
 
         Raises
         ------
-        CodecError, StoreError : a chunk could not be stored.
+        CodecError, StoreError : there is no room for what could not be stored. StructureChanged.
         """
         assert values.shape == box.shape
         values = self._storable(values)
@@ -207,11 +208,12 @@ class Array:
                     # With an ellipsis a scalar stays an array; of text it would be no array's kin.
                     index: tuple[Any, ...] = (*part.target.slices(), ...)
                     source = values[index]
-                    stored = self._chunks.write_through(part, source)
-                    if stored is not None:
-                        through.add(stored)
+                    sent = self._chunks.send(part, source)
+                    if sent is not None:
+                        through.add(sent)
                     else:
                         self._chunks.write(part.chunk, part.source, source)
+            self._chunks.settle()
         finally:
             self.stored.note_written()
 

@@ -144,13 +144,17 @@ class ArrayChunks:
         clip = Box(inside.start, stop)
         self._writeback.write((self.stored, chunk), self.io, clip, region, values)
 
-    def write_through(self, part: Part, values: Values) -> Future[None] | None:
-        """Store a whole chunk from the caller's memory; None where it must be copied first."""
+    def send(self, part: Part, values: Values) -> Future[None] | None:
+        """As `WriteBack.send`; None also of what is no whole chunk."""
         array = self.description
         if part.source.stop != array.chunk_shape or part.source.size != prod(array.chunk_shape):
             return None
         chunk_id = (self.stored, part.chunk)
-        return self._writeback.write_through(chunk_id, self.io, part.source, values)
+        return self._writeback.send(chunk_id, self.io, part.source, values)
+
+    def settle(self) -> None:
+        """See `WriteBack.settle`."""
+        self._writeback.settle()
 
     def flush(self) -> None:
         """Have all that was written to this array stored. Raises CodecError, StoreError."""

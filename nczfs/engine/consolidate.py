@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from nczfs.engine.conflicts import until_stored
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata import StoreDocuments
+from nczfs.engine.retrying import until_stored
 from nczfs.errors import MetadataError
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions

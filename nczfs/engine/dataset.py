@@ -10,7 +10,6 @@ from nczfs.engine.array import Array
 from nczfs.engine.cache import ChunkCache
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.chunks import ArrayChunks
-from nczfs.engine.confirming import Confirmation
 from nczfs.engine.edits import Edits
 from nczfs.engine.hierarchy import Hierarchy, consolidated_of
 from nczfs.engine.lease import Leases
@@ -18,6 +17,7 @@ from nczfs.engine.metadata import MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.quantize import rounding_of
+from nczfs.engine.retrying import Confirmation
 from nczfs.engine.spill import spill_tier
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool, Survives

@@ -14,37 +14,12 @@ import numpy as np
 from nczfs.engine.cache import ENTRY_BYTES
 from nczfs.engine.chunkio import ChunkIO, fill_element
 from nczfs.engine.loaded import Values
+from nczfs.engine.retrying import Retry
 from nczfs.engine.written import Region, WrittenMask
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
-
-RETRY_S = 0.5
-RETRY_S_MAX = 60.0
-DOUBLINGS_MAX = 16  # of the pause, which has reached its end long before
-
-
-@dataclass(slots=True)
-class Retry:
-    """When to try again what failed: after pauses that grow."""
-
-    attempts: int = 0
-    at: float = 0.0
-
-    @property
-    def is_due(self) -> bool:
-        return self.at <= time.monotonic()
-
-    def failed(self) -> None:
-        """Begin a pause, longer than the last one."""
-        self.attempts += 1
-        pause = RETRY_S * 2.0 ** min(self.attempts, DOUBLINGS_MAX)
-        self.at = time.monotonic() + min(pause, RETRY_S_MAX)
-
-    def succeeded(self) -> None:
-        """Forget the failures."""
-        self.attempts, self.at = 0, 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +233,11 @@ class DirtyChunk:
         self.values, self.shared, self.complete, self.version = merged, False, True, version
         self.since, self.revision = time.monotonic(), self.revision + 1
         return False
+
+    def own(self) -> None:
+        """Copy what was lent: whoever lent it gets it back."""
+        if self.is_lent:
+            self.values, self.shared, self.is_lent = np.array(self.values), False, False
 
     def fail(self, error: NczfsError) -> None:
         """End a flush that failed: what flew is dirty again, under what was written meanwhile."""

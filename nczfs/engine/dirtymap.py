@@ -124,13 +124,11 @@ class DirtyMap:
                     self._remove(chunk_id, chunk)
             self._landed.notify_all()
 
-    def fail(self, chunk_id: ChunkId, chunk: DirtyChunk, error: NczfsError) -> None:
-        """End a flush that failed. What was lent is forgotten: the caller is told, and has it."""
+    def fail(self, chunk: DirtyChunk, error: NczfsError) -> None:
+        """End a flush that failed."""
         with self._landed:
             with chunk.lock:
                 chunk.fail(error)
-                if chunk.is_lent:
-                    self._remove(chunk_id, chunk)
             self._landed.notify_all()
 
     def wait_until_landed(self, ids: list[ChunkId]) -> None:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from itertools import groupby
 
 from nczfs.engine.changes import Change, Create, Resize
-from nczfs.engine.conflicts import until_stored
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
 from nczfs.engine.pools import Pools
+from nczfs.engine.retrying import until_stored
 from nczfs.errors import Conflict, NczfsError, ObjectExists
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of

@@ -1,23 +1,34 @@
-"""The flush of a dirty chunk: taken by one thread, stored, and landed whatever comes of it."""
+"""The flush of dirty chunks: each taken by one thread, stored, and landed whatever comes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from nczfs.engine.cache import ChunkCache
-from nczfs.engine.chunkio import memory_of
+from nczfs.engine.chunkio import ChunkIO, memory_of
 from nczfs.engine.dirty import DirtyChunk, Snapshot
 from nczfs.engine.dirtymap import DirtyMap
-from nczfs.engine.health import StoreHealth, may_pass
-from nczfs.engine.loaded import ChunkId, Loaded
+from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.pools import Pools
+from nczfs.engine.retrying import StoreHealth, may_pass, until_stored
 from nczfs.engine.saving import Saver
-from nczfs.engine.storing import store_snapshot
 from nczfs.errors import NczfsError, StructureChanged, Unavailable
+from nczfs.model.grid import ChunkIndex
+from nczfs.zmap.base import Version
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Answers:
+    """Why the store could not be asked the last time in one flush; None: it could."""
+
+    error: NczfsError | None = None
 
 
 class Flusher:
@@ -41,8 +52,9 @@ class Flusher:
     def flush(self, ids: list[ChunkId], *, only_due: bool = False) -> None:
         """Have what was written to some chunks so far stored.
 
-        Only the caller waits for chunks that others are storing: a thread of the pool that waited
-        could be the one that they wait for.
+        Once the store could not be asked, it is not asked for the rest of them. Only the caller
+        waits for chunks that others are storing: a thread of the pool that waited could be the one
+        that they wait for.
 
         Parameters
         ----------
@@ -53,34 +65,66 @@ class Flusher:
         the first error of a chunk that could not be stored; it stays dirty. StoreError, CodecError.
         """
         errors: list[NczfsError] = []
+        answers = _Answers()
         while len(ids) > 1:
-            futures = {i: self._submit(self._flush_one, i, only_due) for i in ids}
+            futures = {i: self._submit(self._flush_one, i, answers, only_due) for i in ids}
             failed = {i: error for i, f in futures.items() if (error := _error_of(f)) is not None}
             errors += failed.values()
             ids = [i for i, f in futures.items() if i not in failed and not f.result()]
             self._dirty.wait_until_landed(ids)
         for chunk_id in ids:
-            while not self._flush_one(chunk_id, only_due):
+            while not self._flush_one(chunk_id, answers, only_due):
                 self._dirty.wait_until_landed([chunk_id])
         if errors:
             raise errors[0]
 
-    def start(self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot) -> Future[None]:
-        """Store what was taken of a chunk in another thread. Raises Unavailable."""
-        try:
-            future = self._submit(self._store, chunk_id, chunk, snapshot)
-        except Unavailable as error:
-            self._land_failed(chunk_id, chunk, error)
-            raise
+    def send(
+        self,
+        chunk_id: ChunkId,
+        chunk: DirtyChunk,
+        snapshot: Snapshot,
+        kept: Callable[[DirtyChunk], None],
+    ) -> Future[None]:
+        """Store the values that a chunk was lent in another thread.
 
-        def check(stored: Future[None]) -> None:
+        Parameters
+        ----------
+        kept : called when the store did not take them; the chunk is dirty, and has a copy.
+
+        Returns
+        -------
+        what tells that the lender has his values back. It raises what `kept` does, and
+        StructureChanged: the array is no more.
+        """
+        returned: Future[None] = Future()
+
+        def land(stored: Future[None]) -> None:
             if stored.cancelled():
                 self._land_failed(chunk_id, chunk, _closed())
+                error: BaseException | None = _closed()
+            else:
+                error = stored.exception()
+            try:
+                if error is not None and not isinstance(error, NczfsError):
+                    raise error
+                if isinstance(error, StructureChanged):
+                    raise error
+                if error is not None:
+                    kept(chunk)
+            except BaseException as reason:  # noqa: BLE001 - the lender is told
+                returned.set_exception(reason)
+            else:
+                returned.set_result(None)
 
-        future.add_done_callback(check)
-        return future
+        try:
+            future = self._submit(self._store, chunk_id, chunk, snapshot)
+        except Unavailable:
+            future = Future()
+            future.cancel()
+        future.add_done_callback(land)
+        return returned
 
-    def _flush_one(self, chunk_id: ChunkId, only_due: bool) -> bool:
+    def _flush_one(self, chunk_id: ChunkId, answers: _Answers, only_due: bool) -> bool:
         """Store what was written to a chunk so far; False when another thread is storing it."""
         chunk = self._dirty.chunks.get(chunk_id)
         if chunk is None:
@@ -90,9 +134,16 @@ class Flusher:
                 return False
             if only_due and not (chunk.retry.is_due and self._health.is_due):
                 return True
+            if (last := answers.error) is not None:
+                raise type(last)(str(last))
             snapshot = chunk.take()
         if snapshot is not None:
-            self._store(chunk_id, chunk, snapshot)
+            try:
+                self._store(chunk_id, chunk, snapshot)
+            except NczfsError as error:
+                answers.error = error if may_pass(error) else None
+                raise
+            answers.error = None
         return True
 
     def _submit(self, task: Callable[..., T], *arguments: object) -> Future[T]:
@@ -128,17 +179,47 @@ class Flusher:
     def _land_failed(self, chunk_id: ChunkId, chunk: DirtyChunk, error: NczfsError) -> None:
         # Whoever waits for the chunk must find the pause when it has landed.
         self._health.refused(error)
-        self._dirty.fail(chunk_id, chunk, error)
-        if chunk.gone:
-            self._saver.forget(chunk)
-        elif isinstance(error, StructureChanged):
+        with chunk.lock:
+            chunk.own()
+        self._dirty.fail(chunk, error)
+        if isinstance(error, StructureChanged):
             chunk_id[0].has_lost = True
             if self._saver.abandon(chunk):
                 self._dirty.drop(chunk_id)
-        elif may_pass(error):
+        elif may_pass(error) and not self._saver.is_ending:
             self._dirty.count(chunk)
         else:
             self._saver.save_or_tell(chunk)
+
+
+def store_snapshot(
+    io: ChunkIO, index: ChunkIndex, snapshot: Snapshot
+) -> tuple[Values, Version | None]:
+    """Store a snapshot of a dirty chunk: newest version, overlay, conditional write.
+
+    Returns
+    -------
+    the values that the store has then, and their version.
+
+    Raises
+    ------
+    StructureChanged : the store has another array by now. CodecError, StoreError.
+    """
+    io.confirm()
+    if snapshot.is_whole:
+        return snapshot.values, io.store(index, snapshot.values, None)
+
+    def store(attempt: int) -> tuple[Values, Version | None]:
+        known = snapshot.version if snapshot.complete and not attempt else None
+        if known is not None:
+            values = snapshot.values
+        else:
+            base, known = io.newest(index)
+            values = np.array(base)
+            snapshot.written.copy_onto(values, snapshot.values)
+        return values, io.store(index, values, known)
+
+    return until_stored(store, io.key(index))
 
 
 def _error_of(future: Future[bool]) -> NczfsError | None:

@@ -6,7 +6,7 @@ import logging
 
 from nczfs.engine.dirty import DirtyChunk
 from nczfs.engine.dirtymap import DirtyMap
-from nczfs.engine.health import StoreHealth
+from nczfs.engine.retrying import StoreHealth
 from nczfs.engine.spool.chunks import discard, save_chunk
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import NczfsError
@@ -21,12 +21,17 @@ class Saver:
     ----------
     spool : None: nothing is saved.
     health : knows why a chunk is saved that was never tried.
+
+    Attributes
+    ----------
+    is_ending : nobody will try again: what fails is saved at once, whatever the spool may take.
     """
 
     def __init__(self, spool: Spool | None, dirty: DirtyMap, health: StoreHealth) -> None:
         self._spool = spool
         self._dirty = dirty
         self._health = health
+        self.is_ending = False
 
     def save(self, chunk: DirtyChunk) -> None:
         """Put a chunk into the spool, and let go of its memory. Raises NoSpace, StoreError."""
@@ -36,7 +41,9 @@ class Saver:
                 io = chunk.io
             if frozen is not None:
                 reason = str(chunk.error or self._health.error)
-                saved = save_chunk(self._spool, io, chunk.index, frozen, reason)
+                saved = save_chunk(
+                    self._spool, io, chunk.index, frozen, reason, always=self.is_ending
+                )
                 with chunk.lock:
                     unneeded = chunk.save(frozen, saved)
                 if unneeded is not None:

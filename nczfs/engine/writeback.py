@@ -13,15 +13,15 @@ from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import DirtyChunk
 from nczfs.engine.dirtymap import DirtyMap
 from nczfs.engine.flushing import Flusher
-from nczfs.engine.health import StoreHealth
 from nczfs.engine.loaded import ChunkId, Values
 from nczfs.engine.pools import Pools
+from nczfs.engine.retrying import StoreHealth
 from nczfs.engine.saving import Saver
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.storedarray import StoredArray
 from nczfs.engine.written import Region
-from nczfs.errors import NczfsError, NoSpace
+from nczfs.errors import NczfsError, NoSpace, Unavailable
 from nczfs.model.boxes import Box
 
 log = logging.getLogger(__name__)
@@ -113,30 +113,42 @@ class WriteBack:
                 raise
         if chunk.nbytes != chunk.memory:
             self._dirty.count(chunk)
-        if self._closed and self._spool is not None:
+        if self._saver.is_ending:
             self._saver.save(chunk)
-        if self._background is not None:
+        self.settle()
+        if self._journal is not None and io.array.dtype.vlen is not None:
+            self._flusher.flush([chunk_id])
+
+    def send(
+        self, chunk_id: ChunkId, io: ChunkIO, clip: Box, values: Values
+    ) -> Future[None] | None:
+        """Write a whole chunk, and have it stored at once from the memory of the caller.
+
+        Returns
+        -------
+        what tells when it is stored, or dirty because the store did not take it; until then
+        `values` must not change. None: it must be written by `write`, since the chunk is dirty
+        already, or the store is left in peace.
+        """
+        if self._saver.is_ending or not self._health.is_due:
+            return None
+        lent = self._dirty.lend(chunk_id, io, clip, values)
+        if lent is None:
+            return None
+        return self._flusher.send(chunk_id, *lent, self._keep)
+
+    def settle(self) -> None:
+        """After something was written: have the background look at it, and make room if needed.
+
+        Raises
+        ------
+        NoSpace, StoreError, CodecError : there is too much of it.
+        """
+        if self._background is not None and self._dirty.chunks:
             is_much = self._dirty.nbytes > self._limit // 2 or self._is_journal_long
             self._background.expect(at_once=is_much and self._health.is_due)
         if self._dirty.nbytes > self._limit:
             self._make_room()
-        if self._journal is not None and io.array.dtype.vlen is not None:
-            self._flusher.flush([chunk_id])
-
-    def write_through(
-        self, chunk_id: ChunkId, io: ChunkIO, clip: Box, values: Values
-    ) -> Future[None] | None:
-        """Store a whole chunk without keeping a copy of its values.
-
-        Returns
-        -------
-        what tells when it is stored; until then `values` must not change. None: the chunk is dirty
-        already, and must be written by `write`.
-        """
-        lent = self._dirty.lend(chunk_id, io, clip, values)
-        if lent is None:
-            return None
-        return self._flusher.start(chunk_id, *lent)
 
     def flush(self, is_wanted: Callable[[StoredArray], bool] = lambda _: True) -> None:
         """Have everything stored that was written to some arrays before this call, by whomever.
@@ -158,16 +170,25 @@ class WriteBack:
             self._dirty.wait_until_landed(left)
             left = [chunk_id for chunk_id in left if not self._is_dropped(chunk_id)]
 
+    def save(self) -> list[DirtyChunk]:
+        """Put what is dirty into the spool, however much there may be in it; it stays dirty.
+
+        What is written from now on, and not stored at once, is put there as well. Never raises.
+        """
+        self._saver.is_ending = self._spool is not None
+        left = self._dirty.all()
+        for chunk in left:
+            self._saver.save_or_tell(chunk)
+        return left
+
     def close(self) -> None:
         """Put what is still dirty into the spool. Asks no store, and waits for none."""
         if self._background is not None:
             self._background.close()
         if self._spool is None or self._closed:
             return
-        self._closed = True  # who writes from now on saves it himself
-        left = self._dirty.all()
-        for chunk in left:
-            self._saver.save_or_tell(chunk)
+        self._closed = True
+        left = self.save()
         if count := sum(chunk.saved is not None for chunk in left):
             log.error(
                 "%d chunks are not stored, and saved in %s: `nczfs recover` puts them back",
@@ -195,6 +216,23 @@ class WriteBack:
         if self._journal is not None and io.array.dtype.vlen is None:
             assert isinstance(region, Box)
             self._journal.wrote(io, chunk.index, region, values)
+
+    def _keep(self, chunk: DirtyChunk) -> None:
+        """Do for a chunk that was sent in vain what is done for all that is written.
+
+        Raises
+        ------
+        NoSpace, Unavailable : it would not survive as it is promised.
+        """
+        if self._journal is None:
+            return
+        with chunk.lock:
+            if chunk.gone or chunk.values is None:  # stored meanwhile, or in the spool
+                return
+            if chunk.io.array.dtype.vlen is not None:
+                raise Unavailable(f"{chunk.io.key(chunk.index)}: not stored: {chunk.error}")
+            values = chunk.values[chunk.clip.slices()]
+            self._put_into_journal(chunk.io, chunk, chunk.clip, values)
 
     def _is_dropped(self, chunk_id: ChunkId) -> bool:
         """Forget a chunk; False when it is on its way to the store."""

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 # pyfuse3's own limit of 99 requests is a cliff: when all of them wait for data, stat waits too.
 _MAX_TASKS = 1000
 _MIN_TASKS = 8
+_SOON_S = 2.0
 _READ_AHEAD_KIB = 1024  # more brings nothing: a request ends at 1 MiB
 
 
@@ -202,7 +203,10 @@ def _words(options: MountOptions) -> set[str]:
 
 
 def _close(fs: FileSystem, timeout_s: float) -> None:
-    """Store what was written, and close; a hanging store never keeps the daemon alive."""
+    """Store what was written, and close; a hanging store never keeps the daemon alive.
+
+    Who ends us may kill us when that takes long: what is not stored soon is saved before.
+    """
     ended = threading.Event()
 
     def store() -> None:
@@ -214,8 +218,11 @@ def _close(fs: FileSystem, timeout_s: float) -> None:
             ended.set()
 
     threading.Thread(target=store, name="nczfs-sync", daemon=True).start()
-    if not ended.wait(timeout_s):
-        log.error("not everything was stored within %g s", timeout_s)
+    soon = min(_SOON_S, timeout_s)
+    if not ended.wait(soon):
+        fs.save()
+        if not ended.wait(timeout_s - soon):
+            log.error("not everything was stored within %g s", timeout_s)
     thread = threading.Thread(target=fs.close, name="nczfs-close", daemon=True)
     thread.start()
     thread.join(timeout_s)

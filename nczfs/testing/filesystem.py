@@ -262,6 +262,9 @@ class ToyFileSystem(FileSystem):
     def sync(self) -> None:
         """Everything is stored at once."""
 
+    def save(self) -> None:
+        """It has nothing that is not stored."""
+
     def close(self) -> None:
         self._before("close", None)
         self.closed = True

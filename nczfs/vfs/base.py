@@ -257,5 +257,13 @@ class FileSystem(ABC):
         """Store everything that was written. Raises the first error; the rest is tried as well."""
 
     @abstractmethod
+    def save(self) -> None:
+        """Save what is not stored on this machine, and what is not stored at once from now on.
+
+        To be called before the end, which a store that hangs may delay; what is stored after all
+        is not saved any more. Asks no store, and never raises.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Stop threads, close stores. What is not stored by then is saved on this machine."""

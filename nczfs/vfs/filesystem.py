@@ -52,6 +52,7 @@ class TreeFileSystem(FileSystem):
     sync : stores what the nodes hold that was written and no open file has.
     capacity : of the store.
     save : keeps on this machine what the nodes hold that is not stored.
+    end : ends what has its own time to store things.
     close : ends what the nodes lean on.
     notifier : of the kernel; None when nothing is mounted.
     """
@@ -66,7 +67,8 @@ class TreeFileSystem(FileSystem):
         forget: Callable[[str], Callable[[str], bool]],
         sync: Callable[[], None],
         capacity: Callable[[], Capacity],
-        save: Callable[[], None],
+        save: Callable[[], object],
+        end: Callable[[], None],
         close: Callable[[], None],
         notifier: Notifier | None = None,
     ) -> None:
@@ -78,6 +80,7 @@ class TreeFileSystem(FileSystem):
         self._sync = sync
         self._capacity = capacity
         self._save = save
+        self._end = end
         self._close = close
         numbers = itertools.count(1)
         self._files: HandleTable[FileHandle] = HandleTable("file", numbers)
@@ -282,9 +285,12 @@ class TreeFileSystem(FileSystem):
         if errors:
             raise errors[0]
 
+    def save(self) -> None:
+        self._save()
+
     def close(self) -> None:
         files = self._files.take_all()
-        self._save()
+        self._end()
         for open_file in files:
             open_file.file.drop()
         self._close()

@@ -215,7 +215,8 @@ def mount_tree(
         forget=forget,
         sync=_steps(engine.writeback.flush, datasets.sync, zmap.flush),
         capacity=zmap.capacity,
-        save=_steps(datasets.close, engine.writeback.close),
+        save=engine.writeback.save,
+        end=_steps(datasets.close, engine.writeback.close),
         close=_steps(engine.close, spool.close, zmap.close),
         notifier=notifier,
     )

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.looking import failing_with, store_served
-from tests.support.mounts import nczfs
+from nczfs.engine.spool.entries import SUFFIX
+from tests.support.looking import failing_with, mounting_of, store_served
+from tests.support.mounts import nczfs, served
 from tests.support.places import DATASET, bucket_of
 from tests.support.refusing import Relay
 from tests.support.servers import S3Server
 from tests.support.settled import files_in, status, wait_until
+from tests.support.waiting import until
 
 VALUES = np.arange(4000.0).reshape(40, 100)
 CHUNKS = (20, 100)
@@ -81,3 +85,50 @@ def test_a_server_that_comes_back_gets_all_that_was_written(
     assert place.objects()["closed"] == NEW
     assert not list(spool.glob("*"))
     assert place.findings() == []
+
+
+def test_a_rewrite_during_an_outage_is_kept_as_a_whole(relay: Relay, tmp_path: Path) -> None:
+    """SEMANTICS W1, W5, W20."""
+    place, spool = bucket_of(relay.server), tmp_path / "spool"
+    place.make_dataset({"v": (VALUES, CHUNKS)})
+    options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "1h"]
+    options += ["--flush-timeout", "1s"]
+    with store_served(place.url, *options, expect=f"{TOLD}|everything was stored") as mount:
+        raw = mount.path / "datasets" / DATASET / "v/values.raw"
+        with raw.open("r+b", buffering=0) as file:
+            file.write(VALUES[0].tobytes())
+        relay.stop()
+        with failing_with(*NOT_THERE):
+            raw.write_bytes((-VALUES).tobytes())
+        assert raw.read_bytes() == (-VALUES).tobytes()
+        wait_until(mount, unsaved_chunks=2)
+    relay.start()
+    np.testing.assert_array_equal(place.values("v"), VALUES)
+    assert nczfs("recover", "--spool-dir", spool).returncode == 0
+    np.testing.assert_array_equal(place.values("v"), -VALUES)
+    assert not list(spool.glob("*"))
+
+
+def test_what_is_not_stored_is_saved_soon_after_the_mount_is_told_to_end(
+    relay: Relay, tmp_path: Path
+) -> None:
+    """SEMANTICS W20. Whoever ends a service kills it when that takes too long."""
+    place, spool = bucket_of(relay.server), tmp_path / "spool"
+    place.make_dataset({"v": (VALUES, CHUNKS)})
+    options = ["--spool-dir", str(spool), "--flush-age", "1h", "--flush-timeout", "1h"]
+    command = mounting_of(place.url, *options)
+    with served(command, exit_codes=None) as mount:
+        raw = mount.path / "datasets" / DATASET / "v/values.raw"
+        written = os.open(raw, os.O_RDWR)
+        os.pwrite(written, VALUES[1].tobytes(), 0)
+        relay.freeze()
+        mount.process.send_signal(signal.SIGTERM)
+        until(lambda: [name.endswith(SUFFIX) for name in files_in(spool)] == [True])
+        assert mount.process.poll() is None, "it still tries"
+        mount.process.kill()
+        mount.process.wait()
+        with suppress(OSError):
+            os.close(written)
+    relay.thaw()
+    assert nczfs("recover", "--spool-dir", spool).returncode == 0
+    np.testing.assert_array_equal(place.values("v")[0], VALUES[1])

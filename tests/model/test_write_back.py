@@ -14,7 +14,6 @@ from nczfs.engine.api import OpenDataset
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import StoreError
-from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.memory import MemoryZMap
 
@@ -59,6 +58,7 @@ class TwoClients(RuleBasedStateMachine):
         self.ours.sync()
         self.theirs = open_zmap(self.memory, "r+", options=OPTIONS)
         self.v, self.w = self.ours.variables["v"], self.theirs.variables["v"]
+        self.array = self.ours._dataset.array(self.v.description).stored
         self.possible: list[set[int]] = [{FILL} for _ in range(LENGTH)]
         self.ever: list[set[int]] = [{FILL} for _ in range(LENGTH)]
         self.dirty: dict[int, int] = {}
@@ -82,19 +82,13 @@ class TwoClients(RuleBasedStateMachine):
     @rule(chunk=st.integers(0, 1), value=values, fault=st.none() | faults)
     def write_a_whole_chunk(self, chunk: int, value: int, fault: Fault | None) -> None:
         where = range(chunk * CHUNK, (chunk + 1) * CHUNK)
-        is_dirty = not self.dirty.keys().isdisjoint(where)
         self.faulty.arm(*([] if fault is None else [fault]))
-        try:
-            self.v[where.start : where.stop] = value
-        except StoreError:
-            assert self.faulty.fired
-            assert not is_dirty, "only a chunk that was not is stored at once"
+        self.v[where.start : where.stop] = value
+        if self.is_dirty(where.start):
+            self.dirty |= dict.fromkeys(where, value)
             self.reach(dict.fromkeys(where, value))
         else:
-            if is_dirty:
-                self.dirty |= dict.fromkeys(where, value)
-            else:
-                self.stored(dict.fromkeys(where, value))
+            self.stored(dict.fromkeys(where, value))
         self.faulty.arm()
 
     @rule(
@@ -156,11 +150,8 @@ class TwoClients(RuleBasedStateMachine):
             self.possible[position] = {value}
 
     def is_dirty(self, position: int) -> bool:
-        dataset = self.ours._dataset
-        node = dataset.node("v")
-        assert isinstance(node, Variable)
-        chunk = (dataset.array(node).stored, (position // CHUNK,))
-        return dataset.engine.writeback.find(chunk) is not None
+        writeback = self.ours._opened.engine.writeback
+        return writeback.find((self.array, (position // CHUNK,))) is not None
 
     def stored(self, found: dict[int, int]) -> None:
         for position, value in found.items():

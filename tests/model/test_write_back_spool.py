@@ -158,23 +158,15 @@ class Mortal(RuleBasedStateMachine):
     @rule(chunk=st.integers(0, CHUNKS - 2), value=values, fault=faults)
     def write_a_whole_chunk(self, chunk: int, value: int, fault: Fault | None) -> None:
         where = range(chunk * CHUNK, (chunk + 1) * CHUNK)
-        was_dirty = self.chunk(where.start) is not None
         self.arm(fault)
+        is_taken = True
         try:
             self.put(where.start, *[value] * CHUNK)
-        except StoreError:
+        except NoSpace:
+            assert self.spool_bytes is not None
             self.arm(None)
-            if was_dirty:
-                assert self.spool_bytes is not None
-                if self.found()[where.start : where.stop] == [value] * CHUNK:
-                    for position in where:
-                        self.take(position, value)
-            else:
-                assert self.chunk(where.start) is None, "its caller was told"
-                for position in where:
-                    self.possible[position] |= {value}
-                    self.ever[position] |= {value}
-        else:
+            is_taken = self.found()[where.start : where.stop] == [value] * CHUNK
+        if is_taken:
             for position in where:
                 self.take(position, value)
         self.arm(None)

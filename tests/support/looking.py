@@ -18,8 +18,13 @@ def store_served(
     url: str | Path, *options: str, expect: str | None = None
 ) -> AbstractContextManager[Served]:
     """As `tests.support.mounts.mounted`, with the daemon's process and log."""
+    return served(mounting_of(url, *options), expect=expect)
+
+
+def mounting_of(url: str | Path, *options: str) -> list[str]:
+    """The command that mounts a store, but for where."""
     command = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main", "mount"]
-    return served([*command, "--foreground", *options, str(url)], expect=expect)
+    return [*command, "--foreground", *options, str(url)]
 
 
 @contextmanager

@@ -71,8 +71,21 @@ class ChunkDetails:
         }
 
 
-def save_chunk(spool: Spool, io: ChunkIO, index: ChunkIndex, frozen: Frozen, reason: str) -> Saved:
-    """Put a chunk into the spool. Raises NoSpace, Unavailable, CodecError."""
+def save_chunk(
+    spool: Spool,
+    io: ChunkIO,
+    index: ChunkIndex,
+    frozen: Frozen,
+    reason: str,
+    *,
+    always: bool = False,
+) -> Saved:
+    """Put a chunk into the spool. Raises NoSpace, Unavailable, CodecError.
+
+    Parameters
+    ----------
+    always : whether there is room in the budget of the spool or not.
+    """
     array = io.array
     is_mappable = array.dtype.vlen is None
     if is_mappable:
@@ -85,7 +98,7 @@ def save_chunk(spool: Spool, io: ChunkIO, index: ChunkIndex, frozen: Frozen, rea
     nbytes = sum(data.nbytes for _, data in sections) + DESCRIPTION_BYTES
     details = ChunkDetails.of(array, index)
     entry = Entry(Kind.CHUNK, spool.url, io.prefix, reason, details.document())
-    spool.reserve(nbytes)
+    spool.reserve(nbytes, always=always)
     try:
         path = write_entry(spool.new_path(io.key(index)), entry, sections)
     except BaseException:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from nczfs.engine.chunkio import ChunkIO
-from nczfs.engine.dirty import DirtyChunk, Retry, Saved
+from nczfs.engine.dirty import DirtyChunk, Saved
 from nczfs.engine.loaded import Values
 from nczfs.engine.options import MissingChunks
+from nczfs.engine.retrying import Retry
 from nczfs.engine.written import WrittenMask
 from nczfs.errors import Unavailable
 from nczfs.model.boxes import Box

@@ -49,7 +49,7 @@ def test_what_failed_is_tried_again_in_the_background_with_pauses(
     memory: MemoryZMap, tmp_path: Path, expected_warnings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected_warnings.add("is kept, and tried again")
-    monkeypatch.setattr("nczfs.engine.dirty.RETRY_S", 0.01)
+    monkeypatch.setattr("nczfs.engine.retrying.RETRY_S", 0.01)
     with mounted(memory, tmp_path, age_s=0.01) as mount:
         mount.zmap.arm(Fault(0, operations=WRITES, repeats=3))
         mount.write(3, 7)
@@ -61,8 +61,8 @@ def test_what_failed_is_tried_again_in_the_background_with_pauses(
 def test_during_a_pause_the_background_asks_the_store_nothing_and_fsync_asks_at_once(
     memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nczfs.engine.dirty.RETRY_S", 3600.0)
-    monkeypatch.setattr("nczfs.engine.dirty.RETRY_S_MAX", 3600.0)
+    monkeypatch.setattr("nczfs.engine.retrying.RETRY_S", 3600.0)
+    monkeypatch.setattr("nczfs.engine.retrying.RETRY_S_MAX", 3600.0)
     with mounted(memory, tmp_path) as mount:
         mount.zmap.arm(DOWN)
         mount.write(0, 1)
@@ -98,7 +98,7 @@ def test_a_chunk_that_alone_fails_does_not_keep_the_others_from_being_stored(
     memory: MemoryZMap, tmp_path: Path, expected_warnings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected_warnings.add("is kept, and tried again")
-    monkeypatch.setattr("nczfs.engine.dirty.RETRY_S", 0.01)
+    monkeypatch.setattr("nczfs.engine.retrying.RETRY_S", 0.01)
     with mounted(memory, tmp_path, age_s=0.01, threads=1) as mount:
 
         def fail(operation: str, key: str) -> None:
@@ -128,8 +128,8 @@ def test_many_threads_write_and_read_while_the_store_comes_and_goes(
     memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected_warnings: Any
 ) -> None:
     expected_warnings.add("is kept, and tried again")
-    monkeypatch.setattr("nczfs.engine.dirty.RETRY_S", 0.001)
-    monkeypatch.setattr("nczfs.engine.dirty.RETRY_S_MAX", 0.01)
+    monkeypatch.setattr("nczfs.engine.retrying.RETRY_S", 0.001)
+    monkeypatch.setattr("nczfs.engine.retrying.RETRY_S_MAX", 0.01)
     writers, rounds = 4, 120
     with mounted(memory, tmp_path, budget=TIGHT, age_s=0.01) as mount:
         expected = np.full(LENGTH, FILL)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nczfs.errors import AccessDenied, NoSpace
+from nczfs.errors import AccessDenied, DeadlinePassed, NoSpace, StoreError, Unavailable
 from nczfs.testing.faults import Fault
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.spooling import (
@@ -184,3 +184,47 @@ def test_forgetting_what_is_cached_forgets_nothing_that_is_not_stored(
             mount.writeback.flush()
         mount.engine.cache.discard(mount.v.stored)
         assert mount.read()[0:2] == [1, FILL]
+
+
+@pytest.mark.parametrize("fault", [Unavailable, DeadlinePassed])
+def test_a_flush_of_many_chunks_asks_a_store_that_is_away_as_often_as_one_of_a_few(
+    memory: MemoryZMap, tmp_path: Path, fault: type[StoreError]
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        for position in range(0, LENGTH, CHUNK):
+            mount.write(position, position)
+        mount.zmap.arm(Fault(0, fault, repeats=10**9))
+        calls: list[str] = []
+        mount.before = lambda operation, key: calls.append(key)
+        with pytest.raises(fault):
+            mount.writeback.flush()
+        assert 0 < len(calls) <= 3, "no more than there are threads"
+        assert mount.writeback.unsaved == CHUNKS
+        mount.before = lambda operation, key: None
+    assert stored(memory)[::CHUNK] == list(range(0, LENGTH, CHUNK))
+
+
+def test_threads_that_ask_whether_an_array_is_still_there_ask_together(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    """A store that hangs costs a flush of many chunks one deadline, not one after the other."""
+    with mounted(memory, tmp_path, threads=8) as mount:
+        for index in range(8):
+            mount.write(index * CHUNK, 1)
+        mount.zmap.arm(Fault(0, DeadlinePassed, repeats=10**9))
+        begun, go_on, calls = threading.Event(), threading.Event(), []
+
+        def hang(operation: str, key: str) -> None:
+            calls.append(key)
+            begun.set()
+            assert go_on.wait(30)
+
+        mount.before = hang
+        with ThreadPoolExecutor(1) as pool:
+            flush = pool.submit(mount.writeback.flush)
+            assert begun.wait(30)
+            until(lambda: sum(not chunk.flying for chunk in mount.writeback._dirty.all()) == 0)
+            go_on.set()
+            assert isinstance(flush.exception(30), DeadlinePassed)
+        assert len(calls) == 1
+        mount.before = lambda operation, key: None

@@ -1,0 +1,160 @@
+"""When to ask a store again: pauses after failures, conflicts, one question for all who ask it."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from nczfs import metrics
+from nczfs.errors import (
+    Conflict,
+    DeadlinePassed,
+    NczfsError,
+    ObjectExists,
+    StoreBusy,
+    Unavailable,
+)
+
+RETRY_S = 0.5
+RETRY_S_MAX = 60.0
+DOUBLINGS_MAX: Final = 16  # of the pause, which has reached its end long before
+CONFLICTS_MAX: Final = 100  # each one means that another client made progress
+BACKOFF_S: Final = 0.02
+BACKOFFS_MAX: Final = 20
+CONFIRMED_S: Final = 1.0
+
+PASSING = (Unavailable, DeadlinePassed, StoreBusy)  # what may be otherwise a moment later
+ENDED = Unavailable("the mount ended before it was stored")
+
+T = TypeVar("T")
+
+
+def may_pass(error: NczfsError) -> bool:
+    """Whether the same may succeed a moment later."""
+    return isinstance(error, PASSING)
+
+
+@dataclass(slots=True)
+class Retry:
+    """When to try again what failed: after pauses that grow."""
+
+    attempts: int = 0
+    at: float = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return self.at <= time.monotonic()
+
+    def failed(self) -> None:
+        """Begin a pause, longer than the last one."""
+        self.attempts += 1
+        pause = RETRY_S * 2.0 ** min(self.attempts, DOUBLINGS_MAX)
+        self.at = time.monotonic() + min(pause, RETRY_S_MAX)
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        self.attempts, self.at = 0, 0.0
+
+
+class StoreHealth:
+    """How a store took lately what it was given. `_lock` guards all of it.
+
+    Attributes
+    ----------
+    retry : when it may be troubled again by who was not asked to.
+    error : why something is not stored: the last reason, if nothing was stored since.
+    """
+
+    def __init__(self) -> None:
+        self.retry = Retry()
+        self.error: NczfsError = ENDED
+        self._lock = threading.Lock()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is no pause."""
+        return self.retry.is_due
+
+    def stored(self) -> None:
+        """It took something."""
+        with self._lock:
+            self.retry.succeeded()
+            self.error = ENDED
+
+    def refused(self, error: NczfsError) -> None:
+        """It did not take something."""
+        with self._lock:
+            if may_pass(error) and self.retry.is_due:  # one of many that failed together counts
+                self.retry.failed()
+            self.error = error
+
+
+def until_stored(attempt: Callable[[int], T], what: str) -> T:
+    """Call `attempt` with 0, 1, ... until it does not raise `Conflict` or `ObjectExists`.
+
+    Raises
+    ------
+    Unavailable : there was no end to it; the message names `what`.
+    """
+    for number in range(CONFLICTS_MAX):
+        try:
+            return attempt(number)
+        except (Conflict, ObjectExists):
+            metrics.WRITE_CONFLICTS.inc()
+            time.sleep(random.uniform(0, BACKOFF_S * min(number + 1, BACKOFFS_MAX)))
+    raise Unavailable(f"{what}: other clients kept changing it")
+
+
+class Confirmation:
+    """Asks whether a store still describes an array as those know it who write to it.
+
+    A chunk that was encoded for one array must not lie under the name of another one's: who reads
+    it would take its bytes for values. Asked before something is stored, and not again for a
+    second; who comes while another thread is asking gets its answer, be it an error. `_lock` guards
+    the time and the question.
+
+    Parameters
+    ----------
+    ask : raises when the answer is no; then it is asked again each time.
+    """
+
+    def __init__(
+        self, ask: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asked_at = -CONFIRMED_S
+        self._question: Future[None] | None = None
+
+    def __call__(self) -> None:
+        with self._lock:
+            question, now = self._question, self._clock()
+            if question is None:
+                if now - self._asked_at < CONFIRMED_S:
+                    return
+                ours = self._question = Future[None]()
+        if question is not None:
+            question.result()
+            return
+        try:
+            self._ask()
+        except BaseException as error:
+            self._settle(ours, error, now)
+            raise
+        self._settle(ours, None, now)
+
+    def _settle(self, question: Future[None], error: BaseException | None, asked_at: float) -> None:
+        with self._lock:
+            self._question = None
+            if error is None:
+                self._asked_at = asked_at
+        if error is None:
+            question.set_result(None)
+        else:
+            question.set_exception(error)
