@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nczfs.cli import logs
+from nczfs.cli import logs, terminal
 from nczfs.cli.command import STORE_SCOPES, Command, Request
 from nczfs.cli.store import shown
 from nczfs.errors import BadSelection, UsageError
@@ -108,7 +108,7 @@ def _write_text(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -
         if form is not None:
             # Strings of NCZarr are objects here, and cells of bytes where they are stored.
             cells = storable(block.values, variable.description, variable.path)
-            out.write(form.render(np.ascontiguousarray(cells).reshape(-1)))
+            terminal.write_bytes(form.render(np.ascontiguousarray(cells).reshape(-1)), keep="\n")
         else:
             for value in block.values.reshape(-1):
                 out.write(json.dumps(json_element(value)).encode() + b"\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from nczfs.model.printing import encoded, printable
+from nczfs.zmap.base import Buffer
 
 
 def complain(program: str, what: Exception | str) -> None:
@@ -22,6 +23,14 @@ def write(text: str, keep: str = "") -> None:
         sys.stdout.write(printable(text, keep))
     else:
         sys.stdout.buffer.write(encoded(text))
+
+
+def write_bytes(data: Buffer, keep: str = "") -> None:
+    """Write text that is bytes already to stdout, as `write` does."""
+    if sys.stdout.isatty():
+        sys.stdout.write(printable(bytes(data).decode("utf-8", "surrogateescape"), keep))
+    else:
+        sys.stdout.buffer.write(data)
 
 
 def say(line: str) -> None:

@@ -69,7 +69,7 @@ def test_documents_are_escaped_on_a_terminal(command: str, dataset: Path) -> Non
     assert "owned" in text
 
 
-@pytest.mark.parametrize("form", ["--json"])
+@pytest.mark.parametrize("form", ["--text", "--json"])
 def test_values_are_escaped_on_a_terminal(form: str, dataset: Path) -> None:
     text, status = on_a_terminal("cat", form, dataset / C1)
     assert status == 0, text
