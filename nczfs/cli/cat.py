@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL/VARIABLE")
+    parser.add_argument("url", metavar="URL/VARIABLE", help="a variable of a dataset")
     parser.add_argument(
-        "-b", "--box", metavar="BOX", help="part of it, as NumPy selects: '0, 10:20, ::2, ...'"
+        "-b", "--box", metavar="BOX", help="a part of it, as NumPy selects: '0, 10:20, ::2, ...'"
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
-        "--text", action="store_true", help="lines as values.txt has them (the default)"
+        "--text", action="store_true", help="print one value a line, like values.txt (the default)"
     )
-    form.add_argument("--raw", action="store_true", help="bytes as values.raw has them")
-    form.add_argument("--json", action="store_true", help="nested lists")
+    form.add_argument("--raw", action="store_true", help="print the bytes, like values.raw")
+    form.add_argument("--json", action="store_true", help="print nested lists")
 
 
 def run(request: Request) -> int:

@@ -69,7 +69,7 @@ def command(commands: Callable[[], Mapping[str, Command]]) -> Command:
 
     return Command(
         "completion",
-        "print a script that completes command lines in a shell",
+        "print a completion script for a shell",
         _arguments,
         run,
         ("nczfs completion bash",),

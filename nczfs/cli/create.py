@@ -21,7 +21,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cdl",
         metavar="FILE",
-        help="with the groups, dimensions, variables and data of a CDL text",
+        help="take groups, dimensions, variables and data from a CDL file",
     )
 
 

@@ -26,7 +26,7 @@ VARIABLE = "surface_temperature"
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "mountpoint", nargs="?", metavar="DIR", help="where to mount (default ~/nczfs-demo)"
+        "mountpoint", nargs="?", metavar="DIR", help="mount point (default ~/nczfs-demo)"
     )
 
 
@@ -163,7 +163,7 @@ def _branches(directory: Path, opened: set[Path], indent: str) -> Iterator[str]:
 
 COMMAND = Command(
     "demo",
-    "mount a sample and look around",
+    "mount a sample dataset and explain it",
     _arguments,
     run,
     ("nczfs demo",),

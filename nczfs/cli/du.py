@@ -26,10 +26,12 @@ _NUMBERS = (0, 1, 2, 3)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="of a store, or of a place in a dataset")
-    parser.add_argument("-s", "--summarize", action="store_true", help="only the sum")
-    parser.add_argument("-b", "--bytes", action="store_true", help="exact sizes")
-    parser.add_argument("--json", action="store_true", help="a list of objects")
+    parser.add_argument(
+        "url", metavar="URL", help="a store, a dataset, or a group or variable in it"
+    )
+    parser.add_argument("-s", "--summarize", action="store_true", help="print only the total")
+    parser.add_argument("-b", "--bytes", action="store_true", help="print exact sizes")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
 
 
 def run(request: Request) -> int:

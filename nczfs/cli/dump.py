@@ -28,32 +28,39 @@ _PIECES_BYTES = 1 << 16
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL")
-    parser.add_argument("-h", dest="header", action="store_true", help="only the header, no data")
+    parser.add_argument("url", metavar="URL", help="a dataset, or a group in it")
+    parser.add_argument(
+        "-h", dest="header", action="store_true", help="print only the header, no data"
+    )
     parser.add_argument(
         "-c",
         dest="coordinates",
         action="store_true",
-        help="of the data only those of coordinate variables",
+        help="print data of coordinate variables only",
     )
     parser.add_argument(
         "-v",
         dest="variables",
         metavar="VAR[,...]",
         type=_names,
-        help="of the data only those of these variables: names, or /group/name",
+        help="print data of these variables only: NAME or /GROUP/NAME",
     )
     parser.add_argument(
-        "-s", dest="specials", action="store_true", help="also how variables are stored"
+        "-s",
+        dest="specials",
+        action="store_true",
+        help="print how variables are stored, as special attributes",
     )
-    parser.add_argument("-k", dest="kind", action="store_true", help="only the kind of dataset")
-    parser.add_argument("-n", dest="name", help="the name behind the word netcdf")
+    parser.add_argument(
+        "-k", dest="kind", action="store_true", help="print only the kind of dataset"
+    )
+    parser.add_argument("-n", dest="name", help="name of the dataset in the CDL")
     parser.add_argument(
         "-p",
         dest="digits",
         metavar="N[,M]",
         type=_digits,
-        help="significant digits of floats and of doubles (7,15; 9,17 lose nothing)",
+        help="significant digits of floats and doubles (default 7,15; 9,17 is lossless)",
     )
     parser.add_argument(
         "-l",
@@ -61,14 +68,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LENGTH",
         type=_line_length,
         default=80,
-        help="of lines of data (80)",
+        help="maximum length of data lines (default 80)",
     )
     comments = parser.add_mutually_exclusive_group()
     comments.add_argument(
-        "-b", dest="brief", choices="cf", help="comments with the indices of rows, as in C, Fortran"
+        "-b",
+        dest="brief",
+        choices="cf",
+        help="add comments with the index of each row, in C or Fortran order",
     )
     comments.add_argument(
-        "-f", dest="full", choices="cf", help="comments with the indices of values"
+        "-f", dest="full", choices="cf", help="add comments with the index of each value"
     )
 
 

@@ -47,15 +47,15 @@ def _bare(text: str) -> str:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="of a dataset, or of a place in it")
-    parser.add_argument("file", metavar="FILE", help="the netCDF file that is made")
+    parser.add_argument("url", metavar="URL", help="a dataset, or a group or variable in it")
+    parser.add_argument("file", metavar="FILE", help="the new netCDF file")
     parser.add_argument(
         "-k",
         "--kind",
         type=typed(kind_name),
         default="netcdf4",
         metavar="KIND",
-        help=f"{', '.join(_KINDS)}, or nccopy's words for them (default: netcdf4)",
+        help=f"{', '.join(_KINDS)}, or the names that nccopy has for them (default: netcdf4)",
     )
     add_layout_arguments(
         parser,
@@ -63,7 +63,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         codecs_help="as for `nczfs import` (default: those of the dataset, zlib where netCDF has "
         "none)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE, if there is one")
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
         "--skip-unsupported", action="store_true", help="leave out what FILE cannot hold"
     )

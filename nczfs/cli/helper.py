@@ -52,8 +52,10 @@ def mount_parser() -> Parser:
     parser = Parser("mount.nczfs", "mount a store; called by mount(8)")
     parser.add_argument("url", metavar="URL", help="of the store")
     parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="a directory")
-    parser.add_argument("-f", "--fake", action="store_true", help="do all but mount")
-    parser.add_argument("-s", "--sloppy", action="store_true", help="pass over unknown options")
+    parser.add_argument(
+        "-f", "--fake", action="store_true", help="check everything, but do not mount"
+    )
+    parser.add_argument("-s", "--sloppy", action="store_true", help="ignore unknown options")
     _common(parser)
     return parser
 
@@ -75,9 +77,11 @@ def umount_parser() -> Parser:
     """What ``umount.nczfs`` takes."""
     parser = Parser("umount.nczfs", "end a mount; called by umount(8)")
     parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="a directory")
-    parser.add_argument("-f", "--force", action="store_true", help="no different here")
-    parser.add_argument("-l", "--lazy", action="store_true", help="detach now, end later")
-    parser.add_argument("-r", dest="read_only", action="store_true", help="no different here")
+    parser.add_argument("-f", "--force", action="store_true", help="ignored")
+    parser.add_argument(
+        "-l", "--lazy", action="store_true", help="detach now, end when the last file is closed"
+    )
+    parser.add_argument("-r", dest="read_only", action="store_true", help="ignored")
     _common(parser)
     return parser
 
@@ -92,13 +96,18 @@ EXAMPLES = ("mount -t nczfs s3://bucket/era5.zarr /mnt/era5 -o ro,_netdev",)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", dest="no_mtab", action="store_true", help="no different here")
+    parser.add_argument("-n", dest="no_mtab", action="store_true", help="ignored")
     parser.add_argument("-v", "--verbose", action="store_true", help="log more")
     parser.add_argument(
         "-o", dest="words", action="append", metavar="OPTIONS", help="see nczfs-mount(1)"
     )
-    parser.add_argument("-t", dest="type", metavar="TYPE", help="no different here")
-    parser.add_argument("-N", dest="namespace", metavar="NAMESPACE", help="a process id or file")
+    parser.add_argument("-t", dest="type", metavar="TYPE", help="ignored")
+    parser.add_argument(
+        "-N",
+        dest="namespace",
+        metavar="NAMESPACE",
+        help="mount namespace to enter: a process id or a file",
+    )
 
 
 def _enter_namespace(arguments: argparse.Namespace, argv: list[str]) -> None:

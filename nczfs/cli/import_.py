@@ -32,23 +32,23 @@ _CDL_HEAD_BYTES = 4096
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="netCDF-3, netCDF-4 or CDL")
+    parser.add_argument("file", metavar="FILE", help="a netCDF-3, netCDF-4 or CDL file")
     add_target_arguments(parser)
     add_layout_arguments(
         parser,
         chunks_help="default: as in FILE",
-        codecs_help="none, zlib:LEVEL, zstd:LEVEL, blosc:NAME:LEVEL, ...; 'shuffle,' in front; or "
-        "a JSON list (default: the filters of FILE, else zlib behind a shuffle)",
+        codecs_help="none, zlib:LEVEL, zstd:LEVEL, blosc:NAME:LEVEL, ..., also after "
+        "'shuffle,'; or a JSON list (default: the filters of FILE, else shuffle and zlib)",
     )
     parser.add_argument(
         "--string-bytes",
         type=typed(positive),
         metavar="N",
-        help="bytes of an element of strings (default: those of the longest one)",
+        help="bytes per string (default: of the longest string)",
     )
-    parser.add_argument("--fixed", action="store_true", help="make unlimited dimensions fixed ones")
+    parser.add_argument("--fixed", action="store_true", help="make unlimited dimensions fixed")
     parser.add_argument(
-        "--skip-unsupported", action="store_true", help="leave out what a dataset cannot have"
+        "--skip-unsupported", action="store_true", help="leave out what a dataset cannot hold"
     )
 
 

@@ -9,8 +9,8 @@ from nczfs.cli.command import STORE_SCOPES, Command, Request
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="of a dataset, or of a place in it")
-    parser.add_argument("--json", action="store_true", help="JSON (as without it)")
+    parser.add_argument("url", metavar="URL", help="a dataset, or a group or variable in it")
+    parser.add_argument("--json", action="store_true", help="print JSON (the default)")
 
 
 def run(request: Request) -> int:

@@ -30,16 +30,18 @@ _NUMBERS = (1, 2, 3)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="of a store, or of a place in a dataset")
+    parser.add_argument(
+        "url", metavar="URL", help="a store, a dataset, or a group or variable in it"
+    )
     parser.add_argument(
         "-l",
         "--long",
         action="store_true",
-        help="types, dimensions, decoded and stored bytes; lists the chunks of each variable",
+        help="print types, dimensions, and decoded and stored sizes (this lists the chunks)",
     )
-    parser.add_argument("-R", "--recursive", action="store_true", help="all groups below too")
-    parser.add_argument("-b", "--bytes", action="store_true", help="exact sizes")
-    parser.add_argument("--json", action="store_true", help="a list of objects")
+    parser.add_argument("-R", "--recursive", action="store_true", help="include all groups below")
+    parser.add_argument("-b", "--bytes", action="store_true", help="print exact sizes")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
 
 
 def run(request: Request) -> int:

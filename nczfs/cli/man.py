@@ -39,7 +39,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         nargs="?",
         default="~/.local/share/man",
-        help="where to write them (default: ~/.local/share/man)",
+        help="where to write them (default ~/.local/share/man)",
     )
 
 

@@ -27,14 +27,16 @@ _log = logging.getLogger(__name__)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="a path, s3://bucket/prefix, https://...")
+    parser.add_argument(
+        "url", metavar="URL", help="of the store: a path, s3://bucket/prefix, https://..."
+    )
     parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="a directory, or /dev/fd/N")
     parser.add_argument(
         "-o",
         dest="words",
         metavar="OPTION,...",
         action="append",
-        help="any option without its dashes, a=b,c; words of fstab are understood",
+        help="options without their dashes, as in fstab: allow_other,memory_limit=4G",
     )
 
 

@@ -131,7 +131,7 @@ def add_options(
     if not scopes:
         return
     taken = parser._option_string_actions
-    parser.add_argument("--config", metavar="FILE", help="a further configuration file (TOML)")
+    parser.add_argument("--config", metavar="FILE", help="another configuration file (TOML)")
     if shared:
         parser.add_argument(SHARED_HELP, action=_Help, help="show the options for the store")
     for scope in Scope:

@@ -21,18 +21,20 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="NAME", nargs="*", help="as --list shows them (all)")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="an entry, as --list shows it (default: all)"
+    )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--list", action="store_true", help="only say what there is")
-    what.add_argument("--export", metavar="DIR", type=Path, help="write it to files, and keep it")
-    what.add_argument("--discard", action="store_true", help="delete it: it is lost then")
+    what.add_argument("--list", action="store_true", help="list the entries")
+    what.add_argument("--export", metavar="DIR", type=Path, help="copy the data to files in DIR")
+    what.add_argument("--discard", action="store_true", help="delete entries; their data are lost")
     parser.add_argument(
-        "--force", action="store_true", help="put objects over what others have stored since"
+        "--force", action="store_true", help="overwrite objects that have changed since"
     )
     parser.add_argument(
-        "--url", help="with what the spool does not keep: a user name, a password, a query"
+        "--url", help="URL with the user name, password or query that the spool does not keep"
     )
-    parser.add_argument("--json", action="store_true", help="a JSON object for each")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each entry")
 
 
 def run(request: Request) -> int:

@@ -31,17 +31,17 @@ LEVELS_ABOVE = 3  # what an ended removal left is not a node itself
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="of a variable, group or dataset")
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="only these, below the URL")
+    parser.add_argument("url", metavar="URL", help="a variable, group or dataset")
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="remove only these, below the URL")
     parser.add_argument(
-        "-r", "--recursive", action="store_true", help="whole datasets, and groups with members too"
+        "-r", "--recursive", action="store_true", help="remove datasets, and groups with members"
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="remove a dataset although files of others lie among its own; those stay",
+        help="remove the dataset's objects even if other files lie among them; those stay",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be removed")
 
 
 def run(request: Request) -> int:

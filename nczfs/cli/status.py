@@ -31,14 +31,19 @@ _HEADER = ("MOUNTPOINT", "STORE", "SINCE", "UNSAVED", "IN SPOOL")
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "mountpoint", metavar="MOUNTPOINT", nargs="?", help="without it all mounts are listed"
+        "mountpoint",
+        metavar="MOUNTPOINT",
+        nargs="?",
+        help="the mounted directory (default: list all mounts)",
     )
-    parser.add_argument("--json", action="store_true", help="as the mount's status.json has it")
-    parser.add_argument("-v", "--verbose", action="store_true", help="what the store can do, too")
+    parser.add_argument("--json", action="store_true", help="print status.json")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also print what the store can do"
+    )
     parser.add_argument(
         "--wait",
         action="store_true",
-        help="until everything that was written is stored; an error where some of it never will be",
+        help="wait until all writes are stored; fail if some cannot be",
     )
 
 

@@ -28,20 +28,18 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be asked of a dataset that is made."""
     from nczfs.formats.detect import FORMAT_ALIASES, FORMAT_NAMES  # NumPy comes with it
 
-    parser.add_argument("url", metavar="URL", help="of the dataset that is made")
+    parser.add_argument("url", metavar="URL", help="the new dataset")
     parser.add_argument(
         "--format",
         choices=(*FORMAT_NAMES, *FORMAT_ALIASES),
         metavar="FORMAT",
-        help=f"{', '.join(FORMAT_NAMES)}; {' and '.join(FORMAT_ALIASES)} are the newest ones "
-        "(default: what the mode of the URL says, else nczarr-L3)",
+        help=f"{', '.join(FORMAT_NAMES)}; {' and '.join(FORMAT_ALIASES)} are the newest of each "
+        "(default: from the mode of the URL, else nczarr-L3)",
     )
     parser.add_argument(
-        "--consolidated", action="store_true", help="write the consolidated metadata too"
+        "--consolidated", action="store_true", help="also write consolidated metadata"
     )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="delete the dataset that is there, if one is"
-    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing dataset")
 
 
 def add_layout_arguments(

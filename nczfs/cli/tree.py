@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="of a dataset, or of a place in it")
+    parser.add_argument("url", metavar="URL", help="a dataset, or a group in it")
     parser.add_argument(
         "-L",
         "--level",
         metavar="N",
         type=typed(positive),
-        help="read and show no more than N levels of groups",
+        help="descend at most N levels of groups",
     )
-    parser.add_argument("--json", action="store_true", help="the tree as one object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(request: Request) -> int:

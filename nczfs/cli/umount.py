@@ -18,12 +18,12 @@ from nczfs.fuse.mounting import MountError
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("mountpoint", metavar="MOUNTPOINT")
+    parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="the mounted directory")
     parser.add_argument(
         "-l",
         "--lazy",
         action="store_true",
-        help="detach now, end when the last open file is closed",
+        help="detach now; the daemon ends when the last file is closed",
     )
     parser.add_argument(
         "--timeout",

@@ -29,18 +29,18 @@ _NETCDF_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="of a dataset, or of a place in it")
+    parser.add_argument("url", metavar="URL", help="a dataset, or a group or variable in it")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--digest",
         action="store_true",
-        help="print a checksum of the values of each variable; takes a netCDF file too",
+        help="print a checksum of the values of each variable; URL may be a netCDF file",
     )
-    what.add_argument("--holes", action="store_true", help="list the chunks never written")
+    what.add_argument("--holes", action="store_true", help="list chunks that were never written")
     parser.add_argument(
-        "--resume", metavar="FILE", help="note in FILE what is done, and do not do it again"
+        "--resume", metavar="FILE", help="record progress in FILE, and continue from there"
     )
-    parser.add_argument("--json", action="store_true", help="one document")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(request: Request) -> int:

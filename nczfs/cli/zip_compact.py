@@ -13,9 +13,11 @@ from nczfs.errors import UsageError
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="ARCHIVE", help="a zip archive in a local file")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be won")
-    parser.add_argument("--json", action="store_true", help="say it as JSON")
+    parser.add_argument("url", metavar="ARCHIVE", help="a local zip file")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print how much space would be freed"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(request: Request) -> int:
@@ -42,7 +44,7 @@ def run(request: Request) -> int:
 
 COMMAND = Command(
     "zip-compact",
-    "rid a zip archive of replaced and deleted members",
+    "free the space of replaced and deleted members of a zip archive",
     _arguments,
     run,
     ("nczfs zip-compact era5.zip --dry-run",),
