@@ -73,7 +73,7 @@ def fixedscaleoffset(settings: Settings) -> Codec:
 def quantize(settings: Settings) -> Codec:
     inner, outer = _types(settings)
     if inner.kind != "f" or outer.kind != "f":
-        raise settings.refused("it quantizes floating-point numbers only")
+        raise settings.refused("it quantizes only floating-point numbers")
     return Recast(Quantize(settings.integer("digits", 0), inner, outer), inner, outer)
 
 

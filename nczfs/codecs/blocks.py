@@ -32,7 +32,7 @@ class Blosc(Codec):
         if self._cname not in blosc.list_compressors():
             raise settings.refused(f"its compressor {shown(self._cname)} is not built in")
         if self._shuffle not in (-1, 0, 1, 2):
-            raise settings.refused(f"shuffle is {self._shuffle}, none of -1, 0, 1, 2")
+            raise settings.refused(f"shuffle is {self._shuffle}; it must be -1, 0, 1 or 2")
         self.is_cheap = self._cname in _CHEAP
 
     def encoded_size(self, size: Size) -> Size:
@@ -45,7 +45,7 @@ class Blosc(Codec):
         *_, decoded, _, encoded = _BLOSC_HEADER.unpack_from(data.data)
         # Blosc believes its header, both for what it reads and for what it writes.
         if not _BLOSC_HEADER.size <= encoded <= data.size:
-            raise ValueError(f"{encoded} bytes are announced, and {data.size} are there")
+            raise ValueError(f"the header claims {encoded} bytes, but there are {data.size}")
         return _decompressed_into(blosc.decompress, data, decoded, size)
 
     def encode(self, data: Flat) -> Flat:
@@ -112,7 +112,7 @@ def _decompressed_into(
 ) -> Flat:
     """Decompress into a new array of `decoded` bytes, which the data announce, if it may be."""
     if decoded > size.limit:
-        raise ValueError(f"{decoded} bytes are announced, and at most {size.limit} accepted")
+        raise ValueError(f"the header claims {decoded} bytes; at most {size.limit} are accepted")
     target = buffers.empty(decoded)
     decompress(data, target)
     return target
@@ -181,7 +181,7 @@ def scan_zstd(data: Flat, limit: int) -> ZstdFrames:
         if position > len(view):
             raise ValueError("the compressed data are truncated")
         if blocks_left < 0:
-            raise ValueError("the data consist of senselessly small blocks")
+            raise ValueError("the data consist of implausibly small blocks")
     if position == 0:
         raise ValueError("the data are not Zstandard")
     return ZstdFrames(position, decoded, ceiling)

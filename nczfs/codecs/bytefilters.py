@@ -89,7 +89,7 @@ class Checksum(Codec):
         claimed = int.from_bytes(stored.tobytes(), "little")
         actual = self._function(content.data)
         if claimed != actual:
-            raise ValueError(f"the checksum is {actual:#010x}, and {claimed:#010x} was stored")
+            raise ValueError(f"the checksum is {actual:#010x}, but {claimed:#010x} was stored")
         return content
 
     def encode(self, data: Flat) -> Flat:
@@ -101,7 +101,7 @@ class Checksum(Codec):
 def _at_start(settings: Settings, default: str) -> bool:
     location = settings.text("location", default)
     if location not in ("start", "end"):
-        raise settings.refused(f"location is {shown(location)}, neither 'start' nor 'end'")
+        raise settings.refused(f"location is {shown(location)}; it must be 'start' or 'end'")
     return location == "start"
 
 

@@ -63,7 +63,7 @@ class VLen(ObjectCodec):
         count = int.from_bytes(data[:_COUNT_BYTES].tobytes(), "little")
         # numcodecs believes the count, and makes room for so many references.
         if count * _REFERENCE_BYTES > size.limit or _COUNT_BYTES * (count + 1) > data.size:
-            raise ValueError(f"{count} values are announced in {data.size} bytes")
+            raise ValueError(f"{count} values are claimed in {data.size} bytes")
         decoded: Flat = self._inner.decode(data)
         return decoded
 

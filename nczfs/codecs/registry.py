@@ -74,7 +74,7 @@ def pipeline_of(array: ArrayDescription) -> Pipeline:
     if chain.zarr_format != 2:
         raise UnknownCodec(f"codec chains of Zarr v{chain.zarr_format} are not supported")
     if array.dtype.stored.itemsize == 0:
-        raise UnknownCodec(f"elements of {shown(array.dtype.typestr)} have no bytes to encode")
+        raise UnknownCodec(f"elements of type {shown(array.dtype.typestr)} have no bytes to encode")
     _check_objects(array)
     codecs = [(spec.name, _codec(spec, array)) for spec in chain.codecs]
     return V2Pipeline(array, codecs)
@@ -108,7 +108,7 @@ def _check_objects(array: ArrayDescription) -> None:
 
 def _codec(spec: CodecSpec, array: ArrayDescription) -> Codec:
     if spec.name in _REFUSED:
-        raise UnknownCodec(f"codec {shown(spec.name)} is refused: {_REFUSED[spec.name]}")
+        raise UnknownCodec(f"codec {shown(spec.name)} is not allowed: {_REFUSED[spec.name]}")
     settings = Settings(spec.name, spec.configuration)
     if spec.name in _CODECS:
         return _CODECS[spec.name](settings)
@@ -124,7 +124,7 @@ def _codec(spec: CodecSpec, array: ArrayDescription) -> Codec:
     except UnknownCodec:
         raise
     except Exception as error:
-        raise settings.refused(f"it cannot be made: {reason(error)}") from error
+        raise settings.refused(f"it cannot be created: {reason(error)}") from error
 
 
 @cache

@@ -89,9 +89,9 @@ class V2Pipeline(Pipeline):
         return buffers.empty(self._chunk_bytes).view(self._native).reshape(self._shape)
 
     def _cut(self, flat: Flat, too_long: TooLong | None) -> Values:
-        """The chunk's elements in their shape, as stored; what is too much is left out."""
+        """The chunk's elements in their shape, as stored; the surplus is ignored."""
         if self._stored.hasobject != flat.dtype.hasobject:
-            raise CorruptChunk(f"the data decode to {flat.dtype}, and {self._stored} is stored")
+            raise CorruptChunk(f"the data decode to {flat.dtype} instead of {self._stored}")
         if flat.nbytes < self._chunk_bytes:
             raise CorruptChunk(
                 f"the data decode to {flat.nbytes} bytes, and a chunk has {self._chunk_bytes}"
@@ -99,7 +99,7 @@ class V2Pipeline(Pipeline):
         if flat.nbytes > self._chunk_bytes and too_long is not None:
             too_long(
                 f"a chunk decodes to {flat.nbytes} bytes instead of {self._chunk_bytes}; "
-                "what is too much is left out"
+                "the surplus is ignored"
             )
         if flat.dtype.hasobject:
             elements = flat[: self._count]

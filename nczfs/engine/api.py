@@ -211,7 +211,7 @@ class Group(OpenNode):
         def load(name: str) -> Member:
             node = self._dataset.node(self._full(name))
             if not isinstance(node, stored_kind):
-                raise NoSuchNode(f"{self._dataset.url(node.path)}: is no {what}")
+                raise NoSuchNode(f"{self._dataset.url(node.path)}: is not a {what}")
             return made(node)
 
         if listed is not None:
@@ -325,7 +325,7 @@ def element_type(dtype: Any, name: str) -> ElementType:
     except TypeError:
         found = None
     if found is None:
-        raise UsageError(f"variable {name!r}: {dtype!r} is no type; give a numpy dtype or str")
+        raise UsageError(f"variable {name!r}: {dtype!r} is not a type; give a numpy dtype or str")
     return NcType.CHAR if found == np.dtype("S1") else found
 
 
@@ -336,7 +336,7 @@ def codec_of(codec: CodecSpec | Mapping[str, Any]) -> CodecSpec:
     members = dict(codec)
     name = members.pop("id", None)
     if not isinstance(name, str):
-        raise UsageError(f"{dict(codec)!r} is no codec: it needs an 'id'")
+        raise UsageError(f"{dict(codec)!r} is not a codec: it needs an 'id'")
     return CodecSpec(name, MappingProxyType(members))
 
 

@@ -224,7 +224,7 @@ class ChunkCache:
         with self._lock:
             self._closed = True
             for chunk_id in list(self._loads):
-                self._give_up(chunk_id, Unavailable("the dataset was closed meanwhile"))
+                self._give_up(chunk_id, Unavailable("the dataset was closed in the meantime"))
             for chunk_id in list(self._entries):
                 self._remove(chunk_id)
         self._tier.close()

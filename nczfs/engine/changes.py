@@ -47,7 +47,7 @@ class Create(Change):
     def apply(self, node: Node | None) -> Node:
         if node is None or repr(node) == repr(self.node):
             return self.node
-        raise NameTaken(f"/{node.path}: somebody else made it meanwhile")
+        raise NameTaken(f"/{node.path}: another client has created it in the meantime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class AddDimension(Change):
                 return group
             raise NameTaken(
                 f"/{group.path}: dimension {wanted.name!r}, of length {known.size}, was made by "
-                "somebody else meanwhile"
+                "another client in the meantime"
             )
         return replace(group, dimensions=(*group.dimensions, wanted))
 
@@ -212,7 +212,9 @@ class Resize(Change):
     def apply(self, node: Node | None) -> Variable:
         variable = _there(node)
         if not isinstance(variable, Variable) or self.axis >= len(variable.array.shape):
-            raise StructureChanged(f"/{variable.path}: was changed by somebody else meanwhile")
+            raise StructureChanged(
+                f"/{variable.path}: another client has changed it in the meantime"
+            )
         shape = list(variable.array.shape)
         shape[self.axis] = _length(shape[self.axis], self.size, grows=self.grows)
         dimensions = list(variable.dimensions)
@@ -238,14 +240,14 @@ def _length(known: int, wanted: int, *, grows: bool) -> int:
 
 def _there(node: Node | None) -> Node:
     if node is None:
-        raise NoSuchNode("a group or variable was removed by somebody else meanwhile")
+        raise NoSuchNode("another client has removed a group or variable in the meantime")
     return node
 
 
 def _group(node: Node | None) -> GroupHeader:
     found = _there(node)
     if not isinstance(found, GroupHeader):
-        raise StructureChanged(f"/{found.path}: was a group, and is a variable now")
+        raise StructureChanged(f"/{found.path}: was a group and is now a variable")
     return found
 
 

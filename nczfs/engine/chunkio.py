@@ -77,8 +77,8 @@ class ChunkIO:
         """The codecs, looked up when values are first wanted. Raises CodecError."""
         if len(self.array.shape) > NDIM_MAX:
             raise CodecError(
-                f"{self._place}: {len(self.array.shape)} dimensions: the values of arrays of more "
-                f"than {NDIM_MAX} are not read"
+                f"{self._place}: {len(self.array.shape)} dimensions: values of arrays with more "
+                f"than {NDIM_MAX} cannot be read"
             )
         try:
             return pipeline_of(self.array)

@@ -82,7 +82,7 @@ class ConsolidatedCopy:
                 newest |= dict.fromkeys(key for key in known if key.startswith(f"{leaving}/"))
             return consolidated.updated_document(data, newest, self._options)
         except MetadataError as error:
-            log.warning("%s/%s: it is made anew", documents.place, error)
+            log.warning("%s/%s: it will be written again", documents.place, error)
             return None
 
     def _from_all(self, leaving: str | None) -> bytes:

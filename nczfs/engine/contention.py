@@ -279,7 +279,7 @@ class Contender:
                 found = blob.version, parsed_claim(name, bytes(blob.data))
                 if found[1] is None:
                     log.warning(
-                        "%s/%s: is no lease, and ignored", self._zmap.name, self.key_of(name)
+                        "%s/%s: is not a lease; ignored", self._zmap.name, self.key_of(name)
                     )
             self._read[name] = found
             if found[1] is not None:

@@ -64,7 +64,7 @@ def converted_fill(fill: Any, dtype: DataType, place: str) -> Values:
     """
     found = converted(np.asarray(fill), dtype, f"{place}: fill value").reshape(-1)
     if dtype.stored.kind in "iu" and not np.array_equal(found, np.asarray(fill).reshape(-1)):
-        raise BadValue(f"{place}: fill value: {fill} is no value of type {dtype.typestr}")
+        raise BadValue(f"{place}: fill value: {fill} is not a value of type {dtype.typestr}")
     return found[:1]
 
 
@@ -224,7 +224,7 @@ def _objects(values: Any, kind: VlenKind, place: str) -> Values:
     if wanted is not None:
         for item in given.reshape(-1):
             if item is not None and not isinstance(item, wanted):
-                raise BadValue(f"{place}: {item!r} is no {kind.value}")
+                raise BadValue(f"{place}: {item!r}: expected {kind.value}")
     return given
 
 

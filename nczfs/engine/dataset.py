@@ -226,7 +226,7 @@ class Dataset(Hierarchy):
         )
         if not is_same:
             raise StructureChanged(
-                f"{self.url(path)}: another client removed it or made it anew since it was opened"
+                f"{self.url(path)}: another client has removed or replaced it since it was opened"
             )
 
     def _new_array(self, variable: Variable) -> Array:

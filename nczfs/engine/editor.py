@@ -85,9 +85,9 @@ class Editor:
         with self._lock:
             name = checked_name(name)
             if size is not None and not 0 <= size <= LENGTH_MAX:
-                raise UsageError(f"dimension {name!r}: {size} is no length")
+                raise UsageError(f"dimension {name!r}: {size} is not a length")
             if self._declared(self._group(group), name) is not None:
-                raise NameTaken(f"/{below(group, name)}: there is a dimension of that name")
+                raise NameTaken(f"/{below(group, name)}: a dimension of that name exists already")
             return self._declare(Dimension(name, size or 0, size is None, group))
 
     def create_variable(self, group: str, declaration: VariableDeclaration) -> Variable:
@@ -143,7 +143,7 @@ class Editor:
         header = self._group(path)
         if not path or header.dimensions or self._dataset.names(path):
             raise NotWritable(
-                f"/{path}: only a group that is still empty becomes a variable; make another one "
+                f"/{path}: only an empty group can become a variable; make another one "
                 "beside it (mkdir)"
             )
 
@@ -229,7 +229,7 @@ class Editor:
         UsageError : the name belongs to the format. BadValue : no `_FillValue` of the variable.
         """
         if is_hidden(attribute.name):
-            raise UsageError(f"/{path}: attribute {attribute.name!r} belongs to the format")
+            raise UsageError(f"/{path}: attribute {attribute.name!r} is reserved by the format")
         attribute = replace(attribute, name=checked_name(attribute.name))
         if attribute.name == FILL_VALUE:
             nc_type = _nc_type(self._dataset.node(path))
@@ -285,7 +285,7 @@ class Editor:
         grows : it becomes at least so long, whatever another client makes of it.
         """
         if not 0 <= size <= LENGTH_MAX:
-            raise UsageError(f"dimension {dimension.name!r}: {size} is no length")
+            raise UsageError(f"dimension {dimension.name!r}: {size} is not a length")
         with self._lock:
             users = self._users(dimension)
             shrunk = [(v, axis) for v, axis in users if size < v.array.shape[axis]]
@@ -367,7 +367,7 @@ class Editor:
 
     def _check_free(self, path: str) -> None:
         if self._dataset.load(path) is not None:
-            raise NameTaken(f"/{path}: there is a group or variable of that name")
+            raise NameTaken(f"/{path}: a group or variable of that name exists already")
 
     def _group(self, path: str) -> GroupHeader:
         node = self._dataset.node(path)

@@ -204,7 +204,7 @@ class Edits:
         seen = dict(documents.used)
         written = dict(self.format.write_node(node, documents))
         if any(documents.used[key] != version for key, version in seen.items()):
-            raise Conflict(f"/{path}: was changed by somebody else while it was read")
+            raise Conflict(f"/{path}: another client changed it while it was read")
         for key, data in written.items():
             full = join(self._root, key)
             try:

@@ -264,7 +264,7 @@ class Hierarchy:
         return path.rpartition("/")[2] in (names or ())
 
     def _missing(self, path: str) -> str:
-        return f"{self.url(path)}: listed by its group, and not there"
+        return f"{self.url(path)}: listed by its group, but missing"
 
     def _unchanged(self, known: Loaded) -> bool:
         bytes_max = self.format_options.document_bytes_max

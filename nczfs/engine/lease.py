@@ -293,7 +293,7 @@ class Lease:
             self._contender.withdraw()
             raise AccessDenied(
                 f"{error}: no lease can be taken here, and the store has no conditional writes; "
-                "whoever is the only writer needs none (--single-writer trust)"
+                "if nothing else writes, use --single-writer trust"
             ) from error
         except BaseException:
             self._contender.withdraw()
@@ -320,9 +320,7 @@ class Lease:
         try:
             is_ours = self._contender.renew()
         except StoreError as error:
-            log.info(
-                "%s: its lease is not renewed, and that is tried again: %s", self._place, error
-            )
+            log.info("%s: its lease could not be renewed; trying again: %s", self._place, error)
         self._settle(_State.HELD if is_ours else _State.FREE)
         if not is_ours:
             log.warning(
@@ -335,7 +333,9 @@ class Lease:
         first: Claim | None = self._contender.first
         waited = f"{self._place}: waited {self._terms.wait_s:g} s for its lease"
         if first is None:
-            return LeaseNotHeld(f"{waited}: the store is too slow, or lists not what was written")
+            return LeaseNotHeld(
+                f"{waited}: the store is too slow, or does not list what was written"
+            )
         left = max(1, math.ceil(self._contender.remaining_s(first)))
         return LeaseNotHeld(
             f"{waited}: process {first.pid} on {first.host} is writing; try again later: if that "
@@ -343,7 +343,7 @@ class Lease:
         )
 
     def _closed(self) -> Unavailable:
-        return Unavailable(f"{self._place}: the dataset was closed meanwhile")
+        return Unavailable(f"{self._place}: the dataset was closed in the meantime")
 
     def _is_settled(self) -> bool:
         return self._state in (_State.FREE, _State.HELD)

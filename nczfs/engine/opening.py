@@ -147,7 +147,7 @@ def new_format(name: str | None, options: FormatOptions) -> MetadataFormat:
 def _check(mode: str, separator: str) -> None:
     if mode not in MODES:
         known = ", ".join(repr(word) for word in MODES)
-        raise UsageError(f"mode {mode!r} is none of {known}")
+        raise UsageError(f"mode {mode!r} is not one of {known}")
     if separator not in (".", "/"):
         raise UsageError(f"separator {separator!r} is neither '.' nor '/'")
 
@@ -176,7 +176,7 @@ def _existing(
         if mode == "x":
             raise ObjectExists(f"{zmap.name}: something is there already")
         raise NotADataset(
-            f"{zmap.name}: holds something that is no dataset; nothing was deleted or written"
+            f"{zmap.name}: holds something that is not a dataset; nothing was deleted or written"
         )
     return None
 

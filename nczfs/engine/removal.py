@@ -96,7 +96,7 @@ def remove(dataset: Dataset, copy: ConsolidatedCopy, path: str, *, force: bool =
     """
     features = dataset.zmap.features
     if features.write_once or not features.writable:
-        raise NotWritable(f"{dataset.zmap.name}: nothing that is in it can be removed")
+        raise NotWritable(f"{dataset.zmap.name}: objects cannot be removed from this store")
     is_group = _is_group(dataset, path)
     if not force:
         check_no_foreign(dataset.url(path), dataset.prefix(path), planned(dataset, path).foreign)
@@ -221,7 +221,9 @@ def _check_left(dataset: Dataset, path: str, keys: list[Key]) -> None:
     start = f"{dataset.prefix(path)}/"
     strange = next((key for key in keys if not is_left_over(key.removeprefix(start))), None)
     if strange is not None:
-        raise NoSuchNode(f"{place}: no group or variable, and holds {strange}: nothing is removed")
+        raise NoSuchNode(
+            f"{place}: no group or variable, but it holds {strange}; nothing was removed"
+        )
     if not keys and not _lists(dataset, above, path.rpartition("/")[2]):
         raise NoSuchNode(f"{place}: no group or variable")
 

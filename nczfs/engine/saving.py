@@ -57,7 +57,7 @@ class Saver:
         try:
             self.save(chunk)
         except NczfsError as error:
-            log.critical("%s: is in memory only: %s", chunk.io.key(chunk.index), error)
+            log.critical("%s: kept in memory only: %s", chunk.io.key(chunk.index), error)
 
     def abandon(self, chunk: DirtyChunk) -> bool:
         """Save a chunk of an array that is no more; whether nobody needs to hold it then."""

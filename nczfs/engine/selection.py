@@ -243,13 +243,17 @@ def _positions(index: object, length: int, d: int) -> Positions:
         )
     found = np.asarray(index, np.int64 if len(index) == 0 else None)
     if found.ndim != 1:
-        raise BadSelection(f"dimension {d}: an index of {found.ndim} dimensions; 1 is supported")
+        raise BadSelection(
+            f"dimension {d}: an index has {found.ndim} dimensions; only 1 is supported"
+        )
     if found.dtype == bool:
         if len(found) != length:
-            raise BadSelection(f"dimension {d}: a mask of {len(found)} for a length of {length}")
+            raise BadSelection(
+                f"dimension {d}: a mask of length {len(found)} for a dimension of length {length}"
+            )
         return np.flatnonzero(found)
     if found.dtype.kind not in "iu":
-        raise BadSelection(f"dimension {d}: {found.dtype} is no type of positions")
+        raise BadSelection(f"dimension {d}: {found.dtype} is not a type for positions")
     wrong = (found < -length) | (found >= length)
     if wrong.any():
         position = found[wrong][0]

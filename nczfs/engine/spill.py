@@ -194,7 +194,7 @@ class SpillTier:
         if place.segment.is_gone or self._slots.get(slot.chunk_id) is not slot:
             return None
         if not is_sound:
-            self._turn_off("a chunk was read back otherwise than it was written")
+            self._turn_off("a chunk read back differs from the one written")
             return None
         values.flags.writeable = False
         metrics.SPILL_HITS.inc()
@@ -303,9 +303,7 @@ class SpillTier:
         with self._lock:
             was_on, self._is_on = self._is_on, False
         if was_on:
-            log.warning(
-                "%s: chunks are not cached on this disk any more: %s", self._directory, reason
-            )
+            log.warning("%s: chunks are no longer cached on this disk: %s", self._directory, reason)
             self.close()
 
     def _forget_parent(self) -> None:

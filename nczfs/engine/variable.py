@@ -223,7 +223,7 @@ def storable(values: Any, variable: model.Variable, place: str) -> Values:
     if not isinstance(values, np.ma.MaskedArray):
         return converted(values, array.dtype, place)
     if array.fill_value is None:
-        raise BadValue(f"{place}: masked values, and it has no fill value")
+        raise BadValue(f"{place}: masked values, but no fill value")
     given = np.full(values.shape, fill_element(array))
     given[~np.ma.getmaskarray(values)] = converted(values.compressed(), array.dtype, place)
     return given

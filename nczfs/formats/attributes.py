@@ -66,10 +66,10 @@ def read_attributes(
         if is_hidden(name):
             continue
         if not name:
-            problems.add(f"{where}: an attribute without a name is left out")
+            problems.add(f"{where}: an attribute without a name is ignored")
             continue
         if len(found) == NAMES_MAX:
-            problems.add(f"{where}: attributes beyond {NAMES_MAX} are left out")
+            problems.add(f"{where}: attributes beyond {NAMES_MAX} are ignored")
             break
         typestr = types.get(name)
         attribute = None

@@ -38,7 +38,8 @@ def check_attributes(
     for attribute in attributes:
         if is_hidden(attribute.name):
             raise Unsupported(
-                f"{where}: {shown(attribute.name)} is a name of the format; choose another one"
+                f"{where}: {shown(attribute.name)} is a name that the format reserves; "
+                "choose another one"
             )
         if not attribute.name:
             raise Unsupported(f"{where}: an attribute without a name cannot be stored")

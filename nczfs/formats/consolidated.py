@@ -71,7 +71,7 @@ def read_consolidated(data: bytes, options: FormatOptions) -> Consolidated:
         raise BadMetadata(f"{KEY}: zarr_consolidated_format is {shown(version)}, not 1")
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata:
-        raise BadMetadata(f"{KEY}: metadata is no object with documents")
+        raise BadMetadata(f"{KEY}: metadata is not an object with documents")
     documents = {str(key): _own(key, value) for key, value in metadata.items()}
     places = (_split(key) for key in documents)
     return Consolidated(documents, frozenset(p for p, name in places if name in (ZARRAY, ZGROUP)))

@@ -78,7 +78,7 @@ def format_named(name: str, options: FormatOptions) -> MetadataFormat:
         if layout.name == name:
             return NczarrFormat(options, Writer(layout, is_whole=True))
     known = ", ".join((*FORMAT_NAMES, *FORMAT_ALIASES))
-    raise UsageError(f"{name!r} is no format of metadata; there are {known}")
+    raise UsageError(f"{name!r} is not a metadata format; known formats are {known}")
 
 
 def options_of(modes: frozenset[str]) -> FormatOptions:

@@ -60,7 +60,7 @@ def by_reference(
     """
     if not isinstance(references, list) or len(references) != len(place.shape):
         problems.add(
-            f"{place.where}: the references to dimensions {shown(references)} do not fit "
+            f"{place.where}: the dimension references {shown(references)} do not fit "
             f"a shape of {len(place.shape)} dimensions; they have no names"
         )
         return anonymous_for(place.shape)
@@ -81,7 +81,7 @@ def _referred(
 ) -> Dimension:
     parts = split_path(reference) if isinstance(reference, str) else None
     if parts is None:
-        problems.add(f"{place.where}: {shown(reference)} is no full name of a dimension")
+        problems.add(f"{place.where}: {shown(reference)} is not the full name of a dimension")
         return anonymous(size)
     group, name = parts
     # Below the root of the dataset, "/a/b/lon" may be "b/lon" or "lon" as seen from here.
@@ -102,7 +102,7 @@ def _referred(
     if shorter:
         problems.add(
             f"{place.where}: dimension {shown(str(reference))} has length {shorter[0].size}, "
-            f"and the shape has {size}; what lies beyond is left out"
+            f"and the shape has {size}; the rest is ignored"
         )
         return shorter[0]
     if not is_whole:
@@ -110,7 +110,7 @@ def _referred(
     if sizes:
         problems.add(
             f"{place.where}: dimension {shown(str(reference))} has length {sizes[0]}, "
-            f"and the shape has {size}; it is left without a name"
+            f"and the shape has {size}; it has no name here"
         )
     else:
         problems.add(f"{place.where}: there is no dimension {shown(str(reference))}")
@@ -141,7 +141,7 @@ def by_name(
         if any(other.name == dimension.name and other.size != size for other in found):
             problems.add(
                 f"{place.where}: dimension {shown(str(name))} has two lengths, {size} is one; "
-                "it is left without a name"
+                "it has no name here"
             )
             dimension = anonymous(size)
         found.append(dimension)
@@ -176,9 +176,9 @@ def declared_dimensions(
         size = given.get("size") if isinstance(given, dict) else given
         unlimited = isinstance(given, dict) and given.get("unlimited") not in (None, 0, False)
         if not is_name(name):
-            problems.add(f"{where}: {shown(name)} cannot be the name of a dimension; left out")
+            problems.add(f"{where}: {shown(name)} cannot be the name of a dimension; ignored")
         elif not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**63:
-            problems.add(f"{where}: dimension {shown(name)}: {shown(given)} is no length")
+            problems.add(f"{where}: dimension {shown(name)}: {shown(given)} is not a length")
         else:
             found[name] = Dimension(name, size, unlimited, group)
     return found

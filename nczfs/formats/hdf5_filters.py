@@ -90,7 +90,9 @@ def _blosc_configuration(parameters: Parameters) -> dict[str, Json]:
     block_bytes = parameters[3]
     level, shuffle, compressor = (*parameters[4:7], *(5, 1, 0)[len(parameters) - 4 :])
     if compressor >= len(_BLOSC_COMPRESSORS):
-        raise Unsupported(f"HDF5 filter {BLOSC} (blosc): no compressor has the number {compressor}")
+        raise Unsupported(
+            f"HDF5 filter {BLOSC} (blosc): there is no compressor with the number {compressor}"
+        )
     return {
         "cname": _BLOSC_COMPRESSORS[compressor],
         "clevel": level,

@@ -217,7 +217,9 @@ def _doubled(pairs: list[tuple[str, Json]], where: str) -> str:
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
-            return f"{where}: member {shown(str(name))} is there more than once; the last counts"
+            return (
+                f"{where}: member {shown(str(name))} is present more than once; the last one counts"
+            )
         seen.add(name)
     raise AssertionError("only called when a name is doubled")
 
@@ -330,7 +332,7 @@ class _Scanner:
             return _ESCAPE.sub(_unescaped, quoted[1])
         word = _WORD.match(self._text, self._position)
         if word is None:
-            self._fail("a string, number, word, '[' or '{' should stand here")
+            self._fail("a string, number, word, '[' or '{' expected")
         self._position = word.end()
         return Word(word[0]) if is_name else _value_of_word(word[0])
 

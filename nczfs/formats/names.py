@@ -50,13 +50,13 @@ def _fault(name: str) -> str | None:
     if not name:
         return "it is empty"
     if name.startswith(_RESERVED) or name == "zarr.json":
-        return "such names belong to the format"
+        return "such names are reserved by the format"
     if not (name[0].isalnum() or name[0] == "_" or ord(name[0]) > 127):
-        return "it begins neither with a letter, a digit nor an underscore"
+        return "it does not begin with a letter, a digit or an underscore"
     if "/" in name:
-        return "there is a slash in it"
+        return "it contains a slash"
     if any(ord(character) < 32 or ord(character) == 127 for character in name):
-        return "there is a control character in it"
+        return "it contains a control character"
     if name.endswith(" "):
         return "it ends with a blank"
     if any(0xD800 <= ord(character) < 0xE000 for character in name):
@@ -77,7 +77,7 @@ def names_of(value: Json, where: str, problems: Problems) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for item in value:
         if not isinstance(item, str) or not is_name(item):
-            problems.add(f"{where}: {shown(item)} cannot be the name of a member; left out")
+            problems.add(f"{where}: {shown(item)} cannot be the name of a member; ignored")
         elif item in names:
             problems.add(f"{where}: {shown(str(item))} is listed more than once")
         else:

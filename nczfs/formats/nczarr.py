@@ -164,9 +164,9 @@ class NczarrFormat(MetadataFormat):
             listed = names_of(first(found, "groups") or [], where, node.problems)
             groups = tuple(name for name in listed if name not in set(arrays))
             if groups != listed:
-                node.problems.add(f"{where}: a name is listed as an array and as a group")
+                node.problems.add(f"{where}: a name is listed both as an array and as a group")
         elif found is not None:
-            node.problems.add(f"{where}: {shown(found)} is no description of a group")
+            node.problems.add(f"{where}: {shown(found)} is not the description of a group")
         return GroupHeader(
             node.path,
             self.name,
@@ -189,7 +189,7 @@ class NczarrFormat(MetadataFormat):
         where = self._where(node)
         found = array_member(self._layout, node, documents, self._options)
         if found is not None and not isinstance(found, dict):
-            node.problems.add(f"{where}: {shown(found)} is no description of an array")
+            node.problems.add(f"{where}: {shown(found)} is not the description of an array")
         info = found if isinstance(found, dict) else {}
         if _is_scalar(info) or node.attributes.get(ARRAY_DIMENSIONS) == [SCALAR_NAME]:
             array = as_scalar(array, node.key(ZARRAY), node.problems)

@@ -100,6 +100,6 @@ def as_scalar(array: ArrayDescription, where: str, problems: Problems) -> ArrayD
         return array
     if array.shape != (1,) or array.chunk_shape != (1,):
         # Any other chunk has another name than the "0" of a scalar, or more elements.
-        problems.add(f"{where}: marked as a scalar, and the shape is {shown(list(array.shape))}")
+        problems.add(f"{where}: marked as a scalar, but the shape is {shown(list(array.shape))}")
         return array
     return ArrayDescription((), (), array.dtype, array.fill_value, array.codecs, array.chunk_keys)

@@ -156,9 +156,9 @@ def _encoded(document: Json, key: str, options: FormatOptions) -> bytes:
     try:
         data = strict(document).encode()
     except UnicodeEncodeError as error:
-        raise Unsupported(f"{key}: {error.object[:60]!r} is no Unicode text") from error
+        raise Unsupported(f"{key}: {error.object[:60]!r} is not Unicode text") from error
     try:
         _parsed(data, key, options)
     except BadMetadata as error:
-        raise Unsupported(f"{error}; such a document is not written") from error
+        raise Unsupported(f"{error}; the document was not written") from error
     return data

@@ -133,7 +133,7 @@ def _lengths(document: dict[str, Json], member: str, where: str) -> tuple[int, .
     lengths: list[int] = []
     for length in value:
         if not isinstance(length, int) or isinstance(length, bool) or length < 0:
-            raise BadMetadata(f"{where}: {member}: {shown(length)} is no length")
+            raise BadMetadata(f"{where}: {member}: {shown(length)} is not a length")
         lengths.append(length)
     return tuple(lengths)
 
@@ -162,7 +162,7 @@ def _filters(value: Json, where: str) -> tuple[CodecSpec, ...]:
 
 def _codec(value: Json, member: str, where: str) -> CodecSpec:
     if not isinstance(value, dict) or not isinstance(value.get("id"), str):
-        raise BadMetadata(f"{where}: {member}: {shown(value)} is no codec with an id")
+        raise BadMetadata(f"{where}: {member}: {shown(value)} is not a codec with an id")
     configuration = {name: _number_of_text(item) for name, item in value.items() if name != "id"}
     if value["id"] == "shuffle" and isinstance(value.get("elementsize"), str):
         configuration["elementsize"] = 0  # netcdf-c wrote texts and zeros alike, and means neither
@@ -196,7 +196,7 @@ def _order(document: dict[str, Json], where: str) -> str:
     if order is None:
         return "C"
     if order not in ("C", "F"):
-        raise BadMetadata(f"{where}: order is {shown(order)}, neither 'C' nor 'F'")
+        raise BadMetadata(f"{where}: order is {shown(order)}, not 'C' or 'F'")
     return str(order)
 
 

@@ -57,7 +57,7 @@ def fill_value(
         return _READERS[dtype.stored.kind](value, dtype.stored)
     except _Unfit:
         problems.add(
-            f"{where}: fill_value {shown(value)} is none of type {shown(dtype.typestr)}; "
+            f"{where}: fill_value {shown(value)} is not of type {shown(dtype.typestr)}; "
             "taken as undefined"
         )
         return None

@@ -118,7 +118,7 @@ def _typestr(dtype: np.dtype[Any], byte_order: str | None) -> Json:
     if dtype.names is not None:
         return [_field(name, dtype[name], byte_order) for name in dtype.names]
     if dtype.itemsize == 0:
-        raise Unsupported(f"{_WHERE}: type {dtype.str} does not tell the length; give one")
+        raise Unsupported(f"{_WHERE}: type {dtype.str} has no length; give one")
     if dtype.itemsize > _WIDEST.get(dtype.kind, MAX_ITEM_BYTES):
         raise Unsupported(f"{_WHERE}: type {dtype} has no portable form; use another one")
     if dtype.kind in "Mm" and np.datetime_data(dtype)[0] == "generic":

@@ -96,7 +96,7 @@ def _object_type(filters: tuple[CodecSpec, ...], where: str) -> DataType:
 def _structured(value: Json, where: str, count: list[int]) -> np.dtype[Any]:
     """The packed type of a list of fields; `count` sums up the fields of all levels."""
     if not isinstance(value, list) or not value:
-        raise BadMetadata(f"{where}: dtype {shown(value)} is no type")
+        raise BadMetadata(f"{where}: dtype {shown(value)} is not a type")
     names: list[str] = []
     types: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
     total = 0
@@ -130,7 +130,7 @@ def _field_shape(value: Json, where: str) -> tuple[int, ...]:
     shape: list[int] = []
     for length in lengths:
         if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-            raise BadMetadata(f"{where}: dtype: field shape {shown(value)} is no shape")
+            raise BadMetadata(f"{where}: dtype: field shape {shown(value)} is not a shape")
         shape.append(length)
     if len(shape) > FIELD_NDIM_MAX:
         raise BadMetadata(f"{where}: dtype: a field of {len(shape)} dimensions")

@@ -36,7 +36,7 @@ def attribute_from(name: str, data: bytes, known: Attribute | None) -> Attribute
     try:
         text = data.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise BadValue(f"attribute {name!r}: is no UTF-8 text: {error.reason}") from None
+        raise BadValue(f"attribute {name!r}: is not UTF-8 text: {error.reason}") from None
     if known is None:
         return _new(name, text)
     match known.type:
@@ -70,7 +70,7 @@ def check_beginning(name: str, data: bytes, nc_type: NcType | None, *, is_single
     try:
         text = _DECODER().decode(data)
     except UnicodeDecodeError as error:
-        raise BadValue(f"attribute {name!r}: is no UTF-8 text: {error.reason}") from None
+        raise BadValue(f"attribute {name!r}: is not UTF-8 text: {error.reason}") from None
     if nc_type is NcType.JSON:
         try:
             parse(data, f"attribute {name!r}")
@@ -98,7 +98,7 @@ def _check_number(name: str, word: str, nc_type: NcType) -> None:
 
 def _no_number(name: str, word: str, nc_type: NcType) -> BadValue:
     return BadValue(
-        f"attribute {name!r}: is of type {nc_type.value}: give numbers; {shown(word)} is none"
+        f"attribute {name!r}: is of type {nc_type.value}, and {shown(word)} is not a number"
     )
 
 

@@ -96,12 +96,12 @@ def wanted_node(name: str, data: bytes) -> Wanted:
         document = plain(parse(data, "info.json").value)
     except Unfinished:
         if not data.lstrip().startswith((b"{", b"\xef\xbb\xbf")) and data.strip():
-            raise BadValue("info.json: is no JSON object") from None
+            raise BadValue("info.json: is not a JSON object") from None
         raise
     except BadMetadata as error:
         raise BadValue(str(error)) from None
     if not isinstance(document, dict):
-        raise BadValue("info.json: is no JSON object")
+        raise BadValue("info.json: is not a JSON object")
     is_group = not document.keys() & {"shape", "dtype", "nc_type"} and (
         "variables" in document or "groups" in document
     )
@@ -109,7 +109,7 @@ def wanted_node(name: str, data: bytes) -> Wanted:
     unknown = sorted(set(document) - known)
     if unknown:
         named = ", ".join(sorted(known))
-        raise BadValue(f"info.json: {shown(unknown[0])} means nothing; known: {named}")
+        raise BadValue(f"info.json: {shown(unknown[0])} is not known; known are {named}")
     format_name = document.get("format")
     if format_name is not None and not isinstance(format_name, str):
         raise BadValue(f"info.json: format: {shown(format_name)} is no name of one")
@@ -189,7 +189,7 @@ def _dimension(item: Json, size: int, group: str | None) -> WantedDimension:
                 declaring = rest.get("group")
                 above = declaring if isinstance(declaring, str) else None
                 return WantedDimension(name, size, unlimited, _levels(above, group))
-    raise BadValue(f"info.json: dimensions: {shown(item)} is no dimension of length {size}")
+    raise BadValue(f"info.json: dimensions: {shown(item)} is not a dimension of length {size}")
 
 
 def _levels(declaring: str | None, group: str | None) -> int | None:
@@ -209,12 +209,12 @@ def _depth(path: str) -> int:
 def _attributes(document: dict[str, Json], nc_type: NcType | None) -> Iterable[Attribute]:
     members, types = document.get("attributes", {}), document.get("attribute_types", {})
     if not isinstance(members, dict):
-        raise BadValue("info.json: attributes: is no JSON object")
+        raise BadValue("info.json: attributes: is not a JSON object")
     if not isinstance(types, dict):
-        raise BadValue("info.json: attribute_types: is no JSON object")
+        raise BadValue("info.json: attribute_types: is not a JSON object")
     for name, value in members.items():
         if is_hidden(name):
-            raise BadValue(f"info.json: attribute {shown(name)} belongs to the format")
+            raise BadValue(f"info.json: attribute {shown(name)} is reserved by the format")
         if name in types:
             yield _typed(name, value, types[name])
             continue
@@ -250,7 +250,7 @@ def _typed(name: str, value: Json, type_name: Json) -> Attribute:
 
 def _codec(codec: Json) -> CodecSpec:
     if not isinstance(codec, dict) or not isinstance(codec.get("id"), str):
-        raise BadValue(f"info.json: codecs: {shown(codec)} is none: it needs an 'id'")
+        raise BadValue(f"info.json: codecs: {shown(codec)} is not a codec: it needs an 'id'")
     settings = {name: value for name, value in codec.items() if name != "id"}
     return CodecSpec(str(codec["id"]), MappingProxyType(settings))
 
@@ -259,7 +259,7 @@ def _lengths(value: Json, what: str) -> tuple[int, ...]:
     lengths = _list(value, what)
     found = tuple(n for n in lengths if isinstance(n, int) and not isinstance(n, bool) and n >= 0)
     if len(found) != len(lengths):
-        raise BadValue(f"info.json: {what}: {shown(value)} is no list of lengths")
+        raise BadValue(f"info.json: {what}: {shown(value)} is not a list of lengths")
     return found
 
 

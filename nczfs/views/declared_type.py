@@ -173,7 +173,7 @@ def _dtype(typestr: Json) -> np.dtype[Any]:
     except (TypeError, ValueError, SyntaxError):
         dtype = None
     if dtype is None:
-        raise BadValue(f"info.json: dtype: {shown(typestr)} is no type; give one like '<f4'")
+        raise BadValue(f"info.json: dtype: {shown(typestr)} is not a type; give one like '<f4'")
     code = CODE_OF_NC_TYPE.get(_NC_TYPES.get(str(typestr), NcType.JSON), dtype.str[1:])
     if code != dtype.str[1:]:
         raise BadValue(

@@ -201,7 +201,7 @@ class NativeForm(Form):
         if dtype.kind == "b" and (values.view(np.uint8) > 1).any():
             raise BadValue("a bool is the byte 0 or 1")
         if dtype.kind == "U" and (values.view(np.uint32) > sys.maxunicode).any():
-            raise BadValue("four bytes that are no Unicode character")
+            raise BadValue("four bytes are not a Unicode character")
         return values
 
     @property

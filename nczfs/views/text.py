@@ -62,7 +62,7 @@ class TextForm(Form):
         try:
             return self.elements(lines.tolist(), dtype)
         except (ValueError, OverflowError) as error:
-            raise BadValue(f"a line is no {dtype.name}: {error}") from None
+            raise BadValue(f"a line is not a {dtype.name}: {error}") from None
 
     @property
     def is_exact(self) -> bool:

@@ -120,7 +120,7 @@ def _changed(run: Run, start: int, old: Values, shown: bytearray) -> list[Elemen
     told = run.form.told(old[differing])
     if not told.all():
         wrong = start + int(differing[~told][0])
-        raise BadValue(f"element {wrong} holds what its bytes do not show; write values.raw")
+        raise BadValue(f"element {wrong} cannot be written here; write values.raw")
     new = run.form.parse(np.ascontiguousarray(after[differing]).reshape(-1).data, old.dtype)
     breaks = np.flatnonzero(np.diff(differing) > 1) + 1
     return [

@@ -257,5 +257,5 @@ def test_an_interrupted_import_removes_what_it_made(
 ) -> None:
     status, told = interrupted(large, tmp_path / "d", number)
     assert status == 130
-    assert told.endswith("d: what was written there is removed\n")
+    assert told.endswith("d: what was written there has been removed\n")
     assert list((tmp_path / "d").rglob("*")) == []

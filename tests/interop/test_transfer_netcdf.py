@@ -252,7 +252,7 @@ def test_text_in_an_unknown_encoding_is_told_and_taken_for_latin_1(tmp_path: Pat
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.setncattr("note", b"\xb0C")
     told = done("import", tmp_path / "a.nc", tmp_path / "d")
-    assert told == "nczfs: /: attribute 'note' is not UTF-8: taken for Latin-1\n"
+    assert told == "nczfs: /: attribute 'note' is not UTF-8: read as Latin-1\n"
     with library.open(str(tmp_path / "d")) as dataset:
         assert dataset.attrs["note"] == "°C"
 

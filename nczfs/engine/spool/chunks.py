@@ -55,9 +55,9 @@ class ChunkDetails:
                 str(details["codecs"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise SpoolError(f"{entry.key}: an entry is not understood: {error!r}") from error
+            raise SpoolError(f"{entry.key}: the entry cannot be understood: {error!r}") from error
         if not len(found.index) == len(found.shape) == len(found.chunk_shape):
-            raise SpoolError(f"{entry.key}: an entry is not understood: its lengths differ")
+            raise SpoolError(f"{entry.key}: the entry cannot be understood: its lengths differ")
         return found
 
     def document(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def read_values(
             return np.empty(details.chunk_shape, dtype)
         return read_section(path, values).view(dtype).reshape(details.chunk_shape)
     if encoded is None or io is None:
-        raise SpoolError(f"{path}: has no values that are understood without their variable")
+        raise SpoolError(f"{path}: its values cannot be interpreted without their variable")
     return io.pipeline.decode(read_section(path, encoded).tobytes())
 
 
@@ -168,10 +168,10 @@ def _flags(path: Path) -> Values:
         entry = read_entry(path)
         return read_flags(path, entry, ChunkDetails.parsed(entry))
     except SpoolError as error:
-        raise Unavailable(f"what was written cannot be read any more: {error}") from error
+        raise Unavailable(f"what was written can no longer be read: {error}") from error
 
 
 def _counts(numbers: list[Any]) -> tuple[int, ...]:
     if not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError(f"{numbers!r} are no counts")
+        raise ValueError(f"{numbers!r} are not counts")
     return tuple(numbers)

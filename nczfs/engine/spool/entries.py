@@ -123,10 +123,10 @@ def read_entry(path: Path) -> Entry:
             file.seek(max(0, size - _END.size))
             end = file.read(_END.size)
             if len(end) < _END.size:
-                raise SpoolError(f"{path}: torn: it has no end")
+                raise SpoolError(f"{path}: torn: its end is missing")
             count, crc, magic = _END.unpack(end)
             if magic != _MAGIC or count > min(JSON_BYTES_MAX, size - _END.size):
-                raise SpoolError(f"{path}: torn, or no file of the spool")
+                raise SpoolError(f"{path}: torn, or not a file of the spool")
             file.seek(size - _END.size - count)
             text = file.read(count)
     except OSError as error:
@@ -136,7 +136,7 @@ def read_entry(path: Path) -> Entry:
     try:
         return _parsed(json.loads(text), size - _END.size - count)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SpoolError(f"{path}: its description is not understood: {error!r}") from error
+        raise SpoolError(f"{path}: its description cannot be understood: {error!r}") from error
 
 
 def read_section(path: Path, section: Section) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -157,16 +157,16 @@ def _parsed(document: Any, bytes_before: int) -> Entry:
     if document["format"] != FORMAT:
         raise ValueError(f"format {document['format']!r} instead of {FORMAT}")
     if not isinstance(document["sections"], list):
-        raise TypeError("its sections are no list")
+        raise TypeError("its sections are not a list")
     sections = tuple(Section(**section) for section in document["sections"])
     for section in sections:
         if not all(type(n) is int for n in (section.offset, section.size, section.crc32c)):
             raise TypeError(f"section {section.name!r} has no numbers")
         if not 0 <= section.offset <= section.offset + section.size <= bytes_before:
-            raise ValueError(f"section {section.name!r} lies outside of the file")
+            raise ValueError(f"section {section.name!r} lies outside the file")
     saved_at = float(document["saved_at"])
     if not 0 <= saved_at < SAVED_AT_MAX:
-        raise ValueError(f"{saved_at} is no time")
+        raise ValueError(f"{saved_at} is not a time")
     return Entry(
         Kind(document["kind"]),
         str(document["url"]),
@@ -219,7 +219,7 @@ def _crc_of(fd: int, offset: int, size: int) -> int:
     while size > 0:
         block = os.pread(fd, min(size, _BLOCK), offset)
         if not block:
-            raise SpoolError("a file of the spool is shorter than it says")
+            raise SpoolError("a file of the spool is shorter than its header says")
         crc = google_crc32c.extend(crc, block)
         offset, size = offset + len(block), size - len(block)
     return crc

@@ -178,7 +178,7 @@ class Journal:
         try:
             self._segment().append(self._owed, always=True)
         except NczfsError as error:
-            log.warning("the journal lacks that something is stored: %s", error)
+            log.warning("the journal does not record that something was stored: %s", error)
         else:
             self._owed.clear()
 
@@ -197,13 +197,13 @@ class Journal:
                 try:
                     segment.clear()
                 except NczfsError as error:
-                    log.warning("the journal holds what is stored: %s", error)
+                    log.warning("the journal still holds data that are stored: %s", error)
 
     def _remove(self, segment: Log) -> None:
         try:
             segment.remove()
         except NczfsError as error:
-            log.warning("the journal holds what is stored: %s", error)
+            log.warning("the journal still holds data that are stored: %s", error)
 
 
 def _chunk(number: int, io: ChunkIO, index: ChunkIndex) -> dict[str, Any]:

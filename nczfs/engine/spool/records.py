@@ -151,7 +151,7 @@ class Log:
 
     def _write(self, parts: list[memoryview]) -> None:
         if self._is_broken:
-            raise Unavailable(f"{self.path}: nothing can be added since the disk refused a part")
+            raise Unavailable(f"{self.path}: nothing can be added, because the disk refused a part")
         with disk(self.path):
             try:
                 while parts:

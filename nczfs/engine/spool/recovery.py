@@ -49,7 +49,7 @@ from nczfs.zmap.keys import Key, Prefix, parse_key, parse_prefix
 from nczfs.zmap.url import StoreUrl
 
 CONTENT: Final = "content"
-_UNCLOSED: Final = "its program was killed before it was closed"
+_UNCLOSED: Final = "the program was killed before it closed the file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _unfinished(path: Path, problem: str | None) -> Found:
     except OSError as error:
         raise SpoolError(f"{path}: cannot be read: {error}") from error
     leftover = Leftover(url, unquote(path.name.partition("-")[2], errors="surrogateescape"), size)
-    return Found(path, None, f"{_UNCLOSED}, and nothing was promised of it", leftover=leftover)
+    return Found(path, None, f"{_UNCLOSED}, and no write was acknowledged", leftover=leftover)
 
 
 def remove(found: Found) -> None:
@@ -156,7 +156,7 @@ def remove(found: Found) -> None:
     SpoolError : a living mount has it; Unavailable : it cannot be deleted.
     """
     if found.is_owned:
-        raise SpoolError(f"{found.path}: its mount lives, and tries again to store it")
+        raise SpoolError(f"{found.path}: its mount is running and keeps trying to store it")
     with disk(found.path):
         found.path.unlink(missing_ok=True)
     directory = found.path.parent
@@ -210,7 +210,7 @@ class Store:
                 return  # it was put back before
             raise SpoolError(
                 f"{key}: another client has replaced or deleted it since; --export DIR gives you "
-                "the bytes, and --force puts them over what is there"
+                "the bytes, and --force overwrites it"
             )
         data = bytearray(_content(path, entry))
         for start, stop in missing:
@@ -218,10 +218,10 @@ class Store:
                 part = self._zmap.read(key, start, stop, version=replaces).data
             except (Conflict, NoSuchObject) as error:
                 raise SpoolError(
-                    f"{key}: the version that bytes {start} to {stop} are of is gone"
+                    f"{key}: the version with bytes {start} to {stop} is gone"
                 ) from error
             if not len(part) == stop - start <= len(data) - start:
-                raise SpoolError(f"{key}: the version that it was made from is shorter than that")
+                raise SpoolError(f"{key}: the version it is based on is shorter than that")
             data[start:stop] = part
         condition = now if self._zmap.features.conditional_writes else None
         try:
@@ -252,7 +252,7 @@ class Store:
             details.codecs,
         ):
             raise SpoolError(
-                f"{dataset.url(variable.path)}: has another type, chunk shape or codecs by now; "
+                f"{dataset.url(variable.path)}: now has another type, chunk shape or codecs; "
                 "--export DIR gives you the values"
             )
         flags = read_flags(path, entry, details)
@@ -283,7 +283,7 @@ class Store:
                 if isinstance(node, Variable):
                     return dataset, node
         raise SpoolError(
-            f"{key or self._zmap.name}: there is no variable any more; --export DIR gives you the "
+            f"{key or self._zmap.name}: the variable no longer exists; --export DIR gives you the "
             "values"
         )
 
@@ -304,7 +304,7 @@ class Store:
             for now, then, dimension in zip(shape, details.shape, variable.dimensions, strict=True)
         ):
             raise SpoolError(
-                f"{dataset.url(variable.path)}: has the shape {shape} by now, and had "
+                f"{dataset.url(variable.path)}: now has the shape {shape} instead of "
                 f"{details.shape}; --export DIR gives you the values"
             )
         wanted = tuple(map(max, shape, details.shape))
@@ -403,10 +403,10 @@ def _object_of(entry: Entry) -> tuple[Key, Version, list[tuple[int, int]]]:
     try:
         missing = [(int(start), int(stop)) for start, stop in entry.details["missing"]]
         if any(not 0 <= start < stop for start, stop in missing):
-            raise ValueError(f"{missing!r} are no ranges")
+            raise ValueError(f"{missing!r} are not ranges")
         return parse_key(entry.key), Version(str(entry.details["replaces"])), missing
     except (KeyError, TypeError, ValueError, BadKey) as error:
-        raise SpoolError(f"{entry.key}: an entry is not understood: {error!r}") from error
+        raise SpoolError(f"{entry.key}: the entry cannot be understood: {error!r}") from error
 
 
 def _content(path: Path, entry: Entry) -> memoryview:

@@ -17,7 +17,7 @@ GOAL = "goal"
 @contextmanager
 def noted(spool: Spool, prefix: Prefix, goal: Prefix) -> Iterator[None]:
     """Have an entry of the spool as long as a rename is under way; it stays when it fails."""
-    entry = Entry(Kind.RENAME, spool.url, prefix, "it did not end", {GOAL: goal})
+    entry = Entry(Kind.RENAME, spool.url, prefix, "it was not completed", {GOAL: goal})
     path = write_entry(spool.new_path(prefix), entry, [])
     yield
     with disk(path):
@@ -28,7 +28,7 @@ def goal_of(entry: Entry) -> Prefix:
     """What a prefix was to be renamed to. Raises SpoolError."""
     goal = entry.details.get(GOAL)
     if not isinstance(goal, str) or not goal or not entry.key:
-        raise SpoolError(f"{entry.key}: an entry is not understood: it names no goal")
+        raise SpoolError(f"{entry.key}: the entry cannot be understood: it names no target")
     return parse_prefix(goal)
 
 

@@ -254,7 +254,7 @@ def _read_staged(path: Path, records: list[Record], size: int) -> tuple[int | No
         details = {"replaces": str(first["replaces"]), "missing": left}
         return sealed, Entry(Kind.OBJECT, str(first["url"]), str(first["key"]), REASON, details)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise SpoolError(f"{path}: what its log says is not understood: {error!r}") from error
+        raise SpoolError(f"{path}: its log cannot be understood: {error!r}") from error
 
 
 def _append(log: Path, record: list[bytes | memoryview]) -> None:

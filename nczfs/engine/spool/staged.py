@@ -85,7 +85,9 @@ class StagedLog:
             if self._log.size:
                 self._log.clear()
         except NczfsError as error:
-            log.warning("%s holds what is stored: %s", self._staged, error)
+            log.warning(
+                "%s: could not be removed, although its data are stored: %s", self._staged, error
+            )
 
     def remove(self) -> None:
         """Remove the log. Never raises."""

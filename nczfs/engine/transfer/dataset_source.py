@@ -122,7 +122,7 @@ class _Walk:
             wanted = replace(wanted, name=f"{dimension.name}_{length}")
             if wanted.name not in known:
                 self.notice(
-                    f"/{path}: a second dimension {dimension.name!r} becomes {wanted.name!r}"
+                    f"/{path}: a second dimension {dimension.name!r} is renamed to {wanted.name!r}"
                 )
             known.setdefault(wanted.name, wanted)
         return "/" + below(path, wanted.name)

@@ -217,7 +217,8 @@ def _clear(store: ZMap, *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise ObjectExists(
-            f"{store.name}: holds an unfinished dataset; somebody is writing it, or was killed"
+            f"{store.name}: holds an unfinished dataset; another program is "
+            "writing it, or was killed"
         )
     _delete_unfinished(store)
 
@@ -228,7 +229,7 @@ def _remove(store: ZMap, notice: Notice) -> None:
     except NczfsError as error:
         notice(f"{store.name}: is incomplete, and could not be removed: {error}")
     else:
-        notice(f"{store.name}: what was written there is removed")
+        notice(f"{store.name}: what was written there has been removed")
 
 
 def _delete_unfinished(store: ZMap) -> None:

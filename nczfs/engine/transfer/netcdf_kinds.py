@@ -121,7 +121,7 @@ class _Fitting:
             if self._can_grow(dimension) or (dimension.size and not dimension.unlimited):
                 yield dimension
             elif dimension.size:
-                self.changed.append(f"dimension {dimension.name!r} is not unlimited any more")
+                self.changed.append(f"dimension {dimension.name!r} is no longer unlimited")
                 yield replace(dimension, unlimited=False)
 
     def _can_grow(self, dimension: Dimension) -> bool:
@@ -154,7 +154,7 @@ class _Fitting:
             stated = attribute_of(FILL_VALUE, variable.fill_value)
             fitting = as_fill_value(stated, variable.type)
             self.changed.append(
-                f"{place}: its _FillValue is not of its type: becomes the fill value of the array"
+                f"{place}: its _FillValue is not of its type: the array's fill value replaces it"
             )
         return tuple(fitting if a is own else a for a in variable.attributes)
 
@@ -165,11 +165,11 @@ class _Fitting:
             return f"is of type {name}"
         for name in variable.dimensions:
             if _nearest(self._declared, name.rpartition("/")[2], path) != name:
-                return f"has a dimension {name} that a nearer one of that name hides"
+                return f"has a dimension {name} that is hidden by a nearer one of that name"
         if not self._kind.has_groups:
             found = [self._declared[name] for name in variable.dimensions]
             if any(dimension is self._record for dimension in found[1:]):
-                return "has the unlimited dimension behind another one"
+                return "has the unlimited dimension after another one"
             if any(not d.size and d is not self._record for d in found):
                 return "has a second dimension of length 0"
         return None

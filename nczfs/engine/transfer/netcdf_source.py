@@ -156,9 +156,7 @@ class _Reader:
         found: list[Attribute] = []
         for name in node.ncattrs():
             if is_hidden(name):
-                self.notice(
-                    f"{place}: attribute {name!r} belongs to the format of datasets: left out"
-                )
+                self.notice(f"{place}: attribute {name!r} is reserved by the format: left out")
                 continue
             try:
                 attribute = netcdf_c.attribute(node._grpid, number, name)
@@ -175,7 +173,7 @@ class _Reader:
         data = value.encode("utf-8", "surrogateescape")
         if value.encode("utf-8", "replace") == data:
             return attribute
-        self.notice(f"{place}: attribute {attribute.name!r} is not UTF-8: taken for Latin-1")
+        self.notice(f"{place}: attribute {attribute.name!r} is not UTF-8: read as Latin-1")
         return replace(attribute, value=data.decode("latin-1"))
 
     def _codecs(self, variable: Any, path: str, nc_type: NcType) -> tuple[CodecSpec, ...] | None:

@@ -84,7 +84,9 @@ def write_netcdf(source: Source, new: NewFile, notice: Notice, progress: Progres
     try:
         _write(source, new, notice, counted)
     except _NotEncoded as error:
-        notice(f"{error}; blosc of netcdf-c takes no chunk that gets no smaller: zlib instead")
+        notice(
+            f"{error}; netcdf-c cannot store incompressible chunks with blosc: zlib is used instead"
+        )
         progress(-done)
         plain = replace(source, root=with_variables(source.root, _without_blosc))
         _write(plain, new, notice, progress)
@@ -267,7 +269,8 @@ class _Definer:
         for codec in declared.codecs or ():
             known = filter_of_codec(codec)
             if known is None or not netcdf_c.has_filter(group._grpid, known[0]):
-                self.notice(f"/{path}: netCDF has no filter for codec {codec.name!r}: zlib instead")
+                what = f"netCDF has no filter for codec {codec.name!r}"
+                self.notice(f"/{path}: {what}: zlib is used instead")
                 return [known for codec in _SUBSTITUTE if (known := filter_of_codec(codec))]
             found.append(known)
         return found

@@ -61,9 +61,7 @@ class KeySorter:
         path = self._nodes.shown_path(variable.path)
         index = variable.array.chunk_index(name)
         if index is None:
-            return Finding(
-                Kind.STRAY, path, stat.key, "neither a document nor the name of a chunk; ignored"
-            )
+            return Finding(Kind.STRAY, path, stat.key, "not a document or a chunk; ignored")
         if index not in variable.array.grid:
             shape = shown(list(variable.array.shape))
             return Finding(
@@ -81,10 +79,10 @@ class KeySorter:
                     return None
                 self._unlisted.add(place)
                 return Finding(
-                    Kind.UNLISTED, f"/{place}", "", "there, and no member of a group: not shown"
+                    Kind.UNLISTED, f"/{place}", "", "exists, but belongs to no group: not shown"
                 )
         return Finding(
-            Kind.STRAY, self._nodes.shown_path(group), key, "no part of the dataset; ignored"
+            Kind.STRAY, self._nodes.shown_path(group), key, "not part of the dataset; ignored"
         )
 
     def _is_node(self, place: str) -> bool:

@@ -100,7 +100,7 @@ class Nodes:
             if is_listed:
                 self.broken.add(path)
                 yield Finding(
-                    Kind.MISSING, self.shown_path(path), "", "listed by its group, and not there"
+                    Kind.MISSING, self.shown_path(path), "", "listed by its group, but missing"
                 )
             return
         node = loaded.node

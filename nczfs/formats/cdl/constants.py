@@ -115,7 +115,7 @@ def _integer(match: re.Match[bytes]) -> Constant:
     digits = match["digits"]
     shown = match[0].decode()
     if len(match[0]) > 40:
-        raise Misfit(f"`{shown[:40]}...` is in the range of no integer type")
+        raise Misfit(f"`{shown[:40]}...` is too large for every integer type")
     if digits is None:
         number = int(match["hex"], 16)
     else:
@@ -128,7 +128,7 @@ def _integer(match: re.Match[bytes]) -> Constant:
     suffix = match["suffix"].lower()
     nc_type = _OF_SUFFIX[suffix] if suffix else _smallest(number)
     if nc_type is None or number >= 1 << 64 or number < -(1 << 63):
-        raise Misfit(f"`{shown}` is in the range of no integer type")
+        raise Misfit(f"`{shown}` is too large for every integer type")
     return Constant(nc_type, wrapped(number, nc_type))
 
 
@@ -169,17 +169,17 @@ def converted(item: Item, nc_type: NcType) -> int | float:
     Misfit : it is no number, or not in the range of the type.
     """
     if isinstance(item, Marker):
-        raise Misfit(f"`{item.value}` where a value of type {nc_type.value} must stand")
+        raise Misfit(f"`{item.value}` found; expected a value of type {nc_type.value}")
     value = item.value
     if isinstance(value, bytes):
-        raise Misfit(f"a text where a number of type {nc_type.value} must stand")
+        raise Misfit(f"a text found; expected a number of type {nc_type.value}")
     if nc_type is NcType.DOUBLE:
         return float(value)
     if nc_type is NcType.FLOAT:
         return as_float32(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise Misfit(f"{value} where a number of type {nc_type.value} must stand")
+            raise Misfit(f"{value} found; expected a number of type {nc_type.value}")
         value = math.trunc(value)
     return wrapped(value, nc_type)
 
@@ -234,6 +234,6 @@ def text_of(item: Item) -> bytes:
         case Constant(NcType.BYTE | NcType.UBYTE, int(value)):
             return bytes([value % 256])
         case Marker():
-            raise Misfit(f"`{item.value}` where a text must stand")
+            raise Misfit(f"`{item.value}` found; expected a text")
         case _:
-            raise Misfit(f"{item.value!r} where a text must stand; put it in quotes")
+            raise Misfit(f"{item.value!r} found; expected a text in quotes")

@@ -79,8 +79,8 @@ def read_list(scanner: Scanner, layout: Layout, level: int = 0) -> Node:
     while not _at_end(scanner):
         if not scanner.take(b"{"):
             scanner.fail(
-                f"{scanner.shown()} where `{{` must stand: runs of an unlimited dimension that is "
-                "not the first stand in braces"
+                f"{scanner.shown()} found; expected `{{`: runs of an unlimited dimension that is "
+                "not the first one stand in braces"
             )
         parts.append(read_list(scanner, layout, level + 1))
         scanner.expect(b"}", "the values of a run")
@@ -121,7 +121,7 @@ def _add(scanner: Scanner, leaf: Leaf) -> None:
     try:
         item = item_of(scanner.token)
         if item is None:
-            scanner.fail(f"{scanner.shown()} where a value must stand")
+            scanner.fail(f"{scanner.shown()} found; expected a value")
         leaf.add(item)
     except Misfit as error:
         scanner.fail(str(error))
@@ -157,7 +157,7 @@ def placed(node: Node, layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[in
         below: list[tuple[int, Node]] = []
         for offset, part in found:
             if part.count > room:
-                raise Misfit(f"{part.count} values where there is room for {room}")
+                raise Misfit(f"{part.count} values, but there is room for {room}")
             if isinstance(part, Branch):
                 below += [(offset + i * step, child) for i, child in enumerate(part.parts)]
             else:

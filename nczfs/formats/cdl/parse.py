@@ -100,7 +100,7 @@ class _Parser:
         self._body(self._root, 0)
         self._scanner.expect(b"}", "the groups")
         if self._scanner.token.kind is not Kind.END:
-            self._scanner.fail(f"{self._scanner.shown()} behind the end of the dataset")
+            self._scanner.fail(f"{self._scanner.shown()} after the end of the dataset")
         for variable in self._variables:
             self._at(variable.start, variable.lengthen)
         data: dict[str, CdlData] = {}
@@ -206,7 +206,7 @@ class _Parser:
             or not 0 <= length < 1 << 63
         ):
             shown = token.source[:40].decode("utf-8", "replace")
-            self._scanner.fail(f"{shown!a} is no length of dimension {name}", token.start)
+            self._scanner.fail(f"{shown!a} is not a length of dimension {name}", token.start)
         return length
 
     def _declared_variables(self, group: GroupScope) -> None:
@@ -237,7 +237,7 @@ class _Parser:
                 case Kind.PATH:
                     found.append("/" + "/".join(names_of_path(token.source)))
                 case _:
-                    self._scanner.fail("a dimension must stand between the brackets", token.start)
+                    self._scanner.fail("expected a dimension between the brackets", token.start)
             if not self._scanner.take(b","):
                 self._scanner.expect(b")", "the dimensions")
                 return tuple(found)
@@ -266,7 +266,7 @@ class _Parser:
         words: list[Token] = []
         while not self._scanner.take(b":"):
             if self._scanner.token.kind not in (Kind.WORD, Kind.PATH) or len(words) == 2:
-                self._scanner.fail(f"{self._scanner.shown()} where an attribute must stand")
+                self._scanner.fail(f"{self._scanner.shown()} found; expected an attribute")
             words.append(self._scanner.next())
         nc_type, variable = self._owner(words, group)
         name = self._name("of an attribute")
@@ -307,7 +307,7 @@ class _Parser:
             token = self._scanner.token
             item = self._item(token)
             if item is None:
-                self._scanner.fail(f"{self._scanner.shown()} where a value must stand")
+                self._scanner.fail(f"{self._scanner.shown()} found; expected a value")
             items.append(item)
             self._scanner.next()
             if not self._scanner.take(b","):
@@ -334,7 +334,7 @@ class _Parser:
     def _name(self, what: str) -> str:
         token = self._scanner.token
         if token.kind is not Kind.WORD:
-            self._scanner.fail(f"{self._scanner.shown()} where the name {what} must stand")
+            self._scanner.fail(f"{self._scanner.shown()} found; expected the name {what}")
         name = name_of(token.source)
         if not is_name(name):
             self._scanner.fail(f"{name[:40]!a} cannot be the name {what}")
@@ -348,7 +348,7 @@ class _Parser:
         nc_type = _TYPES.get(token.source) if token.kind is Kind.WORD else None
         if nc_type is None:
             shown = token.source[:40].decode("utf-8", "replace")
-            self._scanner.fail(f"{shown!a} is no type", token.start)
+            self._scanner.fail(f"{shown!a} is not a type", token.start)
         return nc_type
 
     def _found_variable(self, token: Token, group: GroupScope) -> VariableScope | None:
@@ -360,4 +360,4 @@ class _Parser:
 
     def _no_variable(self, token: Token) -> NoReturn:
         shown = token.source[:40].decode("utf-8", "replace")
-        self._scanner.fail(f"no variable {shown!a} is declared up to here", token.start)
+        self._scanner.fail(f"no variable {shown!a} has been declared so far", token.start)

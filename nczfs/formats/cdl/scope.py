@@ -172,12 +172,12 @@ class VariableScope:
     def _set_fill(self, items: Sequence[Item]) -> None:
         """The fill value is of the type of the variable, whatever its own spelling says."""
         if len(items) != 1:
-            raise Misfit(f"{len(items)} values where one must stand")
+            raise Misfit(f"{len(items)} values found; expected one")
         attribute = attribute_of("_FillValue", self._type, items)
         if self._type is NcType.CHAR:
             text = joined(items)
             if len(text) > 1:
-                raise Misfit(f"{len(text)} characters where one must stand")
+                raise Misfit(f"{len(text)} characters found; expected one")
             self._fill = text or b"\0"
         else:
             assert isinstance(attribute.value, tuple)
@@ -190,7 +190,7 @@ class VariableScope:
 
 def _declared(dimension: DimensionScope | None, reference: str, name: str) -> DimensionScope:
     if dimension is None:
-        raise Misfit(f"{name}: no dimension {reference!a} is declared up to here")
+        raise Misfit(f"{name}: no dimension {reference!a} has been declared so far")
     return dimension
 
 

@@ -145,7 +145,7 @@ def _with_item_size(codec: CodecSpec, item_bytes: int) -> CodecSpec:
 
 def _single(items: Sequence[Item]) -> Item:
     if len(items) != 1:
-        raise Misfit(f"{len(items)} values where one must stand")
+        raise Misfit(f"{len(items)} values found; expected one")
     return items[0]
 
 
@@ -162,7 +162,7 @@ def _text(items: Sequence[Item]) -> str:
 
 def _one_of(choices: Sequence[str], text: str) -> str:
     if text not in choices:
-        raise Misfit(f"{quoted(text)} is none of {', '.join(choices)}")
+        raise Misfit(f"{quoted(text)} is not one of {', '.join(choices)}")
     return text
 
 

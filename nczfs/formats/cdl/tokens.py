@@ -148,11 +148,11 @@ class Scanner:
         start = start if blank is None else blank.end()
         rest = self.text[start : start + 2]
         if rest == b"/*":
-            self.fail("a comment begins that does not end", start)
+            self.fail("a comment does not end", start)
         if rest[:1] == b'"':
-            self.fail("a text begins that does not end", start)
+            self.fail("a text does not end", start)
         if rest[:1] == b"/":
-            self.fail("a `/` that begins no path", start)
+            self.fail("a `/` that does not begin a path", start)
         self.fail(f"{rest[:1].decode('latin-1')!a} can stand nowhere here", start)
 
 

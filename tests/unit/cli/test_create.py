@@ -56,5 +56,5 @@ def test_a_mistake_in_the_cdl_is_told_with_its_line(
 ) -> None:
     (tmp_path / "a.cdl").write_text("netcdf a {\nvariables: nosuch v; }")
     assert run("create", "--cdl", tmp_path / "a.cdl", tmp_path / "d") == 1
-    assert "a.cdl:2: 'nosuch' is no type" in capsys.readouterr().err
+    assert "a.cdl:2: 'nosuch' is not a type" in capsys.readouterr().err
     assert not (tmp_path / "d").exists()

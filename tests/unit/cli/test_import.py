@@ -124,7 +124,7 @@ def test_a_string_that_is_too_long_is_named(
     (tmp_path / "s.cdl").write_text(CDL)
     assert run("import", tmp_path / "s.cdl", tmp_path / "d", "--string-bytes", "4") == 1
     told, error = capsys.readouterr().err.splitlines()
-    assert told.endswith("what was written there is removed")
+    assert told.endswith("what was written there has been removed")
     assert error.startswith("nczfs: /s: ")
     assert "'three' has 5 bytes, an element 4" in error
     assert run("import", tmp_path / "s.cdl", tmp_path / "d", "--string-bytes", "9") == 0

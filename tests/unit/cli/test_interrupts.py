@@ -62,7 +62,9 @@ def test_an_import_that_is_interrupted_removes_what_it_wrote(
         command.wait_for(lambda: (target / "v").exists() and len(os.listdir(target / "v")) >= some)
         command.send(signum)
         assert command.status() == STATUS[signum]
-        assert command.stderr == f"nczfs: {target.as_uri()}: what was written there is removed\n"
+        assert (
+            command.stderr == f"nczfs: {target.as_uri()}: what was written there has been removed\n"
+        )
     assert os.listdir(target) == []
 
 

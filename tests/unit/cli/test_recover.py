@@ -199,7 +199,7 @@ def test_what_a_living_mount_has_is_left_to_it(
     (found,) = place.spool.glob("*/*.unsaved")
     name = f"{found.parent.name}/{found.name.removesuffix('.unsaved')}"
     assert place.recover("--discard", name) == 1
-    assert "its mount lives" in lines(capsys)[0]
+    assert "its mount is running" in lines(capsys)[0]
     assert found.exists()
     engine.close()
     spool.close()
@@ -215,7 +215,7 @@ def test_an_object_that_others_have_replaced_needs_force(
     spool.close()
     Path(place.url, "notes").write_bytes(b"theirs")
     assert place.recover() == 1
-    assert "--force puts them over what is there" in lines(capsys)[0]
+    assert "--force overwrites it" in lines(capsys)[0]
     assert place.recover("--force") == 0
     assert Path(place.url, "notes").read_bytes() == b"ours"
     store.close()
@@ -283,8 +283,8 @@ def test_what_nobody_was_promised_is_incomplete_and_can_be_exported_and_discarde
     for words in ([], ["--list"]):
         assert main.main(["recover", *spool_dir, *words]) == 0
         (line,) = lines(capsys)
-        assert f": {place.url} sub/ä: 7 bytes; its program was killed before" in line
-        assert line.endswith("nothing was promised of it: incomplete")
+        assert f": {place.url} sub/ä: 7 bytes; the program was killed before" in line
+        assert line.endswith("no write was acknowledged: incomplete")
     assert main.main(["recover", *spool_dir, "--export", str(tmp_path / "out")]) == 0
     assert Path(lines(capsys)[0].rpartition("written to ")[2]).read_bytes() == b"half of"
     name = line.partition(": ")[0]

@@ -150,7 +150,7 @@ def test_a_missing_file_matters_only_if_it_was_named(tmp_path: Path) -> None:
 
 
 def test_a_wrong_value_is_refused_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="-o metadata-ttl: 'soon' is no time"):
+    with pytest.raises(UsageError, match="-o metadata-ttl: 'soon' is not a time"):
         resolve({}, {"metadata-ttl": "soon"})
     monkeypatch.setenv("NCZFS_MEMORY_LIMIT", "much")
     with pytest.raises(UsageError, match="NCZFS_MEMORY_LIMIT: 'much' is no size"):

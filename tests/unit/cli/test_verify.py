@@ -47,7 +47,7 @@ def test_an_error_is_a_line_and_an_exit_status(place: Path) -> None:
     assert done.returncode == 1
     assert sorted(done.stdout.splitlines()) == [
         "error /v v/0.1: the data decode to 5 bytes, and a chunk has 32",
-        "note / README: no part of the dataset; ignored",
+        "note / README: not part of the dataset; ignored",
     ]
     assert done.stderr.endswith(": 1 error, 1 note\n")
 

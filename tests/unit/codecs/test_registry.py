@@ -59,7 +59,7 @@ def test_an_unknown_codec_is_named(name: str) -> None:
 
 
 def test_pickle_is_refused_on_purpose() -> None:
-    with pytest.raises(UnknownCodec, match="'pickle' is refused"):
+    with pytest.raises(UnknownCodec, match="'pickle' is not allowed"):
         pipeline("|O", (3,), {"id": "pickle", "protocol": 5})
 
 

@@ -9,7 +9,7 @@ from tests.unit.codecs.arrays import described
 
 CHUNK = np.arange(4, dtype="<i4")
 DATA = CHUNK.tobytes()
-TOLD = "a chunk decodes to 17 bytes instead of 16; what is too much is left out"
+TOLD = "a chunk decodes to 17 bytes instead of 16; the surplus is ignored"
 
 
 def test_who_decodes_a_chunk_hears_that_it_is_too_long() -> None:

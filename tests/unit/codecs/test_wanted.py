@@ -26,7 +26,7 @@ ELEMENT = np.zeros((), "<f4")
         ({"id": "blosc", "clevel": 10}, "'blosc': clevel is 10, not 0 to 9"),
         ({"id": "blosc", "cname": "zip"}, "'blosc'.*'zip'"),
         ({"id": "shuffle", "elementsize": -4}, "'shuffle': elementsize is -4"),
-        ({"id": "pickle"}, "'pickle' is refused"),
+        ({"id": "pickle"}, "'pickle' is not allowed"),
     ],
 )
 def test_codecs_that_others_cannot_follow_are_refused(codec: CodecObject, why: str) -> None:

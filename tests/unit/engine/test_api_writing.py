@@ -94,7 +94,7 @@ def test_what_lies_below_a_mask_is_not_looked_at(dataset: OpenDataset) -> None:
 
 def test_masked_values_need_a_fill_value(dataset: OpenDataset) -> None:
     v = variable(dataset, fillvalue=None)
-    with pytest.raises(BadValue, match="/v: masked values, and it has no fill value"):
+    with pytest.raises(BadValue, match="/v: masked values, but no fill value"):
         v[...] = np.ma.array([1] * 6, mask=np.ones(6, bool))
 
 

@@ -151,7 +151,7 @@ def test_a_change_applied_twice_is_applied_once(change: Change, node: Node) -> N
 
 @pytest.mark.parametrize(("change", "node"), CHANGES, ids=lambda x: type(x).__name__)
 def test_a_change_of_a_node_that_is_gone_says_so(change: Change, node: Node) -> None:
-    with pytest.raises(NoSuchNode, match="removed by somebody else"):
+    with pytest.raises(NoSuchNode, match="another client has removed"):
         change.apply(None)
 
 
@@ -170,5 +170,5 @@ def test_a_node_is_made_once() -> None:
     # A fill value of NaN equals nothing, not even itself.
     again = replace(VARIABLE, array=replace(ARRAY, fill_value=float("nan")))
     assert Create(VARIABLE).apply(again) is VARIABLE
-    with pytest.raises(NameTaken, match="/g/v: somebody else made it meanwhile"):
+    with pytest.raises(NameTaken, match="/g/v: another client has created it in the meantime"):
         Create(VARIABLE).apply(replace(VARIABLE, attributes=()))

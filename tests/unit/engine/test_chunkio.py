@@ -78,7 +78,7 @@ def test_the_payload_of_a_nan_survives_beside_a_fill_value_of_nan(memory: Memory
 def test_the_log_names_the_first_chunk_of_an_array_that_is_too_long(
     memory: MemoryZMap, caplog: pytest.LogCaptureFixture, expected_warnings: ExpectedWarnings
 ) -> None:
-    expected_warnings.add("what is too much is left out")
+    expected_warnings.add("the surplus is ignored")
     with open_zmap(memory, "w") as dataset:
         dataset.create_dimension("x", 8)
         dataset.create_variable("v", ("x",), "<i4", np.arange(8), chunks=(4,), codecs=[])

@@ -253,7 +253,7 @@ def test_what_is_no_claim_is_ignored_and_left_alone(
     assert parsed_claim("x", data) is None
     key = Key(f"{LEASE}/x")
     zmap.write(key, data)
-    expected_warnings.add(r"\.nczfs-lease/x: is no lease, and ignored")
+    expected_warnings.add(r"\.nczfs-lease/x: is not a lease; ignored")
     assert take(contender(zmap, time), time)
     assert key in zmap.claims()
 

@@ -213,7 +213,7 @@ def test_elements_of_variable_length_have_their_kind(
     assert [list(x) if kind is VlenKind.ARRAY else x for x in found] == good
     objects = np.empty(len(bad), object)
     objects[:] = bad
-    with pytest.raises(BadValue, match=rf"^/v: .* is no {kind.value}"):
+    with pytest.raises(BadValue, match=rf"^/v: .*: expected {kind.value}"):
         converted(objects, vlen(kind), "/v")
 
 

@@ -148,7 +148,7 @@ def test_the_attribute_alone_sets_the_fill_value_too() -> None:
         ({"fillvalue": "x"}, BadValue, "/v: fill value"),
         ({"chunks": (2, 2)}, UsageError, r"/v: chunks \(2, 2\) do not fit 1 dimensions"),
         ({"chunks": (0,)}, UsageError, "at least 1 for each"),
-        ({"codecs": [{"level": 1}]}, UsageError, "is no codec: it needs an 'id'"),
+        ({"codecs": [{"level": 1}]}, UsageError, "is not a codec: it needs an 'id'"),
     ],
 )
 def test_what_does_not_fit_the_variable_is_refused_and_nothing_is_made(
@@ -181,7 +181,7 @@ def test_types_that_netcdf_has_not_are_refused_in_nczarr_and_kept_in_zarr(dtype:
 def test_what_is_no_type_is_refused_by_name(dtype: Any) -> None:
     with (
         open_zmap(MemoryZMap(), "w") as dataset,
-        pytest.raises(UsageError, match=r"variable 'v': .* is no type"),
+        pytest.raises(UsageError, match=r"variable 'v': .* is not a type"),
     ):
         dataset.create_variable("v", (3,), dtype)
 

@@ -126,7 +126,7 @@ def test_who_makes_a_variable_of_a_name_that_is_taken_meanwhile_is_told(
         dataset.create_variable("new", ("x",), "i2")
         other.create_variable("new", ("x",), "f8")
         other.sync()
-        with pytest.raises(NameTaken, match="/new: somebody else made it meanwhile"):
+        with pytest.raises(NameTaken, match="/new: another client has created it in the meantime"):
             dataset.sync()
     assert seen(memory, lambda d: d.variables["new"].dtype.str) == "<f8"
     # What was asked for stays wanted, and closing says again that it cannot be had.

@@ -135,7 +135,7 @@ def test_a_store_that_does_not_list_what_was_written_is_named(
     lease: Lease, zmap: Unconditional, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zmap, "search", lambda _: iter(()))
-    with pytest.raises(LeaseNotHeld, match="too slow, or lists not what was written"):
+    with pytest.raises(LeaseNotHeld, match="too slow, or does not list what was written"):
         lease.require()
 
 

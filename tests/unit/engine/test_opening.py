@@ -192,9 +192,9 @@ def test_the_mode_words_of_a_url_choose_the_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mode": "rw"}, "mode 'rw' is none of 'r', 'r\\+'"),
+        ({"mode": "rw"}, "mode 'rw' is not one of 'r', 'r\\+'"),
         ({"mode": "w", "separator": "-"}, "separator '-' is neither"),
-        ({"mode": "w", "format": "hdf5"}, "'hdf5' is no format"),
+        ({"mode": "w", "format": "hdf5"}, "'hdf5' is not a metadata format"),
     ],
 )
 def test_what_does_not_exist_is_refused_before_anything_is_made(

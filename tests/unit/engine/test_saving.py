@@ -109,7 +109,7 @@ def test_refused_again_and_again_the_entry_is_not_written_again(
 def test_where_the_spool_takes_nothing_either_it_is_kept_in_memory_and_said(
     memory: MemoryZMap, tmp_path: Path, expected_warnings: Any
 ) -> None:
-    expected_warnings.add("v/0: is in memory only: .*--max-spool-size")
+    expected_warnings.add("v/0: kept in memory only: .*--max-spool-size")
     with mounted(memory, tmp_path, spool_bytes=10) as mount:
         mount.zmap.arm(REFUSED)
         mount.write(0, 1)

@@ -375,7 +375,7 @@ def test_a_full_disk_turns_the_tier_off_and_readers_do_not_see_it(
     reader.tier.close()
     reader = Reader(SpillTier(at_once, 2 * NBYTES, None, 1 << 30))
     monkeypatch.setattr(os, call, full)
-    expected_warnings.add("not cached on this disk any more: .*No space left")
+    expected_warnings.add("no longer cached on this disk: .*No space left")
     for number in [*range(20), *range(20)]:
         reader.point(number)
     assert len([r for r in caplog.records if "No space left" in r.message]) == 1
@@ -385,7 +385,7 @@ def test_a_directory_that_is_not_there_turns_the_tier_off(
     tmp_path: Path, expected_warnings: ExpectedWarnings
 ) -> None:
     reader = Reader(SpillTier(at_once, 2 * NBYTES, str(tmp_path / "absent"), None))
-    expected_warnings.add("absent: chunks are not cached on this disk any more")
+    expected_warnings.add("absent: chunks are no longer cached on this disk")
     for number in [*range(20), *range(20)]:
         reader.point(number)
 
@@ -399,7 +399,7 @@ def test_bytes_that_changed_on_the_disk_are_never_shown(
     assert slot.place is not None
     fd = slot.place.segment.file.fileno()
     os.pwrite(fd, b"\xff" * 4096, slot.place.offset)
-    expected_warnings.add("read back otherwise than it was written")
+    expected_warnings.add("read back differs from the one written")
     reader.point(0)
     assert reader.store.loads == [0]
 
@@ -412,7 +412,7 @@ def test_a_disk_that_cannot_be_read_is_done_without(
 
     reader.spill(0, 1)
     monkeypatch.setattr(os, "preadv", broken)
-    expected_warnings.add("not cached on this disk any more: .*Input/output error")
+    expected_warnings.add("no longer cached on this disk: .*Input/output error")
     reader.point(0)
     reader.chunk(1)
     assert reader.store.loads == [0, 1]

@@ -185,7 +185,7 @@ def test_more_attributes_than_a_node_can_have_are_left_out() -> None:
     problems = Problems()
     values: dict[str, Any] = {f"a{i}": i for i in range(NAMES_MAX + 5)}
     assert len(read_attributes(values, {}, "k", problems)) == NAMES_MAX
-    assert problems.as_tuple() == (f"k: attributes beyond {NAMES_MAX} are left out",)
+    assert problems.as_tuple() == (f"k: attributes beyond {NAMES_MAX} are ignored",)
 
 
 def test_the_attributes_of_the_format_are_hidden_and_the_order_is_kept() -> None:
@@ -206,7 +206,7 @@ def test_the_attributes_of_the_format_are_hidden_and_the_order_is_kept() -> None
 def test_an_attribute_without_a_name_is_left_out() -> None:
     problems = Problems()
     assert read_attributes({"": 1, "b": 2}, {}, "k", problems)[0].name == "b"
-    assert problems.as_tuple() == ("k: an attribute without a name is left out",)
+    assert problems.as_tuple() == ("k: an attribute without a name is ignored",)
 
 
 @pytest.mark.parametrize(

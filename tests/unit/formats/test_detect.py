@@ -122,5 +122,7 @@ def test_formats_of_new_datasets_have_the_names_by_which_they_are_told() -> None
 
 
 def test_an_unknown_format_is_refused_with_a_list_of_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"'hdf5' is no format .* nczarr-L3, .*, zarr2, nczarr"):
+    with pytest.raises(
+        UsageError, match=r"'hdf5' is not a metadata format.* nczarr-L3, .*, zarr2, nczarr"
+    ):
         format_named("hdf5", FormatOptions())

@@ -55,7 +55,7 @@ def test_another_length_than_the_shape_leaves_the_dimension_without_a_name() -> 
     found, problems = referred(["/lat"], (5,))
     assert found == (Dimension("_Anonymous_Dim_5", 5, anonymous=True),)
     assert problems == (
-        "k: dimension '/lat' has length 3, and the shape has 5; it is left without a name",
+        "k: dimension '/lat' has length 3, and the shape has 5; it has no name here",
     )
 
 
@@ -154,7 +154,7 @@ def test_an_unlimited_dimension_that_is_shorter_than_the_shape_counts() -> None:
     found, problems = referred(["/time", "/lat"], (6, 3))
     assert found == (GROUPS[""]["time"], GROUPS[""]["lat"])
     assert problems == (
-        "k: dimension '/time' has length 4, and the shape has 6; what lies beyond is left out",
+        "k: dimension '/time' has length 4, and the shape has 6; the rest is ignored",
     )
     assert referred(["/outer/time"], (6,), is_whole=False)[0] == (GROUPS[""]["time"],)
 

@@ -88,7 +88,7 @@ def test_codecs_that_hdf5_does_not_have_have_no_filter(name: str) -> None:
         (3, (1,), "HDF5 filter 3 (fletcher32) does not take the parameters [1]"),
         (307, (2**32,), "HDF5 filter 307 (bz2) does not take the parameters [4294967296]"),
         (307, (-1,), "HDF5 filter 307 (bz2) does not take"),
-        (32001, (0, 0, 4, 0, 5, 1, 6), "no compressor has the number 6"),
+        (32001, (0, 0, 4, 0, 5, 1, 6), "there is no compressor with the number 6"),
     ],
 )
 def test_what_has_no_codec_is_refused_by_its_name(

@@ -95,7 +95,7 @@ def test_a_name_given_twice_is_noted_and_the_last_counts(tail: str) -> None:
     parsed = parse(b'[{"a": 1, "a": 2}' + (tail or "]").encode(), "k")
     assert isinstance(parsed.value, list)
     assert parsed.value[0] == {"a": 2}
-    assert parsed.notes == ("k: member 'a' is there more than once; the last counts",)
+    assert parsed.notes == ("k: member 'a' is present more than once; the last one counts",)
 
 
 def test_bytes_outside_utf_8_are_read_as_latin_1_and_noted() -> None:

@@ -260,7 +260,7 @@ def test_a_scalar_flag_on_an_array_is_a_problem() -> None:
     node = found.read_node("s", store)
     assert isinstance(node, Variable)
     assert node.array.shape == (2,)
-    assert node.problems[0] == "s/.zarray: marked as a scalar, and the shape is [2]"
+    assert node.problems[0] == "s/.zarray: marked as a scalar, but the shape is [2]"
 
 
 def test_lower_case_keys_in_the_zarr_documents() -> None:
@@ -365,10 +365,9 @@ def test_a_reference_that_does_not_fit_is_a_problem_of_its_variable_alone() -> N
         "_Anonymous_Dim_3",
         "_Anonymous_Dim_4",
     ]
-    assert group.variables[0].problems[0].startswith("g1/x/.zattrs: the references to dimensions")
+    assert group.variables[0].problems[0].startswith("g1/x/.zattrs: the dimension references")
     assert group.variables[1].problems == (
-        "g1/y/.zattrs: dimension '/g1/gd' has length 2, and the shape has 4; "
-        "it is left without a name",
+        "g1/y/.zattrs: dimension '/g1/gd' has length 2, and the shape has 4; it has no name here",
     )
 
 
@@ -469,5 +468,5 @@ def test_an_array_ends_where_its_unlimited_dimension_does() -> None:
         ("x", 3, False),
     ]
     assert v.problems == (
-        "v/.zattrs: dimension '/t' has length 2, and the shape has 5; what lies beyond is left out",
+        "v/.zattrs: dimension '/t' has length 2, and the shape has 5; the rest is ignored",
     )

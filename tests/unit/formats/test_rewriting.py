@@ -294,15 +294,15 @@ def test_what_was_left_by_a_creation_that_broke_off_is_no_part_of_the_new_node()
         ),
         (
             GroupHeader("n", "nczarr-L3", (), (Attribute("_nczarr_group", NcType.CHAR, ""),)),
-            r"^n/\.zattrs: '_nczarr_group' is a name of the format",
+            r"^n/\.zattrs: '_nczarr_group' is a name that the format reserves",
         ),
         (
             GroupHeader("n", "nczarr-L3", (), (Attribute("a", NcType.CHAR, "\udc80"),)),
-            r"^n/\.zattrs: .* is no Unicode text",
+            r"^n/\.zattrs: .* is not Unicode text",
         ),
         (
             GroupHeader("n", "nczarr-L3", (), (Attribute("a", NcType.JSON, NESTED),)),
-            r"^n/\.zattrs: nested more than 100 levels deep; such a document is not written",
+            r"^n/\.zattrs: nested more than 100 levels deep; the document was not written",
         ),
     ],
 )  # fmt: skip

@@ -82,7 +82,7 @@ def test_nczarr_refuses_types_that_netcdf_lacks_and_says_what_to_do(code: str) -
         ("zarr2", NcType.JSON, "json is a type of attributes; use string"),
         ("zarr2", np.dtype("longdouble"), "has no portable form"),
         ("zarr2", np.dtype([("a", "O")]), "has no portable form"),
-        ("zarr2", np.dtype("U"), "does not tell the length"),
+        ("zarr2", np.dtype("U"), "has no length"),
         ("zarr2", np.dtype("M8"), "has no unit"),
     ],
 )

@@ -265,7 +265,7 @@ def test_a_log_that_makes_no_sense_leaves_the_file_to_whoever_looks_at_it(
     with log.open("ab") as file:
         file.write(b"".join(packed({"is": "cut", "size": "?"})))
     assert all(found.entry is None for found in recovery.entries(left))
-    with pytest.raises(SpoolError, match="killed before it was closed"):
+    with pytest.raises(SpoolError, match="killed before it closed the file"):
         recovery.describe(recovery.entries(left)[0])
 
 

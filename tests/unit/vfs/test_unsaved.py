@@ -192,7 +192,7 @@ def test_what_is_written_to_a_variable_that_was_made_anew_does_not_reach_the_new
     size: int,
 ) -> None:
     """SEMANTICS W20, W22."""
-    expected_warnings.add("another client removed it or made it anew")
+    expected_warnings.add("another client has removed or replaced it")
     handle = open_file(fs, V)
     fs.read(handle, 0, 96)
     change(store)
@@ -221,7 +221,7 @@ def test_a_variable_that_was_made_anew_can_be_opened_and_written(
     fs: TreeFileSystem, store: ZMap, expected_warnings: ExpectedWarnings
 ) -> None:
     """SEMANTICS W22."""
-    expected_warnings.add("another client removed it or made it anew")
+    expected_warnings.add("another client has removed or replaced it")
     handle = open_file(fs, V)
     made_smaller(store)
     fs.write(handle, 4, bytes(4))

@@ -327,7 +327,7 @@ def test_the_entry_of_a_chunk_and_what_was_written_after_it_become_one(
 def test_the_last_values_stay_in_the_journal_when_they_cannot_be_saved_at_the_end(
     memory: MemoryZMap, tmp_path: Path, expected_warnings: ExpectedWarnings
 ) -> None:
-    expected_warnings.add("is in memory only: .*--max-spool-size")
+    expected_warnings.add("kept in memory only: .*--max-spool-size")
     expected_warnings.add("1 chunks are not stored")
     spool = Spool(tmp_path / "spool", URL, 500, Survives.KILL)
     mount = Mount(memory, spool)

@@ -386,7 +386,7 @@ def test_what_a_living_mount_has_is_left_alone(url: str, spool_dir: Path) -> Non
         v._chunks._writeback.close()
         (found,) = recovery.entries(spool_dir)
         assert found.is_owned
-        with pytest.raises(SpoolError, match="its mount lives"):
+        with pytest.raises(SpoolError, match="its mount is running"):
             recovery.remove(found)
     (found,) = recovery.entries(spool_dir)
     assert not found.is_owned

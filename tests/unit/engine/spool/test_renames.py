@@ -73,6 +73,6 @@ def test_a_failure_while_it_is_ended_loses_nothing(store: MemoryZMap) -> None:
 
 
 def test_an_entry_without_a_goal_renames_nothing(store: MemoryZMap) -> None:
-    with pytest.raises(SpoolError, match="names no goal"):
+    with pytest.raises(SpoolError, match="names no target"):
         end(store, Entry(Kind.RENAME, "", "a", "", {}))
     assert content(store) == OLD

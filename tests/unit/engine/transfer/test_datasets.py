@@ -94,7 +94,7 @@ def test_what_was_written_goes_when_the_import_is_interrupted(url: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_dataset(source_of(failing), new, told.append, lambda _count: None)
     assert keys(url) == []
-    assert told == [f"{url}: what was written there is removed"]
+    assert told == [f"{url}: what was written there has been removed"]
 
 
 def test_what_could_not_be_removed_is_told_as_incomplete(
@@ -234,7 +234,7 @@ def test_a_second_dimension_of_one_name_gets_another(groups: nczfs.OpenDataset) 
         ("y", 3, False),
         ("x_2", 2, False),
     ]
-    assert told == ["/: a second dimension 'x' becomes 'x_2'"]
+    assert told == ["/: a second dimension 'x' is renamed to 'x_2'"]
 
 
 def test_a_variable_alone_is_a_source(groups: nczfs.OpenDataset) -> None:

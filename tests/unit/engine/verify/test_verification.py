@@ -118,7 +118,7 @@ DAMAGE = {
     ),
     "a key in an array that is no chunk": (
         put("v/1.01", b"x"),
-        (Kind.STRAY, "/v", "v/1.01", "neither a document nor the name of a chunk"),
+        (Kind.STRAY, "/v", "v/1.01", "not a document or a chunk"),
     ),
     "a key in a group": (put("g/notes.txt", b"x"), (Kind.STRAY, "/g", "g/notes.txt", "")),
     "a key below no node": (put("tmp/a/b", b"x"), (Kind.STRAY, "/", "tmp/a/b", "")),
