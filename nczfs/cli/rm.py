@@ -25,7 +25,6 @@ from nczfs.zmap.url import parse_url
 
 if TYPE_CHECKING:
     from nczfs.engine.dataset import Dataset
-    from nczfs.formats.base import FormatOptions
 
 LEVELS_ABOVE = 3  # what an ended removal left is not a node itself
 
@@ -52,14 +51,14 @@ def run(request: Request) -> int:
     status = 0
     for target in [_below(url, path) for path in arguments.paths] or [url]:
         root, path = _root_of(target, settings)
-        with _opened(root, settings) as (dataset, options):
+        with _opened(root, settings) as dataset:
             if not arguments.recursive:
                 _check_small(dataset, path)
             where = printable(parse_url(target).text)
             if arguments.dry_run:
                 status |= _foretell(dataset, path, where, force=arguments.force)
             else:
-                _remove(dataset, options, path, where, force=arguments.force)
+                _remove(dataset, path, where, force=arguments.force)
     return status
 
 
@@ -77,16 +76,12 @@ def _foretell(dataset: Dataset, path: str, where: str, *, force: bool) -> int:
     return 0
 
 
-def _remove(
-    dataset: Dataset, options: FormatOptions, path: str, where: str, *, force: bool
-) -> None:
-    from nczfs.engine.consolidate import ConsolidatedCopy  # NumPy and boto3 come with it
-    from nczfs.engine.removal import remove
+def _remove(dataset: Dataset, path: str, where: str, *, force: bool) -> None:
+    from nczfs.engine.removal import remove  # NumPy and boto3 come with it
 
     dataset.zmap.prepare_writing()
-    copy = ConsolidatedCopy(dataset, options, wanted=False)
     try:
-        count = remove(dataset, copy, path, force=force)
+        count = remove(dataset, path, force=force)
     except ForeignObjects as error:
         raise ForeignObjects(
             f"{error}; --force removes the dataset's own objects, --dry-run names all others"
@@ -125,7 +120,7 @@ def _root_of(url: str, settings: Settings) -> tuple[str, str]:
     above, path = url, ""
     while misses <= LEVELS_ABOVE:
         try:
-            with _opened(above, settings) as (dataset, _):
+            with _opened(above, settings) as dataset:
                 root = dataset.node("")
                 name = path.partition("/")[0]
                 # What an ended removal left of an array is listed by nobody.
@@ -158,7 +153,7 @@ def _below(url: str, path: str) -> str:
 
 
 @contextmanager
-def _opened(url: str, settings: Settings) -> Iterator[tuple[Dataset, FormatOptions]]:
+def _opened(url: str, settings: Settings) -> Iterator[Dataset]:
     """The dataset at a URL, by its single documents. Raises NotADataset, NoContent, StoreError."""
     from nczfs.engine.dataset import Engine, open_dataset
     from nczfs.engine.metadata import MetadataCache
@@ -176,7 +171,7 @@ def _opened(url: str, settings: Settings) -> Iterator[tuple[Dataset, FormatOptio
             dataset = open_dataset(engine, metadata, ROOT, options, writable=True)
             if dataset is None:
                 raise NotADataset(f"{zmap.name}: no Zarr or NCZarr group or array")
-            yield dataset, options
+            yield dataset
         finally:
             engine.close()
     finally:

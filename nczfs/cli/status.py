@@ -128,6 +128,8 @@ def unsaved_text(status: Status) -> str:
     """What was written and is not stored yet; "" where there is nothing."""
     counts = ((status["unsaved_chunks"], "chunk"), (status["unsaved_files"], "file"))
     parts = [_counted(number, noun) for number, noun in counts if number]
+    if number := status["unsaved_metadata"]:
+        parts.append(f"the metadata of {_counted(number, 'dataset')}")
     text = " and ".join(parts)
     return f"{text} ({size_text(status['dirty_bytes'])})" if status["dirty_bytes"] else text
 
@@ -194,7 +196,7 @@ def _read(path: str) -> str:
 
 def _unsaved(document: str) -> int:
     status = json.loads(document)
-    return int(status["unsaved_chunks"]) + int(status["unsaved_files"])
+    return sum(int(status[f"unsaved_{what}"]) for what in ("chunks", "files", "metadata"))
 
 
 COMMAND = Command(

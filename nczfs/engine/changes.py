@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from nczfs.errors import NameTaken, NoSuchNode, StructureChanged
 from nczfs.formats.base import Node
@@ -17,8 +17,15 @@ class Change(ABC):
     """One change of one node. Applying it twice is applying it once.
 
     A change is kept until it is stored, and is applied again when another client changed the
-    document meanwhile.
+    document meanwhile. When it can never be stored it is withdrawn, and who asked for it is told.
+
+    Attributes
+    ----------
+    outlasts_refusals : it is tried again after the store has refused it for good, since there are
+        values that cannot be read without it; any other one is withdrawn then.
     """
+
+    outlasts_refusals: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -172,6 +179,8 @@ class ResizeDimension(Change):
     grows : it is at least so long; when two clients append, the longer one counts.
     """
 
+    outlasts_refusals: ClassVar[bool] = True
+
     name: str
     size: int
     grows: bool
@@ -197,6 +206,8 @@ class ResizeDimension(Change):
 @dataclass(frozen=True, slots=True)
 class Resize(Change):
     """An array gets another length along one dimension; `grows` as for `ResizeDimension`."""
+
+    outlasts_refusals: ClassVar[bool] = True
 
     axis: int
     size: int

@@ -3,91 +3,138 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable
 
-from nczfs.engine.dataset import Dataset
+from nczfs.engine.hierarchy import Hierarchy
 from nczfs.engine.metadata import StoreDocuments
 from nczfs.engine.retrying import until_stored
 from nczfs.errors import MetadataError
 from nczfs.formats import consolidated
-from nczfs.formats.base import FormatOptions
 from nczfs.formats.names import below
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
 from nczfs.model.hierarchy import GroupHeader
+from nczfs.zmap.base import Version
 from nczfs.zmap.keys import join
 
 log = logging.getLogger(__name__)
 
 
 class ConsolidatedCopy:
-    """Writes ``.zmetadata`` after the documents that it repeats.
+    """What is owed to ``.zmetadata`` of the documents that it repeats, and how it is paid.
 
-    Where there is one, it is kept; where there is none, it is made only on request. The first time
-    it is made anew from all documents, because it may have been stale; then it is amended. Where
-    several clients write, each puts what the store has now into the newest copy.
+    A document is owed from before it is written until the copy has it. Where there is no copy, none
+    is made but on request. The first time the copy is made anew from all documents, because it may
+    have been stale; then it is amended. Where several clients write, each puts what the store has
+    now into the newest copy.
+
+    `_lock` guards what is owed, and is not held while the store is asked; `_updating` is held by
+    the one thread that brings the copy up to date.
+
+    Parameters
+    ----------
+    store : replaces a version of a document of the dataset.
+
+    Attributes
+    ----------
+    is_wanted : a copy is made where there is none.
     """
 
-    def __init__(self, dataset: Dataset, options: FormatOptions, *, wanted: bool) -> None:
-        self._dataset = dataset
-        self._options = options
-        self._wanted = wanted
+    def __init__(self, hierarchy: Hierarchy, store: Callable[[str, bytes, Version], None]) -> None:
+        self._hierarchy = hierarchy
+        self._store = store
+        self._lock = threading.Lock()
+        self._updating = threading.Lock()
+        self._owed: dict[str, int] = {}  # how often
+        self._distrusted = 0  # how often
         self._is_true = False
-        self._is_owed = False
+        self.is_wanted = False
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the copy may lack something."""
+        return bool(self._owed or self._distrusted)
+
+    def owes(self, keys: frozenset[str]) -> bool:
+        """Whether the copy may lack one of some documents."""
+        with self._lock:
+            return bool(self._distrusted) or not keys.isdisjoint(self._owed)
+
+    def owe(self, key: str) -> None:
+        """A document is about to be written."""
+        with self._lock:
+            self._owed[key] = self._owed.get(key, 0) + 1
 
     def distrust(self) -> None:
-        """Make it anew at the next `update`, because it may lack what was written."""
-        self._is_true, self._is_owed = False, True
+        """Have it made anew: what it repeats changes otherwise."""
+        with self._lock:
+            self._is_true = False
+            self._distrusted += 1
 
-    def update(self, written: Iterable[str], leaving: str | None = None) -> None:
-        """Bring the copy up to date after some documents were written.
+    def update(self, leaving: str | None = None) -> None:
+        """Bring the copy up to date.
 
         Parameters
         ----------
         leaving : the path of a node that is about to be removed with all below it.
+
+        Raises
+        ------
+        MetadataError, StoreError : it is owed what it was owed before.
         """
-        keys = list(written)
+        with self._updating:
+            with self._lock:
+                owed, distrusted = dict(self._owed), self._distrusted
+            keys = list(owed)
 
-        def store(_: int) -> None:
-            # Others may have written both since we did.
-            self._dataset.ask_again([consolidated.KEY, *keys])
-            self._update_once(keys, leaving)
+            def store(_: int) -> bool:
+                # Others may have written both since we did.
+                self._hierarchy.ask_again([consolidated.KEY, *keys])
+                return self._update_once(keys, leaving, is_due=bool(keys or distrusted or leaving))
 
-        until_stored(store, consolidated.KEY)
+            is_true = until_stored(store, consolidated.KEY)
+            with self._lock:
+                for key, count in owed.items():
+                    if self._owed[key] == count:
+                        del self._owed[key]
+                self._distrusted -= distrusted
+                self._is_true = is_true and not self._distrusted
 
-    def _update_once(self, keys: list[str], leaving: str | None) -> None:
-        documents = self._dataset.documents()
+    def _update_once(self, keys: list[str], leaving: str | None, *, is_due: bool) -> bool:
+        """Bring it up to date once; whether it was made, or amended, by us alone since then."""
+        documents = self._hierarchy.documents()
         data = documents.get(consolidated.KEY)
-        changes = bool(keys) or leaving is not None
-        is_due = changes or self._is_owed if data is not None else self._wanted
-        if not is_due:
-            return
-        version = documents.used[join(self._dataset.root, consolidated.KEY)]
+        if not (is_due if data is not None else self.is_wanted):
+            return self._is_true and data is not None
+        version = documents.used[join(self._hierarchy.root, consolidated.KEY)]
         new = None
         if data is not None and self._is_true:
             new = self._amended(data, keys, leaving, documents)
         if new is None:
             new = self._from_all(leaving)
         if new != data:
-            self._dataset.store_document(consolidated.KEY, new, version)
-        self._is_true, self._is_owed = True, False
+            self._store(consolidated.KEY, new, version)
+        return True
 
     def _amended(
         self, data: bytes, keys: list[str], leaving: str | None, documents: StoreDocuments
     ) -> bytes | None:
         """The copy with some documents as they are now; None when it cannot be read."""
+        options = self._hierarchy.format_options
         try:
             newest = {key: documents.get(key) for key in keys}
             if leaving is not None:
-                known = consolidated.read_consolidated(data, self._options).documents
+                known = consolidated.read_consolidated(data, options).documents
                 newest |= dict.fromkeys(key for key in known if key.startswith(f"{leaving}/"))
-            return consolidated.updated_document(data, newest, self._options)
+            return consolidated.updated_document(data, newest, options)
         except MetadataError as error:
             log.warning("%s/%s: it will be written again", documents.place, error)
             return None
 
     def _from_all(self, leaving: str | None) -> bytes:
-        self._dataset.ask_again()
-        documents = self._dataset.documents()
+        hierarchy = self._hierarchy
+        hierarchy.ask_again()
+        documents = hierarchy.documents()
         found: dict[str, bytes] = {}
         pending = [""]
         while pending:
@@ -96,8 +143,8 @@ class ConsolidatedCopy:
                 data = documents.get(below(path, name))
                 if data is not None:
                     found[below(path, name)] = data
-            loaded = self._dataset.load(path)
+            loaded = hierarchy.load(path)
             if loaded is not None and isinstance(loaded.node, GroupHeader):
-                nodes, _ = self._dataset.members(path)
+                nodes, _ = hierarchy.members(path)
                 pending += [node.path for node in reversed(nodes) if node.path != leaving]
         return consolidated.consolidated_document(found)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -10,6 +13,7 @@ from nczfs.engine.array import Array
 from nczfs.engine.cache import ChunkCache
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.chunks import ArrayChunks
+from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.edits import Edits
 from nczfs.engine.hierarchy import Hierarchy, consolidated_of
 from nczfs.engine.lease import Leases
@@ -23,15 +27,17 @@ from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.storedarray import StoredArray, StoredArrays, chunk_layout
 from nczfs.engine.writeback import WriteBack
-from nczfs.errors import AccessDenied, CodecError, MetadataError, StructureChanged
+from nczfs.errors import AccessDenied, CodecError, MetadataError, NczfsError, StructureChanged
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.detect import ROOT_KEYS, detect
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Variable
-from nczfs.zmap.base import Version, ZMap
+from nczfs.zmap.base import ZMap
 from nczfs.zmap.guarded import Guarded
 from nczfs.zmap.keys import Key, Prefix, is_within, join
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -51,9 +57,40 @@ class Engine:
         is_kept = spool is not None and spool.survives is not Survives.NOTHING
         self.journal = Journal(spool) if spool is not None and is_kept else None
         self.writeback = WriteBack(
-            self.cache, self.pools, spool, self.options.flush_age_s, self.journal
+            self.cache,
+            self.pools,
+            spool,
+            self.options.flush_age_s,
+            self.journal,
+            self._store_documents,
         )
         self.leases = Leases(trusts=self.options.is_single_writer, terms=self.options.lease)
+        self._changed: dict[Dataset, float] = {}
+        self._changed_lock = threading.Lock()
+
+    def note_changes(self, dataset: Dataset) -> None:
+        """Something of the metadata of a dataset may not be stored: hold it until it is."""
+        with self._changed_lock:
+            self._changed.setdefault(dataset, time.monotonic())
+        self.writeback.expect()
+
+    def changed(self, before: float = math.inf) -> list[Dataset]:
+        """The datasets of which metadata are not stored that were changed before some time."""
+        with self._changed_lock:
+            for dataset in [each for each in self._changed if not each.has_changes]:
+                del self._changed[dataset]
+            return [dataset for dataset, since in self._changed.items() if since <= before]
+
+    def _store_documents(self, before: float) -> bool:
+        """Store what was changed before some time; whether anything is left to wait for."""
+        for dataset in self.changed(before):
+            with self._changed_lock:
+                self._changed[dataset] = time.monotonic()  # when it is tried again
+            try:
+                dataset.store()
+            except NczfsError as error:
+                log.info("%s: changes are kept, and tried again: %s", dataset.url(""), error)
+        return bool(self.changed())
 
     def close(self) -> None:
         """Stop the threads and forget the chunks; whoever still waits gets an error.
@@ -103,9 +140,12 @@ class Dataset(Hierarchy):
             options,
             engine.pools,
             self.lease.writing,
-            lambda path: edited(self.prefix(path)),
+            self._note_edited,
+            lambda key: self.copy.owe(key),
         )
         super().__init__(metadata, root, metadata_format, options, edits)
+        self.copy = ConsolidatedCopy(self, edits.store)
+        self._tell_edited = edited
         self._arrays_lock = threading.Lock()
         self._arrays: dict[str, tuple[Variable, Array]] = {}
         self.is_closed = False
@@ -165,19 +205,59 @@ class Dataset(Hierarchy):
         """Have everything stored that was written to its arrays. Raises CodecError, StoreError."""
         self.engine.writeback.flush(self._has)
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether a document, the consolidated copy among them, is not stored as it shall be."""
+        return bool(self.edits.pending()) or self.copy.is_owed
+
     def has_unsaved(self) -> bool:
         """Whether anything that was written is not stored yet. Asks nobody."""
-        return bool(self.edits.pending()) or self.engine.writeback.has_unsaved(self._has)
+        return self.has_changes or self.engine.writeback.has_unsaved(self._has)
+
+    def store(self, asked: Iterable[str] | None = None) -> None:
+        """Have all that was written and changed stored: chunks, documents, the consolidated copy.
+
+        Parameters
+        ----------
+        asked : the paths of the nodes of which failures are raised: who asks for something need not
+            know what others have asked for. None: all.
+
+        Raises
+        ------
+        CodecError, StoreError : what could not be stored is kept. DatasetError, MetadataError : it
+            can never be stored, and was withdrawn.
+        """
+        paths = None if asked is None else frozenset(asked)
+        failures: list[NczfsError] = []
+        is_flushed = True
+        try:
+            self.flush_chunks()
+        except NczfsError as error:
+            is_flushed = False
+            if paths is None or self.engine.writeback.has_unsaved(self._has_any_at(paths)):
+                failures.append(error)
+        # An array is as long as its values are stored, or longer for nobody but us.
+        found = self.edits.flush(self.node, lambda path: is_flushed or not self.edits.grows(path))
+        failures += [error for path, error in found.items() if paths is None or path in paths]
+        if self.copy.is_owed or self.copy.is_wanted:
+            try:
+                self.copy.update()
+            except NczfsError as error:
+                keys = (key for path in paths or () for key in self.format.single.keys(path))
+                if paths is None or self.copy.owes(frozenset(keys)):
+                    failures.append(error)
+        try:
+            self.zmap.flush()
+        except NczfsError as error:
+            failures.append(error)
+        self.engine.writeback.settled()
+        if failures:
+            raise failures[0]
 
     def forget_clean(self) -> None:
         """Ask the store anew for chunks and documents that are the same there, as it may seem."""
         self._forget_chunks(self.root)
         self._metadata.forget(self.root)
-
-    def store_document(self, key: str, data: bytes, replaces: Version) -> None:
-        """Replace a version of a document. Raises Conflict, ObjectExists."""
-        with self.lease.writing():
-            self._metadata.write(join(self.root, key), data, replaces)
 
     def delete_documents(self, keys: Iterable[str]) -> None:
         """Remove those of some documents that are there."""
@@ -262,6 +342,14 @@ class Dataset(Hierarchy):
 
     def _has(self, array: StoredArray) -> bool:
         return array.is_within(self._metadata.zmap, self.root)
+
+    def _has_any_at(self, paths: Iterable[str]) -> Callable[[StoredArray], bool]:
+        prefixes = [self.prefix(path) for path in paths]
+        return lambda array: any(array.is_at(self._metadata.zmap, prefix) for prefix in prefixes)
+
+    def _note_edited(self, path: str) -> None:
+        self.engine.note_changes(self)
+        self._tell_edited(self.prefix(path))
 
     def _forget_chunks(self, prefix: Prefix) -> None:
         for array in self._stored_arrays(prefix):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
@@ -23,7 +22,6 @@ from nczfs.engine.changes import (
     SetAttribute,
 )
 from nczfs.engine.chunkio import fill_element
-from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.creation import described
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
@@ -45,19 +43,18 @@ class Editor:
     """Makes and changes the nodes of a dataset that was opened for writing.
 
     What is asked for is seen at once through the same `Dataset`; others see it after `sync`. Every
-    method may be called from any thread; `_lock` is held by whoever looks whether a name is free
-    and takes it, or makes a dimension longer.
+    method may be called from any thread. An editor holds no state of its own: a dataset may have
+    any number of them.
 
     Parameters
     ----------
     separator : of the chunk keys of new variables.
     """
 
-    def __init__(self, dataset: Dataset, copy: ConsolidatedCopy, separator: str) -> None:
+    def __init__(self, dataset: Dataset, separator: str) -> None:
         self._dataset = dataset
-        self._copy = copy
         self._separator = separator
-        self._lock = threading.RLock()
+        self._lock = dataset.edits.naming
 
     def create_root(self) -> None:
         """Make the root group."""
@@ -126,7 +123,7 @@ class Editor:
             dimensions = self._wanted_dimensions(above, declaration)
             variable = self.described(path, declaration, dimensions)
             self.sync()
-            self._copy.distrust()
+            self._dataset.copy.distrust()
             self._dataset.delete_documents(self._dataset.format.single.keys(path))
             try:
                 self._add(path, Create(variable))
@@ -240,7 +237,7 @@ class Editor:
         """Give a dataset that has no variables yet another format. Raises NotWritable."""
         with self._lock:
             self.sync()
-            self._copy.distrust()
+            self._dataset.copy.distrust()
             relayout.change_format(self._dataset, metadata_format)
 
     def take_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
@@ -306,33 +303,24 @@ class Editor:
     def remove(self, path: str) -> int:
         """Remove a group or variable and all below it; how many objects. See `removal.remove`."""
         with self._lock:
-            return removal.remove(self._dataset, self._copy, path)
+            return removal.remove(self._dataset, path)
 
     def remove_hollow(self, path: str) -> bool:
         """Remove a group if it holds nothing at all; whether it did. Raises as `remove`."""
         with self._lock:
             is_hollow = removal.is_hollow(self._dataset, path)
             if is_hollow:
-                removal.remove(self._dataset, self._copy, path)
+                removal.remove(self._dataset, path)
             return is_hollow
 
-    def sync(self) -> None:
-        """Have all that was written and changed stored: chunks, documents, the consolidated copy.
+    def sync(self, *asked: str) -> None:
+        """Have everything stored, and raise what concerns some nodes; see `Dataset.store`.
 
-        Raises
-        ------
-        CodecError, MetadataError, StoreError : what could not be stored is kept.
+        Parameters
+        ----------
+        asked : their paths; none: all nodes.
         """
-        dataset = self._dataset
-        dataset.flush_chunks()
-        nodes: dict[str, Node] = {path: dataset.node(path) for path in dataset.edits.pending()}
-        try:
-            self._copy.update(dataset.edits.flush(nodes))
-        except NczfsError:
-            self._copy.distrust()
-            raise
-        dataset.zmap.flush()
-        dataset.engine.writeback.settled()
+        self._dataset.store(asked or None)
 
     def _add(self, path: str, change: Change) -> None:
         self._dataset.edits.check(path, change)

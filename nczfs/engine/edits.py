@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import groupby
+from typing import TypeAlias
 
-from nczfs.engine.changes import Change, Create, Resize
+from nczfs.engine.changes import Change, Create, Resize, ResizeDimension
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
 from nczfs.engine.pools import Pools
-from nczfs.engine.retrying import until_stored
-from nczfs.errors import Conflict, NczfsError, ObjectExists
+from nczfs.engine.retrying import may_pass, until_stored
+from nczfs.errors import Conflict, DatasetError, NczfsError, ObjectExists, StoreError
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
+from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, join
 
+log = logging.getLogger(__name__)
+
 MAX_DEPTH = 1024  # of groups: a key has 1024 bytes
+
+
+Refused: TypeAlias = "list[tuple[Change, NczfsError]]"
+"""Changes that could not be stored, each with the reason."""
 
 
 class Edits:
@@ -32,10 +41,12 @@ class Edits:
     ----------
     guard : makes a context that is round each change of the store.
     changed : called when a node at a path may read otherwise than before.
+    storing : called with the key of a document, in the dataset, before it is written.
 
     Attributes
     ----------
     format : of the single documents, which are what is changed.
+    naming : is held by whoever looks whether a name is free and takes it, or changes a length.
     """
 
     def __init__(
@@ -47,8 +58,10 @@ class Edits:
         pools: Pools,
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
         changed: Callable[[str], None] = lambda _: None,
+        storing: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._guard = guard
+        self._storing = storing
         self._changed_at = changed
         self._pools = pools
         self._metadata = metadata
@@ -57,6 +70,7 @@ class Edits:
         self._options = options
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
+        self.naming = threading.RLock()
         self._changes: dict[str, dict[tuple[str, ...], Change]] = {}
         self._applied: dict[str, tuple[Node | None, Node | None]] = {}
         self._dimensions: dict[str, dict[str, Dimension]] = {}
@@ -72,7 +86,7 @@ class Edits:
             known = self._applied.pop(path, None)
             if known is not None and earlier is None:
                 # A group that gets a thousand members is not made anew for each of them.
-                self._applied[path] = (known[0], change.apply(known[1]))
+                self._applied[path] = (known[0], self._changed(path, known[1], [change])[0])
             self.revision += 1
         self._changed_at(path)
 
@@ -101,7 +115,7 @@ class Edits:
             if changes is not None:
                 known = self._applied.get(path)
                 if known is None or known[0] is not node:
-                    known = (node, self._changed(path, node, list(changes.values())))
+                    known = (node, self._changed(path, node, changes.values())[0])
                     self._applied[path] = known
                 node = known[1]
         return node if node is None or not self._dimensions else self._with_dimensions(node)
@@ -116,39 +130,47 @@ class Edits:
                 found.append(name)
         return found
 
-    def flush(self, nodes: Mapping[str, Node]) -> dict[str, bytes]:
+    def flush(
+        self, load: Callable[[str], Node], is_wanted: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, NczfsError]:
         """Store the pending changes: arrays first, then groups, the deepest first.
 
         So what makes a new node visible to others is written after the node itself, and a dimension
-        grows after the arrays that have it.
+        grows after the arrays that have it. A change that can never be stored is withdrawn, and
+        keeps no other one from being stored; one that may be stored later keeps those that come
+        after it.
 
         Parameters
         ----------
-        nodes : those that have pending changes, as they are now.
+        load : a node as it is now.
+        is_wanted : whether the changes of the node at a path are to be stored.
 
         Returns
         -------
-        the documents that were written, by their keys relative to the dataset.
-
-        Raises
-        ------
-        MetadataError, StoreError, DatasetError : all changes are kept, to be stored again.
+        why nodes could not be stored, by their paths.
         """
         with self._flushing:
-            written: dict[str, bytes] = {}
-            stored: dict[str, list[Change]] = {}
+            failures: dict[str, NczfsError] = {}
+            nodes = self._loaded([p for p in self.pending() if is_wanted(p)], load, failures)
             self._metadata.ask_again({key for node in nodes.values() for key in self._keys(node)})
             in_order = sorted(nodes, key=lambda path: _order(path, nodes[path]))
+            stored: dict[str, list[Change]] = {}
             for _, stage in groupby(in_order, key=lambda path: _order(path, nodes[path])[0]):
-                now = {path: list(self._changes.get(path, {}).values()) for path in stage}
-                stored |= now
+                paths = list(stage)
+                if (reason := self._reason_to_wait(failures)) is not None:
+                    failures |= dict.fromkeys(paths, reason)
+                    continue
                 # Those that were forgotten meanwhile are no more.
-                changed = [(nodes[path], changes) for path, changes in now.items() if changes]
-                written |= self._store_all(changed)
+                now = {p: found for p in paths if (found := self._changes_of(p))}
+                for path, refused in self._store_all([(nodes[p], now[p]) for p in now]).items():
+                    left = {id(change) for change, _ in refused}
+                    stored[path] = [change for change in now[path] if id(change) not in left]
+                    self._refuse(path, refused, failures)
             # All together: an array reads only as long as its dimension, which is stored later.
-            for path, changes in stored.items():
-                self._done(path, changes)
-            return written
+            if self._reason_to_wait(failures) is None:
+                for path, changes in stored.items():
+                    self._done(path, changes)
+            return failures
 
     def withdraw(self, path: str, change: Change) -> None:
         """Take back a change that could not be stored."""
@@ -169,23 +191,70 @@ class Edits:
         """Paths of the nodes that have changes."""
         return list(self._changes)
 
-    def _store_all(self, nodes: list[tuple[Node, list[Change]]]) -> dict[str, bytes]:
-        """Store nodes of which none is seen through another, at once where requests take long."""
-        if not self._metadata.far or len(nodes) == 1:
-            results = [self._store_node(*node) for node in nodes]
-        else:
-            futures = [self._pools.write.submit(self._store_node, *node) for node in nodes]
-            wait(futures)
-            results = [future.result() for future in futures]
-        return {key: data for written in results for key, data in written.items()}
+    def grows(self, path: str) -> bool:
+        """Whether a change of the node at a path gives something another length."""
+        return any(isinstance(each, Resize | ResizeDimension) for each in self._changes_of(path))
 
-    def _store_node(self, node: Node, changes: list[Change]) -> dict[str, bytes]:
-        def store(attempt: int) -> dict[str, bytes]:
+    def store(self, key: str, data: bytes, replaces: Version) -> None:
+        """Replace a version of a document. Raises Conflict, ObjectExists, StoreError."""
+        with self._guard():
+            self._metadata.write(join(self._root, key), data, replaces)
+
+    def _changes_of(self, path: str) -> list[Change]:
+        with self._lock:
+            return list(self._changes.get(path, {}).values())
+
+    def _loaded(
+        self, paths: list[str], load: Callable[[str], Node], failures: dict[str, NczfsError]
+    ) -> dict[str, Node]:
+        """The nodes that are to be stored; what cannot be changed, as it is gone, is withdrawn."""
+        found: dict[str, Node] = {}
+        for path in paths:
+            try:
+                found[path] = load(path)
+            except NczfsError as error:
+                self._refuse(path, [(each, error) for each in self._changes_of(path)], failures)
+        return found
+
+    def _refuse(self, path: str, refused: Refused, failures: dict[str, NczfsError]) -> None:
+        """Note why changes were not stored, and withdraw those that never will be."""
+        for _, error in refused:
+            failures.setdefault(path, error)
+        if lost := [change for change, error in refused if not _may_be_stored(change, error)]:
+            log.info("/%s: %d changes are withdrawn: %s", path, len(lost), failures[path])
+            self._metadata.changed(join(self._root, path))  # others have made or removed it
+            self._done(path, lost)
+
+    def _reason_to_wait(self, failures: Mapping[str, NczfsError]) -> NczfsError | None:
+        """Why what makes others visible cannot be stored now; None: nothing is left before it."""
+        return next((e for path, e in failures.items() if self._changes.get(path)), None)
+
+    def _store_all(self, nodes: list[tuple[Node, list[Change]]]) -> dict[str, Refused]:
+        """Store nodes of which none is seen through another, at once where requests take long.
+
+        Returns
+        -------
+        by path, the changes that could not be stored, and why.
+        """
+        if not self._metadata.far or len(nodes) == 1:
+            return {node.path: self._store_node(node, changes) for node, changes in nodes}
+        futures = {
+            node.path: self._pools.write.submit(self._store_node, node, changes)
+            for node, changes in nodes
+        }
+        wait(futures.values())
+        return {path: future.result() for path, future in futures.items()}
+
+    def _store_node(self, node: Node, changes: list[Change]) -> Refused:
+        def store(attempt: int) -> Refused:
             if attempt:
                 self._metadata.ask_again(self._keys(node))
             return self._store_once(node.path, changes)
 
-        return until_stored(store, f"/{node.path}")
+        try:
+            return until_stored(store, f"/{node.path}")
+        except NczfsError as error:
+            return [(change, error) for change in changes]
 
     def _keys(self, node: Node) -> list[Key]:
         """The documents that tell what a node is, those with its dimensions among them."""
@@ -194,11 +263,13 @@ class Edits:
             paths += [dimension.group for dimension in node.dimensions]
         return [join(self._root, key) for path in paths for key in self.format.keys(path)]
 
-    def _store_once(self, path: str, changes: list[Change]) -> dict[str, bytes]:
+    def _store_once(self, path: str, changes: list[Change]) -> Refused:
+        """Store what can be of some changes; the others, and why."""
         documents = self.documents()
         documents.fetch(self.format.keys(path))
-        node = self._changed(path, documents.node(self.format, path), changes)
-        assert node is not None
+        node, refused = self._changed(path, documents.node(self.format, path), changes)
+        if node is None or len(refused) == len(changes):
+            return refused
         if isinstance(node, Variable) and self.format.declares:
             node = self._as_long_as_declared(node, documents)
         seen = dict(documents.used)
@@ -206,24 +277,32 @@ class Edits:
         if any(documents.used[key] != version for key, version in seen.items()):
             raise Conflict(f"/{path}: another client changed it while it was read")
         for key, data in written.items():
-            full = join(self._root, key)
+            self._storing(key)
             try:
-                with self._guard():
-                    self._metadata.write(full, data, documents.used[full])
+                self.store(key, data, documents.used[join(self._root, key)])
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
                 self._begun.add(path)  # nobody knows whether it was written
                 raise
             self._begun.add(path)
-        return written
+        return refused
 
-    def _changed(self, path: str, node: Node | None, changes: list[Change]) -> Node | None:
-        """A node with some changes. What is there of one that we began to store is ours."""
+    def _changed(
+        self, path: str, node: Node | None, changes: Iterable[Change]
+    ) -> tuple[Node | None, Refused]:
+        """A node with those of some changes that fit it, and why the others do not.
+
+        What is there of a node that we began to store is ours.
+        """
+        refused: Refused = []
         for change in changes:
             is_ours = isinstance(change, Create) and path in self._begun
-            node = change.apply(None if is_ours else node)
-        return node
+            try:
+                node = change.apply(None if is_ours else node)
+            except DatasetError as error:
+                refused.append((change, error))
+        return node, refused
 
     def _as_long_as_declared(self, variable: Variable, documents: StoreDocuments) -> Variable:
         """A variable with the lengths that its unlimited dimensions have by now."""
@@ -231,7 +310,7 @@ class Edits:
             if dimension.unlimited:
                 path = dimension.group
                 changes = list(self._changes.get(path, {}).values())
-                group = self._changed(path, documents.node(self.format, path), changes)
+                group, _ = self._changed(path, documents.node(self.format, path), changes)
                 known = group.dimensions if isinstance(group, GroupHeader) else ()
                 sizes = (other.size for other in known if other.name == dimension.name)
                 longer = Resize(axis, max(sizes, default=0), grows=True)
@@ -258,6 +337,11 @@ class Edits:
         if isinstance(node, GroupHeader):
             return _declaring(node, self._dimensions.get(node.path, {}))
         return _having(node, self._dimensions)
+
+
+def _may_be_stored(change: Change, error: NczfsError) -> bool:
+    """Whether a change that could not be stored is worth another try."""
+    return isinstance(error, StoreError) and (change.outlasts_refusals or may_pass(error))
 
 
 def _order(path: str, node: Node) -> tuple[int, str]:

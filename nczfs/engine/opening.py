@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nczfs.engine.api import OpenDataset, RootArray
-from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
@@ -126,9 +125,9 @@ def open_zmap(
         cache = MetadataCache(zmap, engine.options, engine.pools)
         dataset = _existing(engine, cache, metadata, mode)
         if dataset is not None:
-            return _opened(dataset, metadata, mode, name, separator, close, consolidated)
+            return _opened(dataset, mode, name, separator, close, consolidated)
         dataset = Dataset(engine, cache, keys.ROOT, named, metadata)
-        return _created(dataset, metadata, separator, close, consolidated=consolidated)
+        return _created(dataset, separator, close, consolidated=consolidated)
     except BaseException:
         close()
         raise
@@ -198,7 +197,6 @@ def _delete_all(zmap: ZMap) -> None:
 
 def _opened(
     dataset: Dataset,
-    options: FormatOptions,
     mode: str,
     name: str,
     separator: str,
@@ -208,7 +206,7 @@ def _opened(
     root = dataset.node("")
     editor = None
     if mode != "r":
-        editor = _editor(dataset, options, separator, consolidated=consolidated)
+        editor = _editor(dataset, separator, consolidated=consolidated)
     if not isinstance(root, GroupHeader):
         return RootArray(dataset, root, name, editor, close)
     return OpenDataset(dataset, root, editor, close)
@@ -216,19 +214,16 @@ def _opened(
 
 def _created(
     dataset: Dataset,
-    options: FormatOptions,
     separator: str,
     close: Callable[[], None],
     *,
     consolidated: bool,
 ) -> OpenDataset:
-    editor = _editor(dataset, options, separator, consolidated=consolidated)
+    editor = _editor(dataset, separator, consolidated=consolidated)
     editor.create_root()
     return OpenDataset(dataset, dataset.node(""), editor, close)
 
 
-def _editor(
-    dataset: Dataset, options: FormatOptions, separator: str, *, consolidated: bool
-) -> Editor:
-    copy = ConsolidatedCopy(dataset, options, wanted=consolidated)
-    return Editor(dataset, copy, separator)
+def _editor(dataset: Dataset, separator: str, *, consolidated: bool) -> Editor:
+    dataset.copy.is_wanted = consolidated
+    return Editor(dataset, separator)

@@ -43,7 +43,7 @@ def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:
         for key, data in written.items():
             documents.get(key)
             version = documents.used.get(join(dataset.root, key), ABSENT)
-            dataset.store_document(key, data, version)
+            dataset.edits.store(key, data, version)
         others = (*before.keys(header.path), *(() if header.path else (L1.superblock, L1.group)))
         dataset.delete_documents(key for key in others if key not in written)
     dataset.read_as(wanted)

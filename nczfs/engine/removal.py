@@ -17,12 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nczfs.engine.changes import RemoveMember
-from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.ownership import REMOVING, Owned, check_no_foreign, is_left_over, owned
-from nczfs.errors import MetadataError, NczfsError, NoSuchNode, NoSuchObject, NotWritable
+from nczfs.errors import MetadataError, NoSuchNode, NoSuchObject, NotWritable
 from nczfs.formats import consolidated
-from nczfs.formats.base import Node
 from nczfs.formats.detect import ROOT_KEYS
 from nczfs.formats.names import parent_of
 from nczfs.formats.nodes import ZGROUP
@@ -73,14 +71,13 @@ def planned(dataset: Dataset, path: str) -> Removal:
     return _in_order(owned(dataset.prefix(path), keys, is_array=True), None)
 
 
-def remove(dataset: Dataset, copy: ConsolidatedCopy, path: str, *, force: bool = False) -> int:
+def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
     """Remove the node at a path with all below it, and what was written to it.
 
     Reading or writing its values through an open file raises StructureChanged. Dimensions stay.
 
     Parameters
     ----------
-    copy : the consolidated one of the dataset.
     force : remove the dataset's objects where there are foreign ones, too; those stay.
 
     Returns
@@ -104,7 +101,7 @@ def remove(dataset: Dataset, copy: ConsolidatedCopy, path: str, *, force: bool =
         planned(dataset, path)
     count = 0
     if path:
-        _take_out(dataset, copy, path)
+        _take_out(dataset, path)
     else:
         count = _take_all_out(dataset)
     dataset.removed(path)
@@ -148,15 +145,12 @@ def _keys(dataset: Dataset, path: str) -> list[Key]:
     return [stat.key for stat in dataset.zmap.list(dataset.prefix(path))]
 
 
-def _take_out(dataset: Dataset, copy: ConsolidatedCopy, path: str) -> None:
+def _take_out(dataset: Dataset, path: str) -> None:
     """Have a group list a member no more, nor the consolidated copy anything of it."""
     above, name = parent_of(path), path.rpartition("/")[2]
-    try:
-        written = _store_lists(dataset, above, [name], path) if _lists(dataset, above, name) else {}
-        copy.update(written, path)
-    except NczfsError:
-        copy.distrust()
-        raise
+    if _lists(dataset, above, name):
+        _store_lists(dataset, above, [name], path)
+    dataset.copy.update(path)
 
 
 def _take_all_out(dataset: Dataset) -> int:
@@ -173,27 +167,17 @@ def _take_all_out(dataset: Dataset) -> int:
     return 1
 
 
-def _store_lists(
-    dataset: Dataset, group: str, names: Iterable[str], leaving: str | None
-) -> dict[str, bytes]:
-    """Take names out of the list of a group, and store it with all that must be stored before.
-
-    Returns
-    -------
-    the documents that were written.
-    """
+def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: str | None) -> None:
+    """Take names out of the list of a group, and store it with all that must be stored before."""
     edits = dataset.edits
     changes = [RemoveMember(name) for name in names]
     for change in changes:
         edits.add(group, change)
-    try:
-        pending = [p for p in edits.pending() if leaving is None or not is_within(p, leaving)]
-        nodes: dict[str, Node] = {path: dataset.node(path) for path in pending}
-        return edits.flush(nodes)
-    except NczfsError:
+    failures = edits.flush(dataset.node, lambda p: leaving is None or not is_within(p, leaving))
+    if group in failures:
         for change in changes:
             edits.withdraw(group, change)
-        raise
+        raise failures[group]
 
 
 def _is_group(dataset: Dataset, path: str) -> bool | None:

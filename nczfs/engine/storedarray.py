@@ -57,6 +57,10 @@ class StoredArray:
         below = not prefix or self._prefix == prefix or self._prefix.startswith(f"{prefix}/")
         return below and self._zmap is zmap
 
+    def is_at(self, zmap: ZMap, prefix: Prefix) -> bool:
+        """Whether it lies at a prefix of a store."""
+        return self._prefix == prefix and self._zmap is zmap
+
     def end(self, why: str) -> None:
         """The array is no more: it is neither read nor written from now on."""
         self._over = why

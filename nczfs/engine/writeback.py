@@ -48,6 +48,8 @@ class WriteBack:
         end is lost.
     age_s : what was written is stored in the background after so long; None: when somebody asks.
     journal : has what was written before the writer is told; boxes alone can be written then.
+    store_others : stores what else was changed before some time, and tells whether anything is
+        left; called in the background.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class WriteBack:
         spool: Spool | None = None,
         age_s: float | None = None,
         journal: Journal | None = None,
+        store_others: Callable[[float], bool] = lambda _: False,
     ) -> None:
         self._spool = spool
         self._journal = journal
@@ -66,6 +69,7 @@ class WriteBack:
         self._flusher = Flusher(self._dirty, self._saver, cache, pools, self._health)
         self._background = Background(self._store_aged, age_s) if age_s is not None else None
         self._limit = cache.limit_bytes // DIRTY_SHARE
+        self._store_others = store_others
         self._is_failing = False
         self._closed = False
 
@@ -144,11 +148,16 @@ class WriteBack:
         ------
         NoSpace, StoreError, CodecError : there is too much of it.
         """
-        if self._background is not None and self._dirty.chunks:
-            is_much = self._dirty.nbytes > self._limit // 2 or self._is_journal_long
-            self._background.expect(at_once=is_much and self._health.is_due)
+        if self._dirty.chunks:
+            self.expect()
         if self._dirty.nbytes > self._limit:
             self._make_room()
+
+    def expect(self) -> None:
+        """Have the background look at what waits for being stored."""
+        if self._background is not None:
+            is_much = self._dirty.nbytes > self._limit // 2 or self._is_journal_long
+            self._background.expect(at_once=is_much and self._health.is_due)
 
     def flush(self, is_wanted: Callable[[StoredArray], bool] = lambda _: True) -> None:
         """Have everything stored that was written to some arrays before this call, by whomever.
@@ -286,7 +295,8 @@ class WriteBack:
             if not self._is_failing and not self._closed:
                 log.warning("what was written is kept, and tried again: %s", error)
         self._is_failing = self._dirty.is_any_failed
-        return bool(self._dirty.chunks)
+        is_left = self._store_others(before) if self._health.is_due else True
+        return is_left or bool(self._dirty.chunks)
 
     def _ended_segment(self) -> int | None:
         """The segment of the journal up to which all can go once everything is stored.

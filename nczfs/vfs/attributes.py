@@ -106,7 +106,7 @@ class AttributesDirectory(Directory):
         editor = editing.editor(self._dataset)
         editor.set_attribute(self._path, renamed)
         editor.delete_attribute(self._path, moved.name)
-        editor.sync()
+        editor.sync(self._path)
         for gone in (name, new_name):
             self._refusals(gone).settle()
 
@@ -119,9 +119,8 @@ class AttributesDirectory(Directory):
         self._refusals(name).settle()
 
     def sync(self) -> None:
-        editing = self._context.editing_of(self._dataset)
-        if editing is not None:
-            editing.store_all(self._dataset)
+        if self._context.editing_of(self._dataset) is not None:
+            self._dataset.store()
 
     def refusal(self, name: str) -> PathError:
         return refusal(self._context.editing_of(self._dataset), name)
@@ -301,7 +300,7 @@ class OpenAttribute(OpenFile):
             editor = self._editing.editor(self._dataset)
             if attribute != known:
                 editor.set_attribute(self._path, attribute)
-            editor.sync()
+            editor.sync(self._path)
             self._was_there = True
 
     def close(self) -> None:

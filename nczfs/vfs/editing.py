@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from nczfs.engine.chunkio import fill_element
-from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
@@ -18,6 +17,7 @@ from nczfs.engine.opening import new_format
 from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import BadArgument, NczfsError, NotPermitted, PathError, ReadOnlyMount
 from nczfs.formats.base import FormatOptions
+from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.removing import Removing
 from nczfs.views.layout import ArrayElements, Layout, native_run
@@ -28,7 +28,7 @@ SEPARATOR = "."
 
 
 class Editing:
-    """The editors of the datasets of a tree, one each. `_lock` guards the dicts.
+    """What changes the datasets of a tree. `_lock` guards the dicts.
 
     Parameters
     ----------
@@ -55,22 +55,15 @@ class Editing:
         self._metadata = metadata
         self._options = options
         self._lock = threading.Lock()
-        self._editors: dict[Prefix, tuple[Dataset, Editor]] = {}
         self._growing: WeakValueDictionary[StoredArray, Growing] = WeakValueDictionary()
         self._shown: WeakKeyDictionary[StoredArray, int] = WeakKeyDictionary()
 
     def editor(self, dataset: Dataset) -> Editor:
-        """The editor of a dataset, whose lease is held. Changes are pending until `Editor.sync`."""
+        """An editor of a dataset, whose lease is held. Changes are pending until `Editor.sync`."""
         dataset.lease.require()
-        with self._lock:
-            known = self._editors.get(dataset.root)
-            if known is not None and known[0] is dataset:
-                return known[1]
+        if dataset.is_consolidated_believed:
             dataset.read_single_documents()
-            copy = ConsolidatedCopy(dataset, self._options, wanted=False)
-            editor = Editor(dataset, copy, SEPARATOR)
-            self._editors[dataset.root] = (dataset, editor)
-            return editor
+        return Editor(dataset, SEPARATOR)
 
     def create_root(self, prefix: Prefix) -> None:
         """Make a dataset of an empty group, in the layout that new ones have."""
@@ -84,22 +77,15 @@ class Editing:
         """Make a group in a dataset."""
         editor = self.editor(dataset)
         editor.create_group(path)
-        editor.sync()
+        editor.sync(path, parent_of(path))
 
-    def store_all(self, dataset: Dataset) -> None:
-        """Have everything stored that was written to a dataset, and the store make sure of it."""
-        dataset.flush_chunks()
-        if dataset.edits.pending():
-            self.editor(dataset).sync()
-        else:
-            dataset.zmap.flush()
-
-    def store(self, dataset: Dataset, path: str, array: StoredArray) -> None:
+    def store(self, dataset: Dataset, variable: Variable, array: StoredArray) -> None:
         """Have everything stored that was written to a variable, and made it longer."""
         self._engine.writeback.flush(lambda known: known is array)
-        if dataset.edits.pending():
-            self.editor(dataset).sync()
-        self.show(dataset, path, array)
+        if dataset.has_changes:
+            groups = {dimension.group for dimension in variable.dimensions}
+            dataset.store({variable.path, *groups})
+        self.show(dataset, variable.key, array)
 
     def show(self, dataset: Dataset, path: str, array: StoredArray) -> None:
         """Have every file of a variable shown anew, if it was written to since the last time."""
@@ -133,13 +119,10 @@ class Editing:
 
     def sync(self) -> None:
         """Store every change that is pending. Raises the first error; all are tried."""
-        with self._lock:
-            known = list(self._editors.values())
         errors: list[NczfsError] = []
-        for dataset, editor in known:
+        for dataset in self._engine.changed():
             try:
-                if dataset.edits.pending():
-                    editor.sync()
+                dataset.store()
             except NczfsError as error:
                 errors.append(error)
         if errors:

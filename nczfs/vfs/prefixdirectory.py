@@ -211,8 +211,8 @@ class PrefixDirectory(Directory):
 
     def sync(self) -> None:
         resolved = self.resolve()
-        if isinstance(resolved, At) and (editing := self._editing) is not None:
-            editing.store_all(resolved.dataset)
+        if isinstance(resolved, At) and self._editing is not None:
+            resolved.dataset.store()
 
     def refusal(self, name: str) -> PathError:
         return refusal(self._editing, name)

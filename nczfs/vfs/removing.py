@@ -109,8 +109,7 @@ class Removing:
             self._waiting.clear()
         for dataset in waiting:
             try:
-                if dataset.edits.pending():
-                    self._editor(dataset).sync()
+                dataset.store()
             except NczfsError as error:
                 log.warning(
                     "%s: attributes were removed, and that is not stored yet (the next change or"

@@ -176,6 +176,7 @@ def mount_tree(
             "read_only": read_only,
             "dirty_bytes": engine.writeback.dirty_bytes,
             "unsaved_chunks": engine.writeback.unsaved,
+            "unsaved_metadata": len(engine.changed()),
             "unsaved_files": objects.files.unsaved_count,
             "spool": str(spool.directory),
             "spooled": spool.kept_count,

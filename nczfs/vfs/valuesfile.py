@@ -126,7 +126,7 @@ class ValuesFile(File):
         """Have all stored that was written to the variable, through whichever file or handle."""
         editing = self._context.editing_of(self._dataset)
         if editing is not None:
-            editing.store(self._dataset, self._variable.key, self._array.stored)
+            editing.store(self._dataset, self._variable, self._array.stored)
 
     @property
     def _place(self) -> str:

@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
@@ -309,7 +308,7 @@ class Store:
             )
         wanted = tuple(map(max, shape, details.shape))
         if wanted != shape:
-            editor = Editor(dataset, ConsolidatedCopy(dataset, self._options, wanted=False), ".")
+            editor = Editor(dataset, ".")
             editor.grow(variable, wanted)
             editor.sync()
             node = dataset.node(variable.path)

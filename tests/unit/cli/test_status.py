@@ -17,6 +17,7 @@ STATUS: dict[str, Any] = {
     "dirty_bytes": 0,
     "unsaved_chunks": 0,
     "unsaved_files": 0,
+    "unsaved_metadata": 0,
     "spool": "/var/spool/x",
     "spooled": 0,
     "spool_used_bytes": 0,
@@ -38,6 +39,7 @@ STATUS: dict[str, Any] = {
         ({"unsaved_chunks": 1, "dirty_bytes": 2048}, "1 chunk (2.00KiB)"),
         ({"unsaved_chunks": 2, "unsaved_files": 1}, "2 chunks and 1 file"),
         ({"unsaved_files": 3, "dirty_bytes": 1}, "3 files (1B)"),
+        ({"unsaved_chunks": 1, "unsaved_metadata": 1}, "1 chunk and the metadata of 1 dataset"),
     ],
 )
 def test_what_is_not_stored_is_counted_in_words(changed: dict[str, Any], text: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from nczfs.engine.api import OpenDataset
 from nczfs.engine.opening import open_zmap
-from nczfs.errors import NameTaken, StoreError, Unavailable
+from nczfs.errors import AccessDenied, NameTaken, NoSuchNode, StoreError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
@@ -129,9 +129,94 @@ def test_who_makes_a_variable_of_a_name_that_is_taken_meanwhile_is_told(
         with pytest.raises(NameTaken, match="/new: another client has created it in the meantime"):
             dataset.sync()
     assert seen(memory, lambda d: d.variables["new"].dtype.str) == "<f8"
-    # What was asked for stays wanted, and closing says again that it cannot be had.
-    with pytest.raises(NameTaken):
-        dataset.close()
+    assert dataset.variables["new"].dtype.str == "<f8"
+    assert dataset._dataset.edits.pending() == [], "what cannot be had is not asked for again"
+    dataset.attrs["title"] = "T"
+    dataset.close()
+    assert seen(memory, lambda d: d.attrs["title"]) == "T"
+
+
+@pytest.mark.parametrize("gone", ["variable", "group"])
+def test_a_change_of_what_another_client_removed_keeps_nothing_else_from_being_stored(
+    memory: MemoryZMap, dataset: OpenDataset, gone: str
+) -> None:
+    node = dataset.variables["v"] if gone == "variable" else dataset.groups["g"]
+    node.attrs["units"] = "km"
+    dataset.attrs["title"] = "T"
+    with open_zmap(memory, "r+") as other:
+        del other["v" if gone == "variable" else "g"]
+    with pytest.raises(NoSuchNode):
+        dataset.sync()
+    assert seen(memory, lambda d: d.attrs["title"]) == "T"
+    dataset.attrs["title"] = "U"
+    dataset.sync()
+    assert seen(memory, lambda d: d.attrs["title"]) == "U"
+
+
+def test_a_change_that_the_store_refuses_is_withdrawn_and_a_length_is_not(
+    memory: MemoryZMap, layout: str
+) -> None:
+    """SEMANTICS W27."""
+    faulty = Faulty(memory)
+    with open_zmap(faulty, "r+") as dataset:
+        if layout in ("nczarr-L3", "nczarr-L2l"):
+            dataset.create_dimension("t", None)
+            dataset.create_variable("r", ("t",), "i4", chunks=(2,))
+            dataset.sync()
+        else:
+            dataset.create_variable("r", (0,), "i4", chunks=(2,))
+            dataset.sync()
+        dataset.attrs["title"] = "T"
+        faulty.arm(Fault(0, AccessDenied, operations=WRITES, repeats=1000))
+        with pytest.raises(AccessDenied):
+            dataset.sync()
+        assert dataset.attrs["title"] == "t"
+        faulty.arm()
+        dataset.sync()
+        if layout in ("nczarr-L3", "nczarr-L2l"):
+            faulty.arm(Fault(0, AccessDenied, operations=WRITES, repeats=1000))
+            dataset.resize_dimension("t", 3)
+            with pytest.raises(AccessDenied):
+                dataset.sync()
+            faulty.arm()
+            dataset.sync()
+            assert seen(memory, lambda d: d.variables["r"].shape) == (3,)
+
+
+@pytest.mark.parametrize("error", [AccessDenied, Unavailable])
+def test_the_consolidated_copy_is_owed_until_it_is_stored(
+    memory: MemoryZMap, error: type[StoreError]
+) -> None:
+    with open_zmap(memory, "r+", consolidated=True) as dataset:
+        dataset.attrs["title"] = "T"
+    faulty = Faulty(memory)
+
+    def refuse(operation: str, key: str) -> None:
+        if operation == "write" and key == ".zmetadata":
+            raise error("on purpose")
+
+    def copied() -> Any:
+        return json.loads(bytes(memory.read(parse_key(".zmetadata")).data))["metadata"]
+
+    with open_zmap(faulty, "r+") as dataset:
+        inner = dataset._dataset
+        dataset.variables["v"].attrs["units"] = "km"
+        faulty._before_call = refuse
+        with pytest.raises(error):
+            dataset.sync()
+        assert inner.has_changes
+        assert inner.edits.pending() == []
+        inner.store(["g"])  # nothing of that is owed
+        with pytest.raises(error):
+            inner.store(["v"])
+        with pytest.raises(error):
+            dataset.sync()
+        assert seen(memory, lambda d: d.variables["v"].attrs["units"]) == "km"
+        assert copied()["v/.zattrs"]["units"] == "m"
+        faulty._before_call = None
+        inner.store(["g"])
+        assert not inner.has_changes
+        assert copied()["v/.zattrs"]["units"] == "km"
 
 
 def change_much(dataset: OpenDataset) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from nczfs.engine.api import OpenDataset
-from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import Tally
 from nczfs.engine.removal import planned, remove
@@ -22,7 +21,6 @@ from nczfs.errors import (
     Unavailable,
     UsageError,
 )
-from nczfs.formats.base import FormatOptions
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
@@ -253,8 +251,7 @@ def test_objects_that_belong_to_no_dataset_stop_the_removal_before_it_begins(
 def test_by_force_the_dataset_goes_and_what_is_foreign_stays(format: str) -> None:
     zmap = with_foreign(made(format, consolidated=True))
     with written_again(zmap) as root:
-        copy = ConsolidatedCopy(root._dataset, FormatOptions(), wanted=False)
-        assert remove(root._dataset, copy, "", force=True) > 10
+        assert remove(root._dataset, "", force=True) > 10
     assert keys_of(zmap) == sorted(FOREIGN)
 
 

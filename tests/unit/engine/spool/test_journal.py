@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from nczfs.engine.array import Array
-from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.editor import Editor
 from nczfs.engine.loaded import Values
@@ -53,7 +52,7 @@ class Mount:
         found = open_dataset(self.engine, metadata, ROOT, options, writable=True)
         assert found is not None
         self.dataset: Dataset = found
-        self.editor = Editor(found, ConsolidatedCopy(found, options, wanted=False), ".")
+        self.editor = Editor(found, ".")
 
     def variable(self, name: str = "v") -> Variable:
         node = self.dataset.node(name)
