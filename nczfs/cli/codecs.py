@@ -42,7 +42,7 @@ def codecs(text: str) -> tuple[CodecSpec, ...]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{text!r} is no list of codecs: {error}") from None
+        raise UsageError(f"{text!r} is not a list of codecs: {error}") from None
     if not all(isinstance(codec, dict) for codec in found):
         raise UsageError(f"{text!r}: a codec is an object, as in [{{'id': 'zlib', 'level': 4}}]")
     return tuple(map(codec_of, found))
@@ -59,7 +59,7 @@ def lengths(text: str) -> dict[str, int]:
     for word in text.split(","):
         match = _LENGTH.fullmatch(word)
         if match is None or int(match[2]) < 1:
-            raise UsageError(f"{word!r} is no length of chunks; write time=10,lat=100")
+            raise UsageError(f"{word!r} is not a chunk length; write time=10,lat=100")
         found[match[1]] = int(match[2])
     return found
 
@@ -67,7 +67,7 @@ def lengths(text: str) -> dict[str, int]:
 def positive(text: str) -> int:
     """A whole number above zero."""
     if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
-        raise UsageError(f"{text!r} is no number above zero")
+        raise UsageError(f"{text!r} is not a positive whole number")
     return int(text)
 
 
@@ -93,14 +93,14 @@ def _codec(word: str) -> dict[str, Json]:
     if name in _PLAIN and not parameters:
         return {"id": name}
     known = ", ".join(["none", *_LEVELS, "blosc", *_PLAIN])
-    raise UsageError(f"{word!r} is no codec; there are {known}, and JSON for all others")
+    raise UsageError(f"{word!r} is not a codec; known are {known}, and JSON for all others")
 
 
 def _number(text: str, possible: range, word: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise UsageError(f"{word!r}: {text!r} is no number") from None
+        raise UsageError(f"{word!r}: {text!r} is not a number") from None
     if number not in possible:
         raise UsageError(f"{word!r}: {number} is not between {possible[0]} and {possible[-1]}")
     return number

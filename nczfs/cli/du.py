@@ -68,7 +68,7 @@ def _rows(url: str, settings: Settings) -> list[Row]:
     except (NotADataset, NoContent) as error:
         rows = _rows_of_store(url, settings)
         if not rows:
-            raise NoContent(f"{shown(url, settings)}: is empty, no key is there") from error
+            raise NoContent(f"{shown(url, settings)}: is empty") from error
         return rows
 
 

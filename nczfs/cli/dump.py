@@ -102,7 +102,7 @@ def _digits(text: str) -> list[int]:
 
 def _line_length(text: str) -> int:
     if not text.isdecimal() or int(text) < _LINE_LENGTH_MIN:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from {_LINE_LENGTH_MIN} on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {_LINE_LENGTH_MIN}")
     return int(text)
 
 
@@ -183,7 +183,7 @@ def _wanted(
 
     for name in names or ():
         if not any(name in spellings(variable) for variable in _all_variables(tree)):
-            raise UsageError(f"-v {name}: no variable of that name is in {where}")
+            raise UsageError(f"-v {name}: {where} has no variable of that name")
 
     def wanted(printed: PrintedVariable) -> bool:
         if names is not None and not spellings(printed.variable).intersection(names):

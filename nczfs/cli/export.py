@@ -39,7 +39,7 @@ def kind_name(text: str) -> str:
     for name, others in _KINDS.items():
         if word == _bare(name) or word in others:
             return name
-    raise UsageError(f"{text!r} is no kind of netCDF file; there are {', '.join(_KINDS)}")
+    raise UsageError(f"{text!r} is not a kind of netCDF file; known are {', '.join(_KINDS)}")
 
 
 def _bare(text: str) -> str:

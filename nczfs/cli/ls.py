@@ -80,7 +80,7 @@ def _rows(arguments: argparse.Namespace, settings: Settings) -> list[Row]:
         rows = list(_names(arguments.url, settings))
         if not rows:
             where = shown(arguments.url, settings)
-            raise NoContent(f"{where}: is empty, no key is there") from error
+            raise NoContent(f"{where}: is empty") from error
     return rows
 
 

@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         log.debug("unexpected", exc_info=error)
         return _tell(
-            f"internal error: {type(error).__name__}: {error} (--debug tells where)", trouble
+            f"internal error: {type(error).__name__}: {error} (--debug shows where)", trouble
         )
 
 

@@ -183,7 +183,7 @@ def _check(settings: Settings) -> None:
     directory = settings.maybe_text("cache-dir")
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)):
         raise UsageError(
-            f"--cache-dir {directory}: no directory that can be written; create it or name another"
+            f"--cache-dir {directory}: not a writable directory; create it or name another one"
         )
 
 

@@ -47,7 +47,7 @@ def run(request: Request) -> int:
     spool_dir = Path(request.settings.maybe_text("spool-dir") or default_spool_dir())
     found = _chosen(recovery.entries(spool_dir), arguments.names)
     if arguments.discard and not arguments.names:
-        raise UsageError("--discard: name what shall be lost; --list shows the names")
+        raise UsageError("--discard: name the entries to delete; --list shows them")
     if not found and not arguments.json:
         print(f"{spool_dir}: nothing is unsaved")
     work = _Work(arguments, store_options(request.settings))
@@ -96,7 +96,7 @@ class _Work:
         if arguments.list:
             return description, "in use by its mount" if found.in_use else "unsaved"
         if found.is_owned:
-            return description, "left to its mount, which lives"
+            return description, "left to its mount, which is running"
         self._store_of(found).put_back(found, force=arguments.force)
         recovery.remove(found)
         return description, "stored"
@@ -137,7 +137,7 @@ def _chosen(found: list[Found], names: list[str]) -> list[Found]:
     known = {each.name: each for each in found}
     for name in names:
         if name not in known:
-            raise UsageError(f"{name}: not in the spool; --list shows what is")
+            raise UsageError(f"{name}: not in the spool; --list shows the entries")
     return [known[name] for name in names]
 
 

@@ -68,7 +68,7 @@ def _foretell(dataset: Dataset, path: str, where: str, *, force: bool) -> int:
 
     removal = planned(dataset, path)
     for key in removal.foreign:
-        print(printable(f"{dataset.zmap.name}/{key}: belongs to no dataset; stays"))
+        print(printable(f"{dataset.zmap.name}/{key}: belongs to no dataset and stays"))
     if removal.foreign and not force:
         print(f"{where}: nothing would be removed; --force removes the dataset's own objects")
         return 1
@@ -96,7 +96,7 @@ def _objects(count: int) -> str:
 def _check_small(dataset: Dataset, path: str) -> None:
     """Raise UsageError for what holds more than one variable may."""
     if not path:
-        raise UsageError(f"{dataset.url('')}: is a whole dataset; -r removes it")
+        raise UsageError(f"{dataset.url('')}: is a dataset; -r removes it")
     try:
         names = dataset.names(path)
     except (MetadataError, NoSuchNode):
@@ -147,7 +147,9 @@ def _root_of(url: str, settings: Settings) -> tuple[str, str]:
 def _below(url: str, path: str) -> str:
     """The URL of what lies below another."""
     if not path.strip("/"):
-        raise UsageError(f"PATH {path!r} is below no URL; -r without a PATH removes all")
+        raise UsageError(
+            f"PATH {path!r} is not below the URL; -r without a PATH removes everything"
+        )
     front, hash_sign, fragment = url.partition("#")
     return f"{front.rstrip('/')}/{path.strip('/')}{hash_sign}{fragment}"
 

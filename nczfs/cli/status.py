@@ -59,7 +59,7 @@ def run(request: Request) -> int:
         json.dump(mounts, sys.stdout, indent=2)
         print()
     elif not mounts:
-        print("nczfs has mounted nothing here")
+        print("no nczfs mounts")
     else:
         for line in table([_HEADER, *map(_cells, mounts)]):
             say(line)
@@ -154,7 +154,7 @@ def _looked_at(entry: mounting.MountEntry) -> Status:
         except (MountError, OSError, ValueError) as error:
             cause = error.__cause__ if isinstance(error, MountError) else error
             code = cause.errno if isinstance(cause, OSError) else None
-            found["state"] = {errno.EACCES: "no permission to look"}.get(code or 0, "dead")
+            found["state"] = {errno.EACCES: "no access"}.get(code or 0, "dead")
         else:
             found.update(status, state="mounted")
 
@@ -188,8 +188,8 @@ def _read(path: str) -> str:
             ) from error
         if error.errno == errno.EACCES:
             raise MountError(
-                f"{path}: only the user who mounted it may look; with `-o allow_root` root may too,"
-                " with `-o allow_other` everybody"
+                f"{path}: only the user who mounted it has access; `-o allow_root` admits root,"
+                " `-o allow_other` everybody"
             ) from error
         raise
 

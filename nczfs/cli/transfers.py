@@ -83,14 +83,14 @@ def write(source: Source, new: NewDataset, choices: Choices) -> None:
     chosen_source = chosen(source, choices)
 
     def tell_of_the_rest() -> None:
-        tell(f"{new.place.text}: ended at once; --overwrite removes what was written there")
+        tell(f"{new.place.text}: ended at once; --overwrite removes what was written")
 
     share_one_heap()
     with progress_bar(source.nbytes, "B") as progress, interrupts.deferred(tell_of_the_rest):
         try:
             write_dataset(chosen_source, new, tell, progress)
         except ObjectExists as error:
-            raise ObjectExists(f"{error}; --overwrite deletes a dataset that is there") from error
+            raise ObjectExists(f"{error}; --overwrite replaces the dataset") from error
 
 
 def cdl_source_of(path: Path) -> Source:

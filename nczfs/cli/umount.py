@@ -71,7 +71,7 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
         if daemon is not None and not lazy and not _ended(daemon, timeout_s):
             raise MountError(
                 f"{path}: unmounted, but the daemon (process {pid}) still works after"
-                f" {timeout_s:g} s; its log tells at what"
+                f" {timeout_s:g} s; its log says what it does"
             )
     finally:
         if daemon is not None:

@@ -33,7 +33,7 @@ def size(text: str) -> int:
     """Bytes: ``512MiB``, ``2G`` (the same as GiB), ``1e6`` is not one; ``MB`` is 10^6."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is no size; write 512MiB, 2GiB or a number of bytes")
+        raise UsageError(f"{text!r} is not a size; write 512MiB, 2GiB or a number of bytes")
     base = 1000 if match[3].lower() == "b" and match[2] else 1024
     return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
 
@@ -47,7 +47,7 @@ def duration(text: str) -> float:
         return math.inf
     match = _TIME.fullmatch(word)
     if match is None:
-        raise UsageError(f"{text!r} is no time; write 30s, 5m, minimal or indefinite")
+        raise UsageError(f"{text!r} is not a time; write 30s, 5m, minimal or indefinite")
     return float(match[1]) * _TIME_UNITS[match[2]]
 
 
@@ -55,7 +55,7 @@ def deadline(text: str) -> float:
     """A `duration` that something must end within."""
     seconds = duration(text)
     if not 0 < seconds < math.inf:
-        raise UsageError(f"{text!r}: a limit has to be above zero and not indefinite")
+        raise UsageError(f"{text!r}: a limit must be above zero and not indefinite")
     return seconds
 
 
@@ -66,7 +66,7 @@ def octal(text: str) -> int:
     except ValueError:
         bits = -1
     if not 0 <= bits <= 0o777:
-        raise UsageError(f"{text!r} are no permission bits; write 0644 or 755")
+        raise UsageError(f"{text!r} are not permission bits; write 0644 or 755")
     return bits
 
 

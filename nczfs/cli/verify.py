@@ -192,9 +192,9 @@ def _hint_at_resuming(resume: str | None) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, StoreError):
         hint = (
-            f"the same command goes on from here; what is done stands in {resume}"
+            f"run the same command again to continue; {resume} holds what is done"
             if resume
-            else "with --resume FILE a later run would go on where this one stopped"
+            else "with --resume FILE a later run would continue here"
         )
         print(f"nczfs: stopped; {hint}", file=sys.stderr)
         raise

@@ -121,7 +121,7 @@ def _serve_open(
         trio.run(_run, fs, mountpoint, connected, invalidator, guard, on_ready)
         clean = True
     except Exception as error:
-        log.critical("the daemon ends, and leaves a dead mount at %s", mountpoint, exc_info=error)
+        log.critical("the daemon ends and leaves a dead mount at %s", mountpoint, exc_info=error)
         raise Crashed(f"{mountpoint}: the daemon failed: {error}") from error
     finally:
         invalidator.stop()
@@ -227,7 +227,7 @@ def _close(fs: FileSystem, timeout_s: float) -> None:
     thread.start()
     thread.join(timeout_s)
     if thread.is_alive():
-        log.error("closing took over %g s and was given up", timeout_s)
+        log.error("gave up closing after %g s", timeout_s)
 
 
 def notify_service_manager(state: str) -> None:
@@ -241,4 +241,4 @@ def notify_service_manager(state: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
             manager.sendto(state.encode(), address)
     except OSError as error:
-        print(f"nczfs: the service manager was not reached: {error}", file=sys.stderr)
+        print(f"nczfs: the service manager could not be reached: {error}", file=sys.stderr)

@@ -121,7 +121,7 @@ def prepare(mountpoint: str, *, allow_other: bool, allow_non_empty: bool = False
     entry = find_mount(path)
     if entry is not None and entry.kind == FILE_SYSTEM_TYPE:
         raise MountError(
-            f"{path}: {entry.source} is mounted there already; `nczfs umount {path}` first"
+            f"{path}: {entry.source} is already mounted there; `nczfs umount {path}` first"
         )
     # To look into an automount point is to wait for the mount that we are to make.
     if not allow_non_empty and (entry is None or entry.kind != "autofs"):

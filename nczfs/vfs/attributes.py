@@ -82,7 +82,7 @@ class AttributesDirectory(Directory):
         except NoSuchPath:
             known = None
         if known is not None and exclusive:
-            raise PathExists(f"{name}: there is an attribute of that name")
+            raise PathExists(f"{name}: an attribute of that name exists already")
         file = self._file(known or _new_name(name), loaded)
         return file, file.open(writing=True)
 
@@ -99,7 +99,7 @@ class AttributesDirectory(Directory):
             renamed = dataclasses.replace(moved, name=_new_name(new_name))
         else:
             if not replace:
-                raise PathExists(f"{new_name}: there is an attribute of that name")
+                raise PathExists(f"{new_name}: an attribute of that name exists already")
             renamed = attribute_from(known.name, _text_in(loaded, moved.name), known)
         if renamed.name == moved.name:
             return
@@ -137,7 +137,7 @@ class AttributesDirectory(Directory):
     def _loaded(self) -> Loaded:
         loaded = self._dataset.load(self._path)
         if loaded is None:
-            raise NoSuchPath(f"/{self._path}: is gone")
+            raise NoSuchPath(f"/{self._path}: no longer exists")
         return loaded
 
     def _file(self, name: str, loaded: Loaded) -> AttributeFile:
@@ -347,7 +347,7 @@ def _attribute(loaded: Loaded | None, name: str) -> Attribute | None:
 def _new_name(file_name: str) -> str:
     """The name of a new attribute by that of its file."""
     if is_hidden(file_name):
-        raise NotPermitted(f"{file_name}: such attributes belong to the format")
+        raise NotPermitted(f"{file_name}: such attributes are reserved by the format")
     return checked_name(file_name)
 
 

@@ -176,7 +176,9 @@ class Growing:
         """Make the variable longer, to whole records."""
         with self._lock:
             if size % self.record_bytes:
-                raise BadArgument(f"{size} bytes are no whole records of {self.record_bytes}")
+                raise BadArgument(
+                    f"{size} bytes are not a multiple of the record size {self.record_bytes}"
+                )
             self._grow(size // self.record_bytes)
 
     def check_whole(self) -> None:
@@ -184,8 +186,8 @@ class Growing:
         held = self.held_bytes
         if held:
             raise BadArgument(
-                f"/{self._variable.path}: the last {held} bytes are no whole record of "
-                f"{self.record_bytes}, and are not stored"
+                f"/{self._variable.path}: the last {held} bytes are not a whole record of "
+                f"{self.record_bytes} bytes, and are not stored"
             )
 
     def opened(self) -> None:

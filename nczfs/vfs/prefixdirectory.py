@@ -128,7 +128,7 @@ class PrefixDirectory(Directory):
         except NoSuchPath:
             pass
         else:
-            raise PathExists(f"{name}: is there already")
+            raise PathExists(f"{name}: exists already")
         if isinstance(resolved, At):
             path = f"{resolved.path}/{name}" if resolved.path else name
             editing.create_group(resolved.dataset, path)
@@ -165,7 +165,7 @@ class PrefixDirectory(Directory):
             return
         removing = self._removing(name)
         if not isinstance(node, ChunksDirectory) and next(node.listing(), None) is not None:
-            raise DirectoryNotEmpty(f"{name}: still holds something")
+            raise DirectoryNotEmpty(f"{name}: is not empty")
         if isinstance(node, PrefixDirectory):
             node.remove(removing, self.resolve())
         else:
@@ -197,7 +197,7 @@ class PrefixDirectory(Directory):
         elif isinstance(resolved, Broken) and self._dataset is not None:
             removing.node(self._dataset, self._path)
         elif isinstance(resolved, Broken):
-            raise NotPermitted(f"{self._name}: is no dataset that can be read; see objects/")
+            raise NotPermitted(f"{self._name}: is not a readable dataset; see objects/")
         elif not self._tree.metadata.has_keys(self._prefix):
             removing.hidden.forget(self._prefix)
         elif isinstance(above, At):
@@ -207,7 +207,9 @@ class PrefixDirectory(Directory):
             except NoSuchNode as error:
                 raise DirectoryNotEmpty(str(error)) from error
         else:
-            raise DirectoryNotEmpty(f"{self._name}: holds what is no dataset; see objects/")
+            raise DirectoryNotEmpty(
+                f"{self._name}: holds something that is not a dataset; see objects/"
+            )
 
     def sync(self) -> None:
         resolved = self.resolve()

@@ -112,7 +112,7 @@ class Removing:
                 dataset.store()
             except NczfsError as error:
                 log.warning(
-                    "%s: attributes were removed, and that is not stored yet (the next change or"
+                    "%s: the removal of attributes is not stored yet (the next change or"
                     " sync tries again): %s",
                     dataset.url(""),
                     error,

@@ -77,7 +77,7 @@ class StagedFile:
         with disk(self.path):
             data = os.pread(self._fd, stop - offset, offset)
         if len(data) < stop - offset:
-            raise Unavailable(f"{self.path}: shortened by somebody else")
+            raise Unavailable(f"{self.path}: another program has shortened it")
         return data
 
     def write(self, offset: int, data: Buffer) -> None:

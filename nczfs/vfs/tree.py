@@ -243,8 +243,8 @@ def _tell_of_unsaved(spool_dir: Path, url: str) -> None:
         )
     if incomplete := len(left) - unsaved:
         log.info(
-            "%s: %d files were being written when an earlier mount was killed, and nothing was "
-            "promised of them: `nczfs recover --list` shows what is left, --discard removes it",
+            "%s: %d files were being written when an earlier mount was killed, and no write "
+            "to them was acknowledged: `nczfs recover --list` shows them, --discard removes them",
             url,
             incomplete,
         )

@@ -173,14 +173,16 @@ class WritingView(OpenFile):
         """Take the new content, when it is whole and every byte of it can be taken."""
         layout, growing = self._current_layout(), self._growing
         if not rewrite.size:
-            raise NotPermitted("was truncated, and nothing written after it: the old values stand")
+            raise NotPermitted(
+                "was truncated, and nothing was written after that: the old values stay"
+            )
         wanted = layout.size
         if growing is not None and rewrite.size > wanted:
             wanted = -(-rewrite.size // growing.record_bytes) * growing.record_bytes
         if rewrite.size != wanted:
             raise BadArgument(
-                f"{rewrite.size} bytes were written after it was truncated, and it has {wanted}: "
-                "the old values stand; write all of them, or do not truncate (conv=notrunc)"
+                f"{rewrite.size} bytes were written after it was truncated, but it has {wanted}: "
+                "the old values stay; write all of them, or do not truncate (conv=notrunc)"
             )
         for offset, data in _blocks(rewrite, layout):
             elements_at(layout, offset, data)

@@ -289,7 +289,7 @@ def _tls_failed(error: Exception) -> AttemptFailed | None:
             is_unknown = cause.verify_code in _UNKNOWN_AUTHORITY
             hint = " (--ca-bundle FILE names other authorities)" if is_unknown else ""
             return AttemptFailed(
-                f"the certificate is not believed: {cause.verify_message}{hint}", final=True
+                f"the certificate is not trusted: {cause.verify_message}{hint}", final=True
             )
         if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
             return AttemptFailed("does not speak TLS (http:// instead of https://?)", final=True)

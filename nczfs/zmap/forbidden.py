@@ -98,7 +98,7 @@ class Forbidden:
         if is_absent and not self._is_told:
             self._is_told = True
             _log.warning(
-                '%s: 403 is taken for "no such object", as it is what the store answers to keys '
+                '%s: 403 is treated as "no such object", as it is what the store answers to keys '
                 "that do not exist: --forbidden-is-absent no makes it an error",
                 self._name,
             )

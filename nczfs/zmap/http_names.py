@@ -125,7 +125,7 @@ class Names:
         found = self._metadata_around(prefix)
         if found is None:
             raise StoreError(
-                f"{self._transport.where(prefix)}: what is there cannot be known: the server "
+                f"{self._transport.where(prefix)}: the names cannot be known: the server "
                 "lists no directories, and there are no consolidated metadata; "
                 "switch listings on in the server (autoindex), or name a dataset in the URL"
             )
@@ -135,7 +135,7 @@ class Names:
         while above:
             if f"{above}/{ARRAY}" in names:
                 raise StoreError(
-                    f"{self._transport.where(prefix)}: the chunks cannot be known by name: the "
+                    f"{self._transport.where(prefix)}: the chunks cannot be listed: the "
                     "server lists no directories, and consolidated metadata do not name chunks"
                 )
             above = above.rpartition("/")[0]

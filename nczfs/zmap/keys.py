@@ -97,10 +97,10 @@ def _fault(text: str) -> str | None:
         if component in {"", ".", ".."}:
             return f"it has the component {component!r}"
         if component.startswith(OWN_FILES):
-            return f"names that start with {OWN_FILES!r} are kept for nczfs itself"
+            return f"names that start with {OWN_FILES!r} are reserved for nczfs itself"
     if not text.isascii():
         try:
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            return "it has a lone surrogate that stands for no byte"
+            return "it has a lone surrogate that is not a byte"
     return None

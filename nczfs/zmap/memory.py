@@ -60,7 +60,7 @@ class MemoryZMap(ZMap):
                 if replaces == ABSENT != current:
                     raise ObjectExists(f"{self._name}/{key}: exists already")
                 if replaces != current:
-                    raise Conflict(f"{self._name}/{key}: replaced by somebody else")
+                    raise Conflict(f"{self._name}/{key}: replaced by another client")
             self._writes += 1
             version = Version(str(self._writes))
             self._objects[key] = _Object(copy, Stat(key, len(copy), version, time.time_ns()))

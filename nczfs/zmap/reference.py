@@ -209,7 +209,7 @@ class ReferenceZMap(ZMap):
 
     def _gone(self, key: Key, error: NoSuchObject) -> CorruptStore:
         # Not NoSuchObject: that would say that the chunk was never written.
-        return CorruptStore(f"{self._name}/{key}: refers to what is not there: {error}")
+        return CorruptStore(f"{self._name}/{key}: refers to something that does not exist: {error}")
 
 
 def open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:

@@ -30,7 +30,7 @@ _decoder = json.JSONDecoder()
 
 
 def read_references(body: bytes, where: str) -> Table:
-    """The references of a document; those whose keys are no keys are left out, logged once.
+    """The references of a document; those whose keys are not valid are left out, logged once.
 
     Parameters
     ----------
@@ -72,10 +72,10 @@ class _Document:
 
         end = self._each(_skip(self._text, 0), member)
         if _skip(self._text, end) != len(self._text):
-            raise BadMetadata(f"{self._where}: something stands behind the document")
+            raise BadMetadata(f"{self._where}: something follows the document")
         if "version" not in special:
             if special or not len(top):
-                raise BadMetadata(f"{self._where}: not a document of references (no version)")
+                raise BadMetadata(f"{self._where}: not a reference document (no version)")
             return self._finished(top, Templates({}))
         if special["version"] != 1:
             raise Unsupported(
@@ -91,7 +91,7 @@ class _Document:
     def _finished(self, builder: TableBuilder, templates: Templates) -> Table:
         if self._dropped:
             _log.warning(
-                "%s: left out %d references whose keys are no keys", self._where, self._dropped
+                "%s: left out %d references whose keys are not valid", self._where, self._dropped
             )
         table = builder.build()
         try:
@@ -103,7 +103,7 @@ class _Document:
     def _each(self, at: int, take: Callable[[str, int], int]) -> int:
         """Call `take` for every member of the object at a position; the position behind it."""
         if not self._text.startswith("{", at):
-            raise BadMetadata(f"{self._where}: not a document of references (no object)")
+            raise BadMetadata(f"{self._where}: not a reference document (no object)")
         at = _skip(self._text, at + 1)
         while not self._text.startswith("}", at):
             key, at = _decoder.raw_decode(self._text, at)
@@ -152,7 +152,7 @@ class _Document:
         try:
             return base64.b64decode(text[7:], validate=True)
         except (binascii.Error, ValueError) as error:
-            raise BadMetadata(f"{self._where}: the bytes of {key[:80]!r} are no base64") from error
+            raise BadMetadata(f"{self._where}: the bytes of {key[:80]!r} are not base64") from error
 
     def _texts(self, templates: object) -> Mapping[str, str]:
         if isinstance(templates, dict) and all(
@@ -173,7 +173,9 @@ class _Document:
                 offset, size = rule.get("offset"), rule.get("length")
                 left -= prod(map(len, ranges.values()))
             except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as error:
-                raise BadMetadata(f"{self._where}: a rule of 'gen' is not one: {error}") from error
+                raise BadMetadata(
+                    f"{self._where}: a rule of 'gen' is not valid: {error}"
+                ) from error
             if left < 0:
                 raise Unsupported(f"{self._where}: 'gen' makes over {GENERATED_MAX} references")
             try:
@@ -189,7 +191,9 @@ class _Document:
             except Unsupported as error:
                 raise Unsupported(f"{self._where}: {error}") from error
             except (BadKey, ValueError) as error:
-                raise BadMetadata(f"{self._where}: a rule of 'gen' is not one: {error}") from error
+                raise BadMetadata(
+                    f"{self._where}: a rule of 'gen' is not valid: {error}"
+                ) from error
 
 
 def _combinations(ranges: Mapping[str, range | list[Value]]) -> Iterator[dict[str, Value]]:

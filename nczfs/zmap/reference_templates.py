@@ -71,7 +71,7 @@ class Templates:
         """What a template comes to, with names of its own."""
         self._calls += 1
         if depth >= DEPTH_MAX or self._calls > CALLS_MAX:
-            raise Unsupported(f"the template {name!r} is used in itself, or too often")
+            raise Unsupported(f"the template {name!r} uses itself, or is used too often")
         if name not in self._texts:
             known = ", ".join(sorted(self._texts)[:20]) or "none"
             raise Unsupported(f"a template names {name!r}, which is not known; known: {known}")
@@ -130,7 +130,7 @@ class _Evaluation:
         except ZeroDivisionError:
             raise Unsupported("an expression divides by zero") from None
         if abs(number) >= _INTEGER_MAX:
-            raise Unsupported("an expression comes to a number over 64 bits")
+            raise Unsupported("an expression exceeds 64 bits")
         return number
 
     def _number(self, node: ast.expr) -> int:

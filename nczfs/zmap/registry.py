@@ -130,7 +130,7 @@ def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
         try:
             os.makedirs(url.path)
         except OSError as error:
-            raise AccessDenied(f"{url.path}: cannot be made: {error.strerror}") from error
+            raise AccessDenied(f"{url.path}: cannot be created: {error.strerror}") from error
     return open_store(url, options)
 
 

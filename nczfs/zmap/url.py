@@ -217,9 +217,7 @@ def _local_kind(path: str, modes: frozenset[str]) -> str:
     if start.lstrip().startswith(b"{"):
         return "reference"
     if os.path.isfile(path):
-        raise BadUrl(
-            f"{path} is neither a directory nor a zip archive nor a document of references"
-        )
+        raise BadUrl(f"{path} is neither a directory nor a zip archive nor a reference document")
     return "file"
 
 
@@ -372,7 +370,7 @@ def _third_party(scheme: str, source: str, fragment: _Fragment) -> StoreUrl:
         raise BadUrl(f"{scheme}:// is {_FOREIGN_SCHEMES[scheme]}")
     if scheme not in installed:
         known = ", ".join(f"{word}://" for word in (*SCHEMES, *installed))
-        raise BadUrl(f"{scheme}:// is no scheme that nczfs knows; known: a plain path, {known}")
+        raise BadUrl(f"{scheme}:// is not a scheme that nczfs knows; known: a plain path, {known}")
     parts = _split(source)
     return StoreUrl(
         scheme,
@@ -416,7 +414,7 @@ def _parse_fragment(text: str) -> _Fragment:
             words += (key, *_MACROS.get(key, ()))
         elif key not in _KEYS:
             raise BadUrl(
-                f"{_quoted(key, text)} is no key of a fragment; known: {', '.join(_KEYS)}, "
+                f"{_quoted(key, text)} is not a key of a fragment; known: {', '.join(_KEYS)}, "
                 f"or a bare word of {_WORDS}"
             )
         elif _KEYS[key] == "mode":
@@ -447,7 +445,7 @@ def _closure(words: Iterator[str], fragment: str) -> frozenset[str]:
         if word in _FOREIGN or re.fullmatch(r"udf\d", word):
             raise BadUrl(f"mode={word} asks for a format that nczfs does not read; known: {_WORDS}")
         if word not in _FORMATS | _STORES:
-            raise BadUrl(f"{_quoted(word, fragment)} is no word of mode; known: {_WORDS}")
+            raise BadUrl(f"{_quoted(word, fragment)} is not a mode; known: {_WORDS}")
         if word not in modes:
             modes.add(word)
             waiting += _IMPLIED.get(word, ())

@@ -231,7 +231,7 @@ def test_a_server_is_believed_that_an_authority_vouches_for(nginx: WebServer) ->
     misnamed = HttpZMap(
         url.replace("127.0.0.1", "localhost"), StoreOptions(ca_bundle=str(nginx.certificate))
     )
-    with pytest.raises(Unavailable, match="not believed: Hostname mismatch") as caught:
+    with pytest.raises(Unavailable, match="not trusted: Hostname mismatch") as caught:
         misnamed.read(Key("a"))
     assert "--ca-bundle" not in str(caught.value)  # which would not help
     misnamed.close()

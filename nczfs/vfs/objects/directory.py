@@ -170,7 +170,7 @@ class ObjectsDirectory(Directory):
             if there is not None and not there.is_empty():
                 raise DirectoryNotEmpty(f"{goal}: is not empty")
             if goal.startswith(f"{key}/"):
-                raise BadArgument(f"{goal}: a directory cannot go below itself")
+                raise BadArgument(f"{goal}: a directory cannot be moved into itself")
             rename_prefix(self._store, self._tree.files, Prefix(key), Prefix(goal))
         else:
             if isinstance(there, ObjectsDirectory):
@@ -181,7 +181,7 @@ class ObjectsDirectory(Directory):
 
     def link(self, node: File, name: str) -> File:
         if not isinstance(node, ObjectFile):
-            raise CrossesTrees(f"{name}: only an object can be made a second one of; copy it")
+            raise CrossesTrees(f"{name}: only files can be linked; copy it")
         key = self._store.new_key(self._prefix, name)
         if self.find(name) is not None:
             raise PathExists(f"{key}: exists")

@@ -168,7 +168,9 @@ class LiveFile:
                 if self.handles > 1 and self.size:
                     self._stage().fill()
             except NczfsError as error:
-                log.warning("%s: cannot be kept for those who have it open: %s", self.key, error)
+                log.warning(
+                    "%s: cannot be kept for the programs that have it open: %s", self.key, error
+                )
 
     def unlink(self) -> None:
         """The name is gone."""
@@ -198,7 +200,7 @@ class LiveFile:
             try:
                 kept = staged.keep(self.key, self._replaces, str(why))
             except NczfsError as error:
-                log.critical("%s: lost: not stored (%s), nor kept: %s", self.key, why, error)
+                log.critical("%s: lost: not stored (%s) and not kept: %s", self.key, why, error)
             else:
                 log.error(
                     "%s: not stored (%s); `nczfs recover` puts it back: %s", self.key, why, kept

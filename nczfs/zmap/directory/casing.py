@@ -59,7 +59,8 @@ def check_spelling(root: RootedDirectory, key: Key, what: str) -> None:
         with root.directory(parent) as dir_fd:
             if other := _other_spelling(leaf, dir_fd):
                 raise ObjectExists(
-                    f"{what}: {other} is there, and this file system does not tell it from {leaf}"
+                    f"{what}: {other} exists, which this file system does not "
+                    f"distinguish from {leaf}"
                 )
         parent = join(parent, leaf)
 

@@ -119,7 +119,7 @@ class Replacer:
             if replaces == ABSENT != current:
                 raise ObjectExists(f"{self._name}/{key}: exists already")
             if replaces != current:
-                raise Conflict(f"{self._name}/{key}: replaced by somebody else")
+                raise Conflict(f"{self._name}/{key}: replaced by another client")
         # Clocks tick in milliseconds and inode numbers are used again: without a time of its own
         # a quick second write of the same size could look like the first.
         mtime_ns = time.time_ns()

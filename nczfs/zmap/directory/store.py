@@ -241,8 +241,8 @@ class DirectoryZMap(ZMap):
         try:
             if self._root.is_gone():
                 return Unavailable(
-                    f"{self._name}: the directory of the store was removed; one in its place is"
-                    " another store, which is there once it is mounted or opened again"
+                    f"{self._name}: the directory of the store was removed; a new one in its"
+                    " place is another store: mount or open it again"
                 )
         except OSError as unknown:
             return translated(unknown, self._name)

@@ -183,7 +183,9 @@ class Access:
         return frozen
 
     def _denied(self, reason: str) -> AccessDenied:
-        return AccessDenied(f"s3://{self._bucket}: the AWS credentials cannot be had: {reason}")
+        return AccessDenied(
+            f"s3://{self._bucket}: the AWS credentials cannot be obtained: {reason}"
+        )
 
     def _new_session(self) -> botocore.session.Session:
         session = botocore.session.Session(profile=self._options.profile)
@@ -195,7 +197,7 @@ class Access:
                 raise UsageError(f"{error}; known profiles: {known}") from error
             session = botocore.session.Session(profile="default")
         except BotoCoreError as error:
-            raise UsageError(f"the files of AWS cannot be read: {error}") from error
+            raise UsageError(f"the AWS configuration files cannot be read: {error}") from error
         return session
 
     def _region(self) -> str:
@@ -259,10 +261,10 @@ def _reason(error: Exception) -> str:
             return str(error)
         case OSError():
             named = f": {error.filename}" if error.filename else ""
-            return f"a program or file that is to give them: {error.strerror}{named}"
+            return f"the program or file that should provide them: {error.strerror}{named}"
         case JSONDecodeError():
-            return "what came in their place is not the JSON that it should be"
-    return f"their source gives none that can be understood ({type(error).__name__})"
+            return "their source gave something that is not the expected JSON"
+    return f"their source gives none that can be used ({type(error).__name__})"
 
 
 def _fault(credentials: ReadOnlyCredentials) -> str:
@@ -270,9 +272,9 @@ def _fault(credentials: ReadOnlyCredentials) -> str:
     secret = credentials.secret_key
     for text in (credentials.access_key, credentials.token or "", secret):
         if not isinstance(text, str) or not text.isprintable():
-            return "they are no text, or hold a line break or the like"
+            return "they are not text, or contain control characters"
         if text is not secret and not text.isascii():
-            return "they hold characters that a header cannot"
+            return "they contain characters that a header cannot hold"
     return ""
 
 

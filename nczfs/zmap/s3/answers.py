@@ -88,8 +88,8 @@ def _md5_fault(answer: Answer) -> str:
     if md5(answer.body, usedforsecurity=False).hexdigest() == found[1]:
         return ""
     return (
-        "the bytes that came have another MD5 than the ETag says (if the ETags of this server are "
-        "something else: --check-etag no)"
+        "the MD5 of the received bytes differs from the ETag (if the ETags of this server are "
+        "not MD5 sums: --check-etag no)"
     )
 
 
@@ -111,7 +111,7 @@ def document_fault(answer: Answer, tag: str, what: str) -> str:
     """What the answer that shall be a document lacks: its end, or all of it."""
     if answer.status != 200 or answer.document.rstrip().endswith(f"{tag}>".encode()):
         return ""
-    return f"the answer is no {what} of S3 (is this the endpoint of an S3 server?)"
+    return f"the answer is not a {what} of S3 (is this the endpoint of an S3 server?)"
 
 
 def made_version(answer: Answer) -> Version | None:

@@ -55,7 +55,7 @@ def _fault(answer: Answer) -> str:
     try:
         _failed(answer.document)
     except ElementTree.ParseError:
-        return "the answer is no deletion of S3"
+        return "the answer is not a deletion result of S3"
     return ""
 
 

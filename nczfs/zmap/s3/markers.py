@@ -48,8 +48,8 @@ class Markers:
             return
         if found.size:
             raise Conflict(
-                f"{self._transport.name}/{key}: the object of this name is no marker of a "
-                f"directory but holds {found.size} bytes; remove it with another client"
+                f"{self._transport.name}/{key}: the object of this name is not a "
+                f"directory marker but holds {found.size} bytes; remove it with another client"
             )
         answer = self._transport.send(Request("DELETE", key))
         if answer.status not in {200, 204, 404}:

@@ -84,11 +84,11 @@ def parse_page(body: bytes, where: str) -> Page:
         named = [element.text or "" for element in elements]
         prefixes = _unquoted(named) if is_quoted else named
     except (ElementTree.ParseError, TypeError, ValueError) as error:
-        raise StoreError(f"{where}: the answer is no listing of S3 ({error})") from error
+        raise StoreError(f"{where}: the answer is not a listing of S3 ({error})") from error
     truncated = document.findtext(f"{space}IsTruncated") == "true"
     token = (document.findtext(f"{space}NextContinuationToken") or "") if truncated else ""
     if truncated and not token:
-        raise StoreError(f"{where}: the listing ends early, without a way to go on")
+        raise StoreError(f"{where}: the listing ends early and cannot be continued")
     return Page(objects, prefixes, token, _are_usual(keys))
 
 

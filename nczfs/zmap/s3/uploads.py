@@ -96,7 +96,7 @@ class Notes:
                 for found in page.objects:
                     self._tidy(found)
         except AccessDenied as error:
-            _log.info("%s: not looked for unfinished uploads: %s", self._transport.name, error)
+            _log.info("%s: could not look for unfinished uploads: %s", self._transport.name, error)
 
     def _tidy(self, found: Stat) -> None:
         name = found.key.removeprefix(self._before)

@@ -288,11 +288,11 @@ class Writer:
         where = f"{self._transport.name}/{key}"
         if replaces == ABSENT:
             return ObjectExists(f"{where}: exists already")
-        return Conflict(f"{where}: replaced by somebody else")
+        return Conflict(f"{where}: replaced by another client")
 
     def _too_large(self, key: Key) -> StoreError:
         where = f"{self._transport.name}/{key}"
-        return ObjectTooLarge(f"{where}: over 5 GiB cannot be a conditional write on this server")
+        return ObjectTooLarge(f"{where}: this server has no conditional writes over 5 GiB")
 
 
 def _copied(pieces: Sequence[Piece]) -> Iterator[Range]:

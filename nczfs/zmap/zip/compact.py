@@ -159,7 +159,7 @@ class _Plan:
             and bool((new.columns.members["crc"] == old.columns.members["crc"]).all())
         )
         if not is_same:
-            raise CorruptStore(f"{self._name}: stays as it is, since the new one is not the same")
+            raise CorruptStore(f"{self._name}: left as it is, because the new archive differs")
 
     def _read_index(self, fd: int, size: int) -> ZipIndex:
         def read_at(start: int, stop: int) -> Buffer:
@@ -223,7 +223,7 @@ class _Plan:
                 targets[row] = last_target
                 continue
             if start < last_stop:
-                raise CorruptStore(f"{self._name}: members overlap, so it stays as it is")
+                raise CorruptStore(f"{self._name}: members overlap, so it is left as it is")
             targets[row] = at
             last_start, last_stop, last_target = start, start + size, at
             at += size

@@ -203,7 +203,7 @@ class GrowingArchive(ArchiveBytes):
         mark = tail.mark()
         with translated(self.name):
             if not _identity(os.fstat(self._fd)) == _identity(os.stat(self.path)) == self._file:
-                raise Conflict(f"{self.name}: changed by a program that heeds no lock")
+                raise Conflict(f"{self.name}: changed by a program that ignores locks")
             try:
                 for part in closing:
                     tail.append([part])

@@ -252,7 +252,7 @@ class _Archive:
 
     def _member_name(self, key: Key) -> bytes:
         if "\\" in key:
-            raise BadKey(f"{self.name}/{key}: a name in an archive has no backslash")
+            raise BadKey(f"{self.name}/{key}: names in archives cannot contain a backslash")
         top = self.open.view.index.top
         return (f"{top}/{key}" if top else key).encode(*ENCODING)
 
@@ -262,7 +262,7 @@ class _Archive:
         if found is not None and (replaces == ABSENT or (once and self._is_committed(found))):
             raise ObjectExists(f"{self.name}/{key}: exists already")
         if replaces is not None and replaces != current:
-            raise Conflict(f"{self.name}/{key}: replaced by somebody else")
+            raise Conflict(f"{self.name}/{key}: replaced by another client")
 
     def _is_committed(self, member: Member) -> bool:
         return member.offset < self._bytes.committed_size

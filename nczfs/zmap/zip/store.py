@@ -85,7 +85,7 @@ class ZipZMap(ZMap):
 
     The archive is pinned: once somebody replaces it every read raises `Conflict`. Archives of
     netcdf-c (everything in one directory named after the dataset) and of zarr-python (keys at the
-    root) are told apart. Members whose names are no keys are left out, logged once.
+    root) are told apart. Members whose names are not keys are left out, logged once.
 
     Parameters
     ----------
@@ -193,5 +193,5 @@ def open_index(archive: ArchiveBytes, top: str | None, cache: IndexCache | None)
     except CorruptStore as error:
         raise CorruptStore(f"{archive.name}: {error}") from error
     if index.dropped:
-        log.warning("%s: left out %d members whose names are no keys", archive.name, index.dropped)
+        log.warning("%s: left out %d members whose names are not keys", archive.name, index.dropped)
     return index

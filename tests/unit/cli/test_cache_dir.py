@@ -19,8 +19,7 @@ def test_a_cache_directory_that_cannot_be_used_is_refused_before_mounting(
     assert main.main(words) == 2
     error = capsys.readouterr().err
     assert error == (
-        f"nczfs: --cache-dir {absent}: no directory that can be written; "
-        "create it or name another\n"
+        f"nczfs: --cache-dir {absent}: not a writable directory; create it or name another one\n"
     )
 
 

@@ -142,11 +142,11 @@ def test_k_prints_the_kind_alone(dataset: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("-v", "x,nothing"), "-v nothing: no variable of that name is in "),
+        (("-v", "x,nothing"), "has no variable of that name"),
         (("-v", "x,,y"), "'x,,y' is not a list of names"),
         (("-p", "0"), "'0' is not one or two numbers between 1 and 20"),
         (("-p", "7,15,3"), "'7,15,3' is not one or two numbers"),
-        (("-l", "9"), "'9' is no number from 10 on"),
+        (("-l", "9"), "'9' is not a number of at least 10"),
         (("-f", "x"), "invalid choice: 'x'"),
         (("-b", "c", "-f", "c"), "not allowed with argument"),
     ],

@@ -49,7 +49,7 @@ def test_kinds_have_the_names_that_nccopy_knows(word: str, kind: str) -> None:
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match="there are netcdf4, netcdf4-classic"):
+    with pytest.raises(UsageError, match="known are netcdf4, netcdf4-classic"):
         kind_name("nc9")
 
 

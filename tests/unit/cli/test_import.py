@@ -139,7 +139,7 @@ def test_a_dataset_is_replaced_only_when_told(
     (file.parent / "s.cdl").write_text(CDL)
     assert run("import", file.parent / "s.cdl", target) == 0
     assert run("import", file, target) == 1
-    assert "--overwrite deletes a dataset that is there" in line(capsys)
+    assert "--overwrite replaces the dataset" in line(capsys)
     assert run("import", file, target, "--overwrite") == 0
     assert not (target / "s").exists()
 
@@ -180,7 +180,7 @@ def test_a_place_that_cannot_be_written_is_named(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("import", file, "/proc/nothing/d") == 1
-    assert "/proc/nothing/d: cannot be made" in line(capsys)
+    assert "/proc/nothing/d: cannot be created" in line(capsys)
 
 
 @pytest.mark.parametrize(

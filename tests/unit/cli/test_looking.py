@@ -56,7 +56,7 @@ def test_ls_of_what_is_no_dataset_names_what_is_there(tmp_path: Path) -> None:
 
 def test_ls_of_an_empty_store_says_that_it_is_empty(tmp_path: Path) -> None:
     done = nczfs("ls", tmp_path)
-    assert (done.returncode, done.stderr) == (1, f"nczfs: {tmp_path}: is empty, no key is there\n")
+    assert (done.returncode, done.stderr) == (1, f"nczfs: {tmp_path}: is empty\n")
 
 
 def test_a_place_below_a_file_is_told_to_be_one(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_a_wrong_option_is_one_line_and_status_two(capsys: pytest.CaptureFixture
 
 def test_a_wrong_value_names_its_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("mount", "a", "b", "--memory-limit", "much") == 2
-    assert "--memory-limit: 'much' is no size" in line(capsys)
+    assert "--memory-limit: 'much' is not a size" in line(capsys)
 
 
 def test_options_are_not_guessed_from_their_beginning(
@@ -342,7 +342,7 @@ def test_the_mount_of_another_user_says_who_may_look(
 
     monkeypatch.setattr(Path, "read_text", refuse)
     assert run("status", tmp_path) == 1
-    assert "only the user who mounted it may look" in line(capsys)
+    assert "only the user who mounted it has access" in line(capsys)
 
 
 @pytest.mark.parametrize("url", ["http://joe:hush@host/x?token=hush#zarr", "http://host/x"])

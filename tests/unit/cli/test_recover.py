@@ -122,7 +122,7 @@ def test_a_name_that_is_not_there_is_an_error(
 ) -> None:
     place.die(at1=11)
     assert place.recover("nothing/1-v") == 2
-    assert "nothing/1-v: not in the spool; --list shows what is" in capsys.readouterr().err
+    assert "nothing/1-v: not in the spool; --list shows the entries" in capsys.readouterr().err
 
 
 def test_what_remains_makes_the_exit_status_1_and_the_others_are_put_back(
@@ -180,7 +180,7 @@ def test_it_exports_and_keeps(
 def test_it_discards_only_what_is_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     place.die(at1=11, at5=15)
     assert place.recover("--discard") == 2
-    assert "--discard: name what shall be lost" in capsys.readouterr().err
+    assert "--discard: name the entries to delete" in capsys.readouterr().err
     assert place.recover("--list", "--json") == 0
     name = json.loads(lines(capsys)[0])["name"]
     assert place.recover("--discard", name) == 0

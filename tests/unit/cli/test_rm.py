@@ -175,8 +175,8 @@ def test_files_of_others_beside_a_dataset_are_named_and_nothing_is_removed(
     assert "nothing was removed; --force removes" in refused.err
     assert run("rm", "-r", "--dry-run", home) == 1
     foretold = capsys.readouterr().out
-    assert f"{home}/thesis.tex: belongs to no dataset; stays\n" in foretold
-    assert f"{home}/photos/2024/1: belongs to no dataset; stays\n" in foretold
+    assert f"{home}/thesis.tex: belongs to no dataset and stays\n" in foretold
+    assert f"{home}/photos/2024/1: belongs to no dataset and stays\n" in foretold
     assert f"{home}: nothing would be removed" in foretold
     assert files(home) == before
     assert run("rm", "-r", "--force", "--dry-run", home) == 0

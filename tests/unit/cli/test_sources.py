@@ -153,7 +153,7 @@ def test_a_wrong_value_is_refused_with_its_place(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UsageError, match="-o metadata-ttl: 'soon' is not a time"):
         resolve({}, {"metadata-ttl": "soon"})
     monkeypatch.setenv("NCZFS_MEMORY_LIMIT", "much")
-    with pytest.raises(UsageError, match="NCZFS_MEMORY_LIMIT: 'much' is no size"):
+    with pytest.raises(UsageError, match="NCZFS_MEMORY_LIMIT: 'much' is not a size"):
         resolve({}, {})
 
 

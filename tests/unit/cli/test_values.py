@@ -30,7 +30,7 @@ def test_sizes(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "1e6", "12 apples"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(UsageError, match="is no size; write 512MiB"):
+    with pytest.raises(UsageError, match="is not a size; write 512MiB"):
         values.size(text)
 
 
@@ -53,13 +53,13 @@ def test_times(text: str, expected: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1s", "soon", "1y"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time; write 30s"):
+    with pytest.raises(UsageError, match="is not a time; write 30s"):
         values.duration(text)
 
 
 @pytest.mark.parametrize("text", ["0", "indefinite"])
 def test_a_deadline_comes_some_time(text: str) -> None:
-    with pytest.raises(UsageError, match="has to be above zero"):
+    with pytest.raises(UsageError, match="must be above zero"):
         values.deadline(text)
 
 

@@ -241,7 +241,7 @@ def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path, name: str, status:
     code, stderr = counting("--resume", state, place, ends=(400, name))
     assert code == status
     if name == "SIGINT":
-        assert f"stopped; the same command goes on from here; what is done stands in {state}" in (
+        assert f"stopped; run the same command again to continue; {state} holds what is done" in (
             stderr
         )
     code, stderr = counting("--resume", state, place)
@@ -256,4 +256,4 @@ def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path, name: str, status:
 def test_without_a_file_the_way_to_go_on_is_named(place: Path) -> None:
     code, stderr = counting(place, ends=(10, "SIGINT"))
     assert code == 130
-    assert "with --resume FILE a later run would go on where this one stopped" in stderr
+    assert "with --resume FILE a later run would continue here" in stderr

@@ -194,7 +194,7 @@ def test_a_truncated_file_is_a_rewrite_and_only_a_whole_one_counts(
     handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_WRONLY | os.O_TRUNC).handle
     fs.flush(handle)  # the shell's own descriptor
     fs.write(handle, 0, new[:50])
-    with pytest.raises(BadArgument, match=r"50 bytes were written.* old values stand"):
+    with pytest.raises(BadArgument, match=r"50 bytes were written.* old values stay"):
         fs.flush(handle)
     np.testing.assert_array_equal(stored(store), FIELD)
     np.testing.assert_array_equal(raw(fs), FIELD)
@@ -214,7 +214,7 @@ def test_a_fixed_size_stays(fs: TreeFileSystem, store: ZMap) -> None:
     with pytest.raises(NotPermitted, match="ends at byte 96"):
         write(fs, f"{V}/values.raw", b"12345678", 92)
     for size in (0, 1, 95, 97, 192):
-        with pytest.raises(NotPermitted, match=r"resize_dimension|old values stand"):
+        with pytest.raises(NotPermitted, match=r"resize_dimension|old values stay"):
             fs.setattr(ino, Changes(size=size), None)
     fs.setattr(ino, Changes(size=96), None)
     np.testing.assert_array_equal(stored(store), FIELD)
@@ -227,7 +227,7 @@ def test_an_open_file_that_is_truncated_must_be_written_before_the_close(
     ino = find(fs, f"{V}/values.raw").ino
     handle = fs.open(ino, os.O_RDWR).handle
     fs.setattr(ino, Changes(size=0), handle)
-    with pytest.raises(NotPermitted, match="old values stand"):
+    with pytest.raises(NotPermitted, match="old values stay"):
         fs.flush(handle)
     np.testing.assert_array_equal(raw(fs), FIELD)
     fs.write(handle, 0, FIELD[::-1].tobytes())
@@ -375,7 +375,7 @@ def test_records_are_appended(fs: TreeFileSystem, store: ZMap, step: int) -> Non
 def test_half_a_record_at_the_end_is_an_error_and_dropped(fs: TreeFileSystem, store: ZMap) -> None:
     """SEMANTICS W8."""
     values = records(store)
-    with pytest.raises(BadArgument, match="last 7 bytes are no whole record of 12"):
+    with pytest.raises(BadArgument, match="last 7 bytes are not a whole record of 12 bytes"):
         write(fs, R, b"\1" * 19, values.nbytes)
     assert stored(store, "r", "n.zarr").shape == (3, 3)
     assert find(fs, R).size == 36

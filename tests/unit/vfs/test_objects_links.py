@@ -160,7 +160,7 @@ def test_what_another_client_replaced_is_not_mixed_with_what_was_written(
     store: ZMap, mounting: Mounting, expected_warnings: ExpectedWarnings
 ) -> None:
     """SEMANTICS L2, O2."""
-    expected_warnings.add("cannot be kept for those who have it open")
+    expected_warnings.add("cannot be kept for the programs that have it open")
     with mounting(Copying(store)) as fs:
         handle = open_file(fs, NOTES)
         fs.write(handle, 0, b"J")

@@ -76,13 +76,13 @@ def test_expired_credentials_are_fetched_anew_once(serve: Serve, credentials: Pa
     [
         ("/no/such/program", "No such file or directory: /no/such/program"),
         ("sh -c 'echo token-token >&2; exit 1'", "custom-process failed"),
-        ("true", "not the JSON"),
-        ("echo token-token", "not the JSON"),
+        ("true", "not the expected JSON"),
+        ("echo token-token", "not the expected JSON"),
         ('echo ["token-token"]', "AttributeError"),
         ('echo {"Version":1,"AccessKeyId":"token-token"}', "custom-process failed"),
         (
             'echo {"Version":1,"AccessKeyId":7,"SecretAccessKey":"token-token"}',
-            "they are no text",
+            "they are not text",
         ),
         ("cat EXPIRED", "still expired"),
     ],
@@ -103,7 +103,7 @@ def test_a_program_that_gives_no_credentials_is_denied_access_without_its_words(
     credentials.write_text("")
     credentials.with_name("config").write_text(f"[default]\ncredential_process = {command}\n")
     server, open_bucket = serve(lambda asked: OBJECT)
-    with pytest.raises(AccessDenied, match=f"credentials cannot be had: .*{reason}") as caught:
+    with pytest.raises(AccessDenied, match=f"credentials cannot be obtained: .*{reason}") as caught:
         open_bucket().read(KEY)
     assert server.asked == []
     told = "".join(traceback.format_exception(caught.value)) + caplog.text
@@ -121,7 +121,7 @@ def test_credentials_that_no_header_can_hold_are_denied_access(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv(variable, "te\nst")
     _, open_bucket = serve(lambda asked: OBJECT)
-    with pytest.raises(AccessDenied, match=r"cannot be had: .* hold a line break"):
+    with pytest.raises(AccessDenied, match=r"cannot be obtained: .* control characters"):
         open_bucket().read(KEY)
 
 

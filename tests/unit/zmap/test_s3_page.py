@@ -154,7 +154,7 @@ def test_what_is_unusual_is_for_the_parser(around: str) -> None:
         try:
             expected = parsed_whole(body)
         except StoreError:
-            with pytest.raises(StoreError, match="no listing of S3"):
+            with pytest.raises(StoreError, match="not a listing of S3"):
                 parse_page(body, "here")
         else:
             assert parse_page(body, "here") == expected
@@ -177,7 +177,7 @@ def test_a_broken_page_is_an_error_in_any_form(before: str, after: str) -> None:
     for inner in (ceph("a"), ceph("a") + ceph("b"), ceph("b") + ceph("a")):
         body = document(inner)
         assert before.encode() in body
-        with pytest.raises(StoreError, match="here: the answer is no listing of S3"):
+        with pytest.raises(StoreError, match="here: the answer is not a listing of S3"):
             parse_page(body.replace(before.encode(), after.encode()), "here")
 
 

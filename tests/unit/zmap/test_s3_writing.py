@@ -233,7 +233,7 @@ def test_an_error_in_an_answer_that_began_well_is_an_error(
 
     bucket = Bucket(before=later)
     zmap = serve(bucket)[1](part_bytes=PART_BYTES_MIN)
-    with pytest.raises(StoreError, match="no completed upload"):
+    with pytest.raises(StoreError, match="not a completed upload"):
         zmap.write(KEY, bytes(21 * MIB))
     assert bucket.uploads == {}
     assert bucket.objects == {}

@@ -123,7 +123,7 @@ def test_members_whose_names_are_no_keys_are_dropped_and_logged_once(
     assert _keys(zmap) == ["good"]
     assert zmap.dropped == len(bad) + 1
     assert [record.getMessage() for record in caplog.records] == [
-        "memory:///data.zip: left out 8 members whose names are no keys"
+        "memory:///data.zip: left out 8 members whose names are not keys"
     ]
 
 

@@ -358,5 +358,5 @@ def test_each_reference_that_is_not_followed_is_found(tmp_path: Path) -> None:
     assert sorted(found) == ["v/0", "v/1", "v/2"]
     assert found["v/0"].startswith("the reference to '/etc/passwd' leads out of")
     assert found["v/1"].endswith("is a chain of protocols")
-    assert found["v/2"].startswith("refers to what is not there")
+    assert found["v/2"].startswith("refers to something that does not exist")
     assert run.counts.chunks == 4

@@ -45,7 +45,7 @@ def test_where_case_does_not_count_nothing_is_written_over_another_key(
     zmap = DirectoryZMap(root)
     zmap.write(Key("group/x"), b"old")
     zmap = DirectoryZMap(root)
-    with pytest.raises(ObjectExists, match="does not tell it from"):
+    with pytest.raises(ObjectExists, match="does not distinguish"):
         zmap.write(Key(key), b"new")
     assert (root / "group/x").read_bytes() == b"old"
     zmap.write(Key("group/x"), b"newer")
