@@ -33,6 +33,7 @@ _MAX_TASKS = 1000
 _MIN_TASKS = 8
 _SOON_S = 2.0
 _READ_AHEAD_KIB = 1024  # more brings nothing: a request ends at 1 MiB
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,13 @@ def serve(
     Crashed : the mount is dead, and stays visible as such.
     """
     invalidator = invalidator or Invalidator()
+    handlers = {number: signal.getsignal(number) for number in _ENDING}
     try:
         _serve_open(fs, mountpoint, options, invalidator, on_ready or (lambda: None))
     finally:
         _close(fs, options.flush_timeout_s)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _serve_open(
@@ -142,7 +146,11 @@ async def _run(
         faulthandler.enable()
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+    for number in _ENDING:
+        # From the end of this block on: a second signal, as of a user who cannot wait, would keep
+        # what was written from being stored. `flush_timeout_s` bounds the time that this takes.
+        signal.signal(number, signal.SIG_IGN)
+    with trio.open_signal_receiver(*_ENDING, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_obey, signals, fs, invalidator)
             nursery.start_soon(_announce, mountpoint, connected, invalidator, guard, on_ready)

@@ -33,6 +33,17 @@ def test_a_signal_unmounts_and_closes(number: signal.Signals) -> None:
         assert "\nCLOSED" in mount.log.read_text()
 
 
+def test_further_signals_do_not_keep_what_was_written_from_being_stored() -> None:
+    # What is left to be killed, when all is stored and closed, is Python at its end.
+    with served([*TOY, "plain"], exit_codes=None) as mount:
+        while mount.process.poll() is None:
+            mount.process.send_signal(signal.SIGTERM)
+            mount.process.send_signal(signal.SIGINT)
+            time.sleep(0.001)
+        assert not is_mounted(mount.path)
+        assert "\nCLOSED" in mount.log.read_text()
+
+
 def test_unmounting_from_outside_ends_the_daemon() -> None:
     with served([*TOY, "plain"]) as mount:
         mounting.unmount(str(mount.path))
