@@ -13,6 +13,8 @@ from nczfs.cli.parser import Parser
 from nczfs.cli.terminal import complain
 from nczfs.cli.umount import unmount
 from nczfs.errors import NczfsError, UsageError
+from nczfs.fuse import mounting
+from nczfs.fuse.mounting import MountError
 
 # mount(8), EXIT STATUS.
 DONE, USAGE, BUG, INTERRUPTED, FAILURE = 0, 1, 4, 8, 32
@@ -20,30 +22,30 @@ DONE, USAGE, BUG, INTERRUPTED, FAILURE = 0, 1, 4, 8, 32
 
 def main(argv: Sequence[str] | None = None) -> int:
     """``mount.nczfs URL DIR [-fnsv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]``."""
-    return _guarded(_mount, list(sys.argv[1:] if argv is None else argv))
+    return _guarded("mount.nczfs", _mount, list(sys.argv[1:] if argv is None else argv))
 
 
 def umount_main(argv: Sequence[str] | None = None) -> int:
     """``umount.nczfs DIR [-flnrv] [-t TYPE] [-N NAMESPACE]``."""
-    return _guarded(_umount, list(sys.argv[1:] if argv is None else argv))
+    return _guarded("umount.nczfs", _umount, list(sys.argv[1:] if argv is None else argv))
 
 
-def _guarded(work: Callable[[list[str]], None], argv: list[str]) -> int:
+def _guarded(program: str, work: Callable[[list[str]], None], argv: list[str]) -> int:
     try:
         work(argv)
     except UsageError as error:
-        return _tell(error, USAGE)
+        return _tell(program, error, USAGE)
     except (NczfsError, OSError) as error:
-        return _tell(error, FAILURE)
+        return _tell(program, error, FAILURE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 (a boot log wants a line, not a traceback)
-        return _tell(f"internal error: {type(error).__name__}: {error}", BUG)
+        return _tell(program, f"internal error: {type(error).__name__}: {error}", BUG)
     return DONE
 
 
-def _tell(what: Exception | str, code: int) -> int:
-    complain("mount.nczfs", what)
+def _tell(program: str, what: Exception | str, code: int) -> int:
+    complain(program, what)
     return code
 
 
@@ -77,7 +79,9 @@ def umount_parser() -> Parser:
     """What ``umount.nczfs`` takes."""
     parser = Parser("umount.nczfs", "end a mount; called by umount(8)")
     parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="a directory")
-    parser.add_argument("-f", "--force", action="store_true", help="ignored")
+    parser.add_argument(
+        "-f", "--force", action="store_true", help="also when the daemon does not answer"
+    )
     parser.add_argument(
         "-l", "--lazy", action="store_true", help="detach now, end when the last file is closed"
     )
@@ -89,7 +93,15 @@ def umount_parser() -> Parser:
 def _umount(argv: list[str]) -> None:
     arguments = umount_parser().parse_args(argv)
     _enter_namespace(arguments, argv)
-    unmount(arguments.mountpoint, lazy=arguments.lazy)
+    if arguments.force:
+        mounting.force_unmount(mounting.resolve(arguments.mountpoint))
+        return
+    spool = unmount(arguments.mountpoint, lazy=arguments.lazy)
+    if spool is not None:
+        raise MountError(
+            f"{arguments.mountpoint}: is unmounted, but not everything could be stored; it is in"
+            f" {spool}, and `nczfs recover` puts it back"
+        )
 
 
 EXAMPLES = ("mount -t nczfs s3://bucket/era5.zarr /mnt/era5 -o ro,_netdev",)

@@ -64,11 +64,13 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
     entry = mounting.find_mount(path)
     if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
         raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
+    if lazy:  # the daemon, which may hang, is not asked: it ends at some later time
+        mounting.unmount(path, lazy=True)
+        return None
     pid, daemon, spool = _daemon(path)
     try:
-        mounting.unmount(path, lazy=lazy or daemon is None)
-        # A lazy unmount ends the daemon at some later time.
-        if daemon is not None and not lazy and not _ended(daemon, timeout_s):
+        mounting.unmount(path, lazy=daemon is None)
+        if daemon is not None and not _ended(daemon, timeout_s):
             raise MountError(
                 f"{path}: unmounted, but the daemon (process {pid}) still works after"
                 f" {timeout_s:g} s; its log says what it does"
@@ -76,7 +78,7 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
     finally:
         if daemon is not None:
             os.close(daemon)
-    return spool if spool is not None and not lazy and spool.is_dir() else None
+    return spool if spool is not None and spool.is_dir() else None
 
 
 def _daemon(path: str) -> tuple[int, int | None, Path | None]:

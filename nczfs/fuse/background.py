@@ -74,7 +74,6 @@ def run_in_background(
     child = os.fork()
     if child == 0:
         os.close(reader)
-        os.setsid()
         daemon = os.fork()
         if daemon != 0:
             os.write(pid_writer, b"%d" % daemon)
@@ -102,6 +101,9 @@ def _daemon(
 
     def ready() -> None:
         nonlocal waiting
+        # Not earlier: whoever walks to a mount point of systemd's automounter, to mount there or
+        # to look, waits for the mount, unless the process is of the group that systemd started.
+        os.setsid()
         tell(ready=True)
         waiting = False
         # Until here libfuse could explain itself on the caller's terminal.
@@ -115,6 +117,8 @@ def _daemon(
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.close(null)
+        # Until `ready` an interrupt from the terminal comes here too; the caller ends us then.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         work(ready)
         code = 0
     except UsageError as error:

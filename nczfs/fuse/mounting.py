@@ -223,6 +223,19 @@ def unmount(path: str, *, lazy: bool = False) -> None:
     raise MountError(f"{path}: cannot be unmounted: {reason[-1]}")
 
 
+def force_unmount(path: str) -> None:
+    """Unmount as root, without asking a daemon that may hang; its requests fail.
+
+    Raises
+    ------
+    MountError : umount(8) refused it.
+    """
+    command = ["umount", "--internal-only", "--force", path]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise MountError(f"{path}: cannot be unmounted: {done.stderr.strip() or 'no reason given'}")
+
+
 def raise_read_ahead(path: str, kib: int) -> bool:
     """Let the kernel read this far ahead of a buffered reader; True if it was permitted.
 
