@@ -224,8 +224,8 @@ OPTIONS: tuple[Option, ...] = (
         "max-document-size",
         _S,
         values.size,
-        64 << 20,
-        "refuse larger metadata documents",
+        16 << 20,
+        "refuse larger metadata documents (consolidated ones: eight times as much)",
         "SIZE",
     ),
     Option(

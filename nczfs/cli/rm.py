@@ -169,7 +169,7 @@ def _opened(url: str, settings: Settings) -> Iterator[Dataset]:
         engine = Engine(engine_options(settings))
         try:
             options = format_options(parsed.modes, engine.options)
-            metadata = MetadataCache(zmap, engine.options, engine.pools)
+            metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
             dataset = open_dataset(engine, metadata, ROOT, options, writable=True)
             if dataset is None:
                 raise NotADataset(f"{zmap.name}: no Zarr or NCZarr group or array")

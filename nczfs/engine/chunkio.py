@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import cached_property
-from sys import getsizeof
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.registry import pipeline_of
 from nczfs.engine.loaded import Loaded, Values
 from nczfs.engine.options import MissingChunks
+from nczfs.engine.weight import weight_of_values
 from nczfs.errors import CodecError, CorruptChunk, MissingChunk, NczfsError, NoSuchObject
 from nczfs.model.dtypes import VlenKind
 from nczfs.model.grid import ChunkIndex
@@ -30,9 +30,6 @@ NDIM_MAX = 64  # of numpy
 STORED_FACTOR = 4
 STORED_SLACK_BYTES = 64 << 20
 USUAL_SLACK_BYTES = 1 << 20  # what is longer is told from what is absurd before it is read whole
-
-_COUNTED_AT_ONCE = 1 << 16
-_HOLDERS = (list, dict, np.ndarray)
 
 _EMPTY_OF: dict[VlenKind, object] = {
     VlenKind.TEXT: "",
@@ -213,7 +210,7 @@ class ChunkIO:
         except NczfsError as error:
             raise type(error)(f"{place}: {error}") from error
         assert values.shape == self.array.chunk_shape
-        nbytes = memory_of(values)
+        nbytes = weight_of_values(values)
         metrics.CHUNKS_DECODED.inc()
         metrics.CHUNK_BYTES_DECODED.inc(nbytes)
         return Loaded(values, nbytes, blob.version)
@@ -255,33 +252,3 @@ def fill_element(array: ArrayDescription) -> Values:
     if array.fill_value is not None:
         element[()] = array.fill_value
     return element
-
-
-def memory_of(values: Values) -> int:
-    """Bytes that an array of values keeps in memory, with its objects and all that they hold."""
-    if not values.dtype.hasobject:
-        return values.nbytes
-    total = values.nbytes
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, _COUNTED_AT_ONCE):
-        objects = flat[start : start + _COUNTED_AT_ONCE].tolist()
-        total += sum(map(getsizeof, objects))
-        total += sum(_held_by(found) for found in objects if isinstance(found, _HOLDERS))
-    return total
-
-
-def _held_by(holder: object) -> int:
-    """Bytes of what a list or object of JSON holds, or an array that is a view."""
-    if isinstance(holder, np.ndarray):
-        return 0 if holder.base is None else holder.nbytes
-    total = 0
-    waiting = [holder]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict):
-            total += sum(map(getsizeof, found))
-        items = list(found.values()) if isinstance(found, dict) else found
-        assert isinstance(items, list)
-        total += sum(map(getsizeof, items))
-        waiting += [item for item in items if isinstance(item, list | dict)]
-    return total

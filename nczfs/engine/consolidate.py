@@ -120,13 +120,12 @@ class ConsolidatedCopy:
         self, data: bytes, keys: list[str], leaving: str | None, documents: StoreDocuments
     ) -> bytes | None:
         """The copy with some documents as they are now; None when it cannot be read."""
-        options = self._hierarchy.format_options
         try:
             newest = {key: documents.get(key) for key in keys}
             if leaving is not None:
-                known = consolidated.read_consolidated(data, options).documents
+                known = consolidated.read_consolidated(data).keys
                 newest |= dict.fromkeys(key for key in known if key.startswith(f"{leaving}/"))
-            return consolidated.updated_document(data, newest, options)
+            return consolidated.updated_document(data, newest)
         except MetadataError as error:
             log.warning("%s/%s: it will be written again", documents.place, error)
             return None

@@ -49,7 +49,8 @@ def _coordinates(dataset: Dataset, variable: Variable) -> Iterator[Variable]:
         for place in dict.fromkeys((group, dimension.group)):
             path = f"{place}/{dimension.name}" if place else dimension.name
             try:
-                loaded = dataset.load(path) if path != variable.path else None
+                is_there = path != variable.path and not dataset.is_known_absent(path)
+                loaded = dataset.load(path) if is_there else None
             except NczfsError as error:
                 log.debug("coordinate variable %s is not read ahead: %s", path, error)
                 continue

@@ -17,7 +17,8 @@ from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.edits import Edits
 from nczfs.engine.hierarchy import Hierarchy, consolidated_of
 from nczfs.engine.lease import Leases
-from nczfs.engine.metadata import MetadataCache, StoreDocuments
+from nczfs.engine.ledger import Ledger
+from nczfs.engine.metadata import LEDGER_SHARE, MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.quantize import rounding_of
@@ -30,7 +31,7 @@ from nczfs.engine.writeback import WriteBack
 from nczfs.errors import AccessDenied, CodecError, MetadataError, NczfsError, StructureChanged
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions, MetadataFormat
-from nczfs.formats.detect import ROOT_KEYS, detect
+from nczfs.formats.detect import NODE_NAMES, ROOT_KEYS, detect
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
@@ -53,6 +54,7 @@ class Engine:
         self.pools = Pools(self.options)
         tier = spill_tier(self.options, self.pools)
         self.cache = ChunkCache(self.options.memory_limit_bytes, tier=tier)
+        self.ledger = Ledger(self.options.memory_limit_bytes // LEDGER_SHARE, self.cache.claim)
         self.arrays = StoredArrays()
         is_kept = spool is not None and spool.survives is not Survives.NOTHING
         self.journal = Journal(spool) if spool is not None and is_kept else None
@@ -375,40 +377,57 @@ def open_dataset(
 
 
 def format_at(
-    metadata: MetadataCache, root: Prefix, options: FormatOptions, *, is_consolidated_believed: bool
+    metadata: MetadataCache,
+    root: Prefix,
+    options: FormatOptions,
+    *,
+    is_consolidated_believed: bool,
+    is_listed: bool = False,
+    wanted: str = "",
 ) -> MetadataFormat | None:
     """The format of the dataset at a prefix, None when nothing there is a group or an array.
 
     Where a request is a round trip, the consolidated metadata are asked for first: where they are,
     nothing else needs to be. Whoever means to change the documents reads these.
 
+    Parameters
+    ----------
+    is_listed : the names at the prefix will be asked for, too. Where they come with one request
+        they do so now, and tell which documents there are.
+    wanted : a name below the prefix that will be asked for next: if there is one, the documents
+        that it may have come with those of the root.
+
     Raises
     ------
     MetadataError : there is one, and its root cannot be read.
     """
-    store = StoreDocuments(metadata, root, options.document_bytes_max)
-    copies = _copies(store, options) if metadata.far and is_consolidated_believed else None
-    if copies is None:
-        store.fetch(ROOT_KEYS)
+    store = StoreDocuments(metadata, root, options)
+    copies = None
+    if is_listed:
+        store.fetch([consolidated.KEY] if is_consolidated_believed else [], level=True)
+    if metadata.far and is_consolidated_believed:
+        copies = _copies(store)
+    if copies is None and not all(map(store.lacks, ROOT_KEYS)):
+        _, entry = metadata.known_entry(root, wanted)
+        below = NODE_NAMES if entry is not None and entry.is_prefix else ()
+        store.fetch([*ROOT_KEYS, *(f"{wanted}/{name}" for name in below)])
     try:
         found = detect(copies or store, options)
     except MetadataError as error:
         raise type(error)(f"{store.place}/{error}") from error
     if found is None:
         return None
-    return found if copies is None else consolidated.ConsolidatedFormat(found, options)
+    return found if copies is None else consolidated.ConsolidatedFormat(found)
 
 
-def _copies(
-    store: StoreDocuments, options: FormatOptions
-) -> consolidated.ConsolidatedDocuments | None:
+def _copies(store: StoreDocuments) -> consolidated.ConsolidatedDocuments | None:
     """The consolidated documents, None where there are none."""
     try:
-        return consolidated_of(store, options)
+        return consolidated_of(store)
     except AccessDenied:
         # Stores that forbid what is absent are known by what they give: by one of the others.
         store.fetch(ROOT_KEYS)
-        return consolidated_of(store, options)
+        return consolidated_of(store)
 
 
 def _same_array(one: Variable, other: Variable) -> bool:

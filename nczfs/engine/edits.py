@@ -319,7 +319,7 @@ class Edits:
 
     def documents(self) -> StoreDocuments:
         """The single documents of the dataset."""
-        return StoreDocuments(self._metadata, self._root, self._options.document_bytes_max)
+        return StoreDocuments(self._metadata, self._root, self._options)
 
     def _done(self, path: str, stored: Iterable[Change]) -> None:
         with self._lock:

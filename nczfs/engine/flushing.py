@@ -10,13 +10,14 @@ from typing import TypeVar
 import numpy as np
 
 from nczfs.engine.cache import ChunkCache
-from nczfs.engine.chunkio import ChunkIO, memory_of
+from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import DirtyChunk, Snapshot
 from nczfs.engine.dirtymap import DirtyMap
 from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import StoreHealth, may_pass, until_stored
 from nczfs.engine.saving import Saver
+from nczfs.engine.weight import weight_of_values
 from nczfs.errors import NczfsError, StructureChanged, Unavailable
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
@@ -166,7 +167,7 @@ class Flusher:
         if snapshot.is_borrowed and values is snapshot.values:
             self._cache.drop(chunk_id)
         else:
-            self._cache.put(chunk_id, Loaded(values, memory_of(values), version))
+            self._cache.put(chunk_id, Loaded(values, weight_of_values(values), version))
         self._health.stored()
         self._dirty.settle(chunk_id, chunk, values, version)
         if chunk.gone:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nczfs.engine.edits import Edits
+from nczfs.engine.ledger import Shelf
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
+from nczfs.engine.weight import weight_of_node
 from nczfs.errors import BadMetadata, MetadataError, NczfsError, NoSuchNode, NotADataset
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
@@ -18,6 +19,8 @@ from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
 
 log = logging.getLogger(__name__)
+
+LEVELS_MAX = 512  # of groups: a key has 1024 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,7 @@ class Hierarchy:
     """The groups and variables at one prefix of a store, with the changes that are not stored yet.
 
     Paths are relative to the root, without a leading slash; "" is the root. Every method may be
-    called from any thread. `_nodes_lock` guards the dict of nodes and is never held while a
-    document is read.
+    called from any thread. What was read is kept as the ledger of the metadata has room for it.
 
     Attributes
     ----------
@@ -59,9 +61,8 @@ class Hierarchy:
         self.edits = edits
         self._metadata = metadata
         self.format_options = options
-        self._nodes_lock = threading.Lock()
-        self._nodes: dict[str, Loaded] = {}
-        self._edited: dict[str, tuple[Loaded | None, int, Loaded | None]] = {}
+        self._nodes: Shelf[str, Loaded] = Shelf(metadata.ledger)
+        self._edited: Shelf[str, tuple[Loaded | None, int, Loaded | None]] = Shelf(metadata.ledger)
         self.is_consolidated_believed = True
 
     def url(self, path: str) -> str:
@@ -94,7 +95,9 @@ class Hierarchy:
             return known[2]
         node = self.edits.applied(path, stored.node if stored is not None else None)
         edited = None if node is None else _edited(stored, node)
-        self._edited[path] = (stored, revision, edited)
+        is_new = edited is not None and edited is not stored
+        nbytes = weight_of_node(edited.node) if is_new and edited is not None else 0
+        self._edited.put(path, (stored, revision, edited), nbytes)
         return edited
 
     def load_listed(self, path: str) -> Loaded | None:
@@ -138,18 +141,30 @@ class Hierarchy:
             return name in (node.arrays or ()) or name in (node.groups or ())
         return True
 
+    def is_known_absent(self, path: str) -> bool:
+        """Whether it is known that there is no node at a path. Asks nobody."""
+        above = self.prefix(parent_of(path))
+        is_known, entry = self._metadata.known_entry(above, path.rpartition("/")[2])
+        is_prefix = entry is not None and entry.is_prefix
+        return is_known and not is_prefix and path not in self.edits.pending()
+
     def members(self, path: str) -> tuple[list[Node], list[tuple[str, str]]]:
         """The nodes right below a group, and the broken ones: their names and what is wrong.
 
         Their documents are asked for all at once.
         """
         names = self.names(path)
-        paths = [f"{path}/{name}" if path else name for name in names]
-        self.documents().fetch(key for child in paths for key in self.format.keys(child))
+        self._fetch_members(path, names)
+        return self._loaded_members(path, names)
+
+    def _loaded_members(
+        self, path: str, names: Iterable[str]
+    ) -> tuple[list[Node], list[tuple[str, str]]]:
         nodes: list[Node] = []
         broken: list[tuple[str, str]] = []
         listed = self._lists_members(path)
-        for name, child in zip(names, paths, strict=True):
+        for name in names:
+            child = _joined(path, name)
             try:
                 loaded = self.load(child)
             except MetadataError as error:
@@ -164,6 +179,9 @@ class Hierarchy:
     def group(self, path: str) -> Group:
         """A group with everything below it, read whole.
 
+        Where a request is a round trip, all groups of a level are asked for at once. Where one
+        document tells all names, no others are asked for.
+
         Raises
         ------
         NotADataset : the node is a variable.
@@ -171,28 +189,92 @@ class Hierarchy:
         header = self.node(path)
         if not isinstance(header, GroupHeader):
             raise NotADataset(f"{self.url(path)}: is a variable, not a group")
-        nodes, broken = self.members(path)
-        variables = tuple(node for node in nodes if isinstance(node, Variable))
-        groups: list[Group] = []
-        for node in nodes:
-            if isinstance(node, GroupHeader):
-                try:
-                    groups.append(self.group(node.path))
-                except NczfsError as error:
-                    broken.append((node.name, str(error)))
-        dimensions = dimensions_of(header, variables, tuple(groups))
+        if self._metadata.far:
+            self._fetch_below(header)
+        group = self._whole(header)
         if not path and (stale := self.stale()):
             problem = (
                 f"{consolidated.KEY}: stale: {len(stale)} of its documents differ from the single "
                 f"ones, {stale[0]} among them; the single ones are shown"
             )
-            header = replace(header, problems=(*header.problems, problem))
+            header = replace(group.header, problems=(*group.header.problems, problem))
+            group = replace(group, header=header)
+        return group
+
+    def _whole(self, header: GroupHeader) -> Group:
+        nodes, broken = self._loaded_members(header.path, self._told_names(header))
+        variables = tuple(node for node in nodes if isinstance(node, Variable))
+        groups: list[Group] = []
+        for node in nodes:
+            if isinstance(node, GroupHeader):
+                try:
+                    groups.append(self._whole(node))
+                except NczfsError as error:
+                    broken.append((node.name, str(error)))
+        dimensions = dimensions_of(header, variables, tuple(groups))
         return Group(header, dimensions, variables, tuple(groups), tuple(broken))
+
+    def _fetch_below(self, header: GroupHeader) -> None:
+        """Have the documents of all nodes below a group at hand, level by level."""
+        level = [header]
+        for _ in range(LEVELS_MAX):
+            unlisted = [group for group in level if not self._tells_names(group)]
+            self._metadata.fetch_names(self.prefix(group.path) for group in unlisted)
+            names = {group.path: self._told_names(group) for group in level}
+            self._fetch_all(level, names)
+            nodes = [self._loaded_members(group.path, names[group.path])[0] for group in level]
+            level = [node for found in nodes for node in found if isinstance(node, GroupHeader)]
+            if not level:
+                return
+
+    def _fetch_members(self, path: str, names: Sequence[str]) -> None:
+        """Have the documents of the nodes right below a group at hand."""
+        header = self.node(path)
+        if isinstance(header, GroupHeader):
+            self._fetch_all([header], {path: names})
+
+    def _fetch_all(self, groups: Iterable[GroupHeader], names: Mapping[str, Iterable[str]]) -> None:
+        """Have the documents of the nodes right below some groups at hand.
+
+        Most are arrays: what a group needs besides is asked for where there is no array.
+        """
+        documents, layout = self.documents(), self.format
+        paths = [
+            (_joined(group.path, name), name in (group.groups or ()))
+            for group in groups
+            for name in names[group.path]
+        ]
+        documents.fetch(
+            key
+            for path, is_group in paths
+            for key in (layout.group_keys(path) if is_group else layout.array_keys(path))
+        )
+        documents.fetch(
+            key
+            for path, is_group in paths
+            if not is_group and documents.lacks(layout.array_keys(path)[0])
+            for key in layout.group_keys(path)
+        )
+
+    def _tells_names(self, header: GroupHeader) -> bool:
+        """Whether the names below a group follow from documents, and need not be listed."""
+        if header.arrays is not None or header.groups is not None:
+            return True
+        return self.format.names_below(header.path, self.documents()) is not None
+
+    def _told_names(self, header: GroupHeader) -> list[str]:
+        """As `names`; those that are told by a document are not asked for besides."""
+        path = header.path
+        told = self.format.names_below(path, self.documents())
+        if told is None or header.arrays is not None or header.groups is not None:
+            return self.names(path)
+        listed = self._metadata.known_names(self.prefix(path))
+        return sorted({*told, *listed, *self.edits.created_below(path)})
 
     def stale(self) -> list[str]:
         """Keys of which the consolidated copy says something else, where single ones are read."""
         store = self.documents()
-        copies = None if self._metadata.far else consolidated_of(store, self.format_options)
+        copies = None if self._metadata.far else consolidated_of(store)
         if copies is None:
             return []
         keys = copies.consolidated_keys()
@@ -200,7 +282,7 @@ class Hierarchy:
 
     def documents(self) -> StoreDocuments:
         """The single documents of the dataset."""
-        return StoreDocuments(self._metadata, self.root, self.format_options.document_bytes_max)
+        return StoreDocuments(self._metadata, self.root, self.format_options)
 
     def read_single_documents(self) -> None:
         """Believe no consolidated copy any more: who changes documents must know the true ones."""
@@ -210,16 +292,14 @@ class Hierarchy:
 
     def read_as(self, metadata_format: MetadataFormat) -> None:
         """Read every node anew, by the rules of a format."""
-        with self._nodes_lock:
-            self.format = metadata_format
-            self.edits.format = metadata_format.single
-            self._nodes.clear()
+        self.format = metadata_format
+        self.edits.format = metadata_format.single
+        self._nodes.clear()
 
     def forget(self, path: str) -> None:
         """Read a node and all below it anew, from documents that may be in memory."""
-        with self._nodes_lock:
-            for known in [known for known in self._nodes if is_within(known, path)]:
-                del self._nodes[known]
+        for known in [known for known in self._nodes if is_within(known, path)]:
+            self._nodes.pop(known)
 
     def ask_again(self, keys: Iterable[str] | None = None) -> None:
         """Believe no more what some documents said; None: what any said, or was listed."""
@@ -243,14 +323,12 @@ class Hierarchy:
         except MetadataError as error:
             raise type(error)(f"{self.url('')}/{error}") from error
         if node is None:
-            with self._nodes_lock:
-                self._nodes.pop(path, None)
+            self._nodes.pop(path)
             return None
         for problem in node.problems:
             log.info("%s/%s", self.url(""), problem)
         loaded = Loaded(node, documents.used, documents.mtime_ns)
-        with self._nodes_lock:
-            self._nodes[path] = loaded
+        self._nodes.put(path, loaded, weight_of_node(node))
         return loaded
 
     def _lists_members(self, path: str) -> bool:
@@ -267,11 +345,15 @@ class Hierarchy:
         return f"{self.url(path)}: listed by its group, but missing"
 
     def _unchanged(self, known: Loaded) -> bool:
-        bytes_max = self.format_options.document_bytes_max
+        bytes_max = self.format_options.bytes_max
         return all(
-            self._metadata.get(key, bytes_max).version == version
+            self._metadata.stamp(key, bytes_max(key)).version == version
             for key, version in known.used.items()
         )
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
 
 
 def dimensions_of(
@@ -297,15 +379,13 @@ def dimensions_of(
     return tuple(found.values())
 
 
-def consolidated_of(
-    store: StoreDocuments, options: FormatOptions
-) -> consolidated.ConsolidatedDocuments | None:
+def consolidated_of(store: StoreDocuments) -> consolidated.ConsolidatedDocuments | None:
     """The consolidated documents, None where there are none or they cannot be read."""
     try:
         data = store.get(consolidated.KEY)
         if data is None:
             return None
-        found = consolidated.read_consolidated(data, options)
+        found = consolidated.read_consolidated(data)
     except MetadataError as error:
         log.warning("%s/%s: the single documents are read instead", store.place, error)
         return None

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar, cast
 
+from nczfs.engine.ledger import Ledger, Shelf
+from nczfs.engine.listings import Listings
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.errors import BadMetadata, NczfsError, NoSuchObject
-from nczfs.formats.base import MetadataFormat, Node
+from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
-NEAR_TTL_S = 1.0  # asking a local disk again costs microseconds
-LISTED_ENTRIES_MAX = 300_000  # names kept of all listings together; about 400 bytes each
-DOCUMENT_BYTES_KEPT_MAX = 64 << 20
-USUAL_DOCUMENT_BYTES = 8 << 20  # a larger one is measured before it is read whole
-SHORT_LISTING = 1000  # names that come with one request
+NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
+USUAL_DOCUMENT_BYTES: Final = 1 << 20  # a larger one is measured before it is read whole
+LEDGER_SHARE: Final = 4  # a quarter of the memory is for metadata, as far as they need it
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +35,23 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
-    entries: dict[str, Entry]
+class _Answer:
+    """What there was of an object, without its bytes."""
+
+    version: Version
+    mtime_ns: int | None
     checked_at: float
+    size: int = 0
 
 
 class MetadataCache:
     """Documents and one-level listings of one store.
 
-    Only answers are kept, never failures to answer. `_lock` guards the two dicts and is not held
-    while the store is asked.
+    Only answers are kept, never failures to answer, and only as the ledger has room for them.
+
+    Parameters
+    ----------
+    ledger : of the engine; None: one of its own.
     """
 
     def __init__(
@@ -50,18 +60,21 @@ class MetadataCache:
         options: EngineOptions,
         pools: Pools,
         clock: Callable[[], float] = time.monotonic,
+        ledger: Ledger | None = None,
     ) -> None:
         self.zmap = zmap
         self.far = not zmap.features.near
         self.ttl_s = options.metadata_ttl_s if self.far else min(options.metadata_ttl_s, NEAR_TTL_S)
+        self.ledger = ledger or Ledger(options.memory_limit_bytes // LEDGER_SHARE)
         self._pools = pools
         self._clock = clock
-        self._lock = threading.Lock()
-        self._documents: dict[Key, Document] = {}
-        self._listings: dict[Prefix, _Listing] = {}
-        self._listed = 0
-        self._changes = 0
-        self._document_bytes = 0
+        self._listings = Listings(zmap, self.ledger, self.ttl_s, clock)
+        self._answers: Shelf[Key, _Answer] = Shelf(self.ledger)
+        self._bodies: Shelf[Key, tuple[Version, bytes]] = Shelf(self.ledger)
+        self._derived: Shelf[tuple[Prefix, str], tuple[object, object]] = Shelf(self.ledger)
+        # A listing is a request or two, and tells what is not there: so a level can be asked for
+        # instead of each document that it might have.
+        self.lists_ahead = self.far and zmap.features.lists_sizes
 
     def get(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
         """A document, asked for when it is not known or was not asked for lately.
@@ -75,54 +88,87 @@ class MetadataCache:
         BadMetadata : it is larger than `bytes_max`.
         StoreError : the store could not be asked.
         """
-        found = self._documents.get(key)
-        if found is not None and self._fresh(found.checked_at):
-            return found
+        answer = self._fresh_answer(key) or self._confirmed(key)
+        if answer is not None:
+            if answer.version == ABSENT:
+                return Document(None, ABSENT, None, answer.checked_at)
+            body = self._bodies.get(key)
+            if body is not None and body[0] == answer.version:
+                return Document(body[1], answer.version, answer.mtime_ns, answer.checked_at)
+        asked_at = self._clock()
         try:
             usual = min(bytes_max, USUAL_DOCUMENT_BYTES)
             blob = self.zmap.read(key, 0, usual)
             if usual < blob.object_size <= bytes_max:
                 blob = self.zmap.read(key, 0, bytes_max + 1)
         except NoSuchObject:
-            document = Document(None, ABSENT, None, self._clock())
-        else:
-            if blob.object_size > bytes_max:
-                raise BadMetadata(
-                    f"{name or f'{self.zmap.name}/{key}'}: a document of {blob.object_size} bytes "
-                    f"is not read (limit {bytes_max})"
-                )
-            document = Document(bytes(blob.data), blob.version, blob.mtime_ns, self._clock())
-        self._keep(key, document)
-        return document
+            self._keep(key, _Answer(ABSENT, None, asked_at), None)
+            return Document(None, ABSENT, None, asked_at)
+        if blob.object_size > bytes_max:
+            raise BadMetadata(
+                f"{name or f'{self.zmap.name}/{key}'}: a document of {blob.object_size} bytes "
+                f"is not read (limit {bytes_max})"
+            )
+        data = bytes(blob.data)
+        self._keep(key, _Answer(blob.version, blob.mtime_ns, asked_at, len(data)), data)
+        return Document(data, blob.version, blob.mtime_ns, asked_at)
 
-    def fetch(self, keys: Iterable[Key], bytes_max: int) -> None:
+    def stamp(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
+        """As `get`, without the bytes: nothing is asked for where these alone are gone."""
+        answer = self._fresh_answer(key) or self._confirmed(key)
+        if answer is None:
+            document = self.get(key, bytes_max, name)
+            return Document(None, document.version, document.mtime_ns, document.checked_at)
+        return Document(None, answer.version, answer.mtime_ns, answer.checked_at)
+
+    def fetch(self, bytes_max: Mapping[Key, int], level: Prefix | None = None) -> None:
         """Ask for several documents at once, where a request is a round trip.
 
         A failure is left to the `get` that needs the document.
+
+        Parameters
+        ----------
+        bytes_max : by the keys of the documents.
+        level : a prefix whose names are wanted as well, as far as they come with one request.
         """
         if not self.far:
-            return
-        wanted = [
-            key
-            for key in dict.fromkeys(keys)
-            if (found := self._documents.get(key)) is None or not self._fresh(found.checked_at)
-        ]
-        if len(wanted) < 2:
             return
 
         def ask(key: Key) -> None:
             try:
-                self.get(key, bytes_max)
+                self.get(key, bytes_max[key])
             except NczfsError:
                 return
 
-        for future in [self._pools.fetch.submit(ask, key) for key in wanted]:
+        wanted = [key for key in bytes_max if not self._is_here(key)]
+        look = level is not None and self.lists_ahead
+        if len(wanted) + look < 2:
+            if look and level is not None:
+                self._listings.glance(level)
+            return
+        asked: list[Future[None]] = []
+        if look and level is not None:
+            asked.append(self._pools.ask.submit(self._listings.glance, level))
+        asked += [self._pools.ask.submit(ask, key) for key in wanted]
+        for future in asked:
             future.result()
+
+    def fetch_names(self, prefixes: Iterable[Prefix]) -> None:
+        """Ask for the names below several prefixes at once, where a request is a round trip."""
+        if not self.lists_ahead:
+            return
+        for future in [self._pools.ask.submit(self._listings.glance, p) for p in prefixes]:
+            future.result()
+
+    def lacks(self, key: Key) -> bool:
+        """Whether it is known that there is no such document. Asks nobody."""
+        answer = self._fresh_answer(key)
+        return answer is not None and answer.version == ABSENT
 
     def version(self, key: Key) -> Version | None:
         """The version of what is known of a document, None when nothing is."""
-        found = self._documents.get(key)
-        return found.version if found is not None else None
+        answer = self._answers.get(key)
+        return answer.version if answer is not None else None
 
     def write(self, key: Key, data: bytes, replaces: Version) -> None:
         """Replace a version of a document, where the store can; nobody asks for it then.
@@ -132,196 +178,156 @@ class MetadataCache:
         Conflict, ObjectExists : there is another version. StoreError.
         """
         version = self.zmap.write(key, data, replaces=replaces)
-        known = self._documents.get(key)
-        self._keep(key, Document(data, version, time.time_ns(), self._clock()))
-        if known is None or known.data is None:
-            self._forget_listings_of(key)
+        known = self._answers.get(key)
+        self._keep(key, _Answer(version, time.time_ns(), self._clock()), data)
+        if known is None or known.version == ABSENT:
+            self._listings.forget_above(key)
 
     def changed(self, key: Key) -> None:
         """Ask anew for an object that may have changed, or for a prefix that may have come or gone.
 
         Of what is known to have happened, `stored` and `deleted` tell; they ask for nothing.
         """
-        with self._lock:
-            self._changes += 1
-            self._drop_document(key)
-        self._forget_listings_of(key)
+        self._listings.note_change()
+        self._answers.pop(key)
+        self._listings.forget_above(key)
 
     def stored(self, stat: Stat) -> None:
         """Note that an object was stored, and what it is."""
-        prefix, _, name = stat.key.rpartition("/")
-        with self._lock:
-            self._changes += 1
-            self._drop_document(stat.key)
-            self._list(Prefix(prefix), name, stat)
-            while prefix:
-                prefix, _, name = prefix.rpartition("/")
-                self._list(Prefix(prefix), name, None)
+        self._answers.pop(stat.key)
+        self._listings.stored(stat)
 
     def deleted(self, key: Key) -> None:
         """Note that an object was deleted."""
-        prefix, _, name = key.rpartition("/")
-        with self._lock:
-            self._changes += 1
-            self._drop_document(key)
-            listing = self._listings.get(Prefix(prefix))
-            if listing is not None and (entry := listing.entries.pop(name, None)) is not None:
-                if entry.is_prefix:
-                    listing.entries[name] = Entry(name, None, is_prefix=True)
-                else:
-                    self._listed -= 1
-            is_left = listing is not None and listing.entries
-        if not is_left:
-            self._forget_listings_of(Key(prefix))
+        self._answers.pop(key)
+        self._listings.deleted(key)
 
     def ask_again(self, keys: Iterable[Key]) -> None:
-        """Forget some documents."""
-        with self._lock:
-            for key in keys:
-                self._drop_document(key)
+        """Forget what is known of some documents."""
+        for key in keys:
+            self._answers.pop(key)
+            if self.lists_ahead:  # a listing may say that there is none
+                self._listings.forget_level(key)
 
     def is_fresh(self, key: Key, version: Version) -> bool:
-        """Whether `get` would answer from memory, and with that version."""
-        found = self._documents.get(key)
-        return found is not None and found.version == version and self._fresh(found.checked_at)
+        """Whether it is known that a document is of that version. Asks nobody."""
+        answer = self._fresh_answer(key)
+        return answer is not None and answer.version == version
 
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
         """The names below a prefix, from memory or page by page from the store."""
-        if (listing := self._fresh_listing(prefix)) is not None:
-            with self._lock:
-                known = list(listing.entries.values())
-            yield from known
-            return
-        started_at, changes = self._clock(), self._changes
-        entries: dict[str, Entry] = {}
-        for entry in self.zmap.search(prefix):
-            if len(entries) < LISTED_ENTRIES_MAX:
-                entries[entry.name] = entry
-            yield entry
-        if len(entries) < LISTED_ENTRIES_MAX and changes == self._changes:
-            self._keep_listing(prefix, _Listing(entries, started_at))
+        return self._listings.entries(prefix)
 
     def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
-        """Whether a fresh listing of `prefix` is in memory, and what it says of `name`."""
-        listing = self._fresh_listing(prefix)
-        if listing is None:
-            return False, None
-        return True, listing.entries.get(name)
+        """Whether it is known what `name` is below `prefix`, and what it is. Asks nobody."""
+        return self._listings.known_entry(prefix, name)
+
+    def known_names(self, prefix: Prefix) -> list[str]:
+        """The names of the prefixes below one, as far as they are known. Asks nobody."""
+        return self._listings.known_names(prefix)
 
     def list_again(self, prefix: Prefix) -> None:
         """List a prefix whose listing is too old, where that is one request."""
-        listing = self._listings.get(prefix)
-        if self.far and listing is not None and len(listing.entries) < SHORT_LISTING:
-            for _ in self.entries(prefix):
-                pass
+        if self.far:
+            self._listings.list_again(prefix)
 
     def has_keys(self, prefix: Prefix) -> bool:
         """Whether there is any key below a prefix, or its marker; one page of a listing at most."""
-        parent, _, name = prefix.rpartition("/")
-        known, entry = self.known_entry(Prefix(parent), name) if prefix else (False, None)
-        if known and (entry is None or entry.is_prefix):
-            return entry is not None
-        if not self.zmap.features.markers:
-            return next(iter(self.entries(prefix)), None) is not None
-        listing = self._fresh_listing(prefix)
-        if listing is not None and listing.entries:
-            return True
-        started_at, changes = self._clock(), self._changes
-        exists = self.zmap.exists(prefix)
-        if not exists and changes == self._changes:
-            self._keep_listing(prefix, _Listing({}, started_at))
-        return exists
+        return self._listings.has_keys(prefix)
 
     def forget(self, prefix: Prefix) -> None:
         """Ask anew for everything at or below a prefix, and for its own entry."""
         below = f"{prefix}/" if prefix else ""
-        parent = prefix.rpartition("/")[0]
-        with self._lock:
-            for key in [k for k in self._documents if k == Key(prefix) or k.startswith(below)]:
-                self._drop_document(key)
-            for listed in [p for p in self._listings if p == prefix or p.startswith(below)]:
-                self._drop_listing(listed)
-            if prefix:
-                self._drop_listing(Prefix(parent))
+        for key in [k for k in self._answers if k == Key(prefix) or k.startswith(below)]:
+            self._answers.pop(key)
+        self._listings.forget(prefix)
 
-    def _forget_listings_of(self, key: Key) -> None:
-        """Forget the listings in which a new key, or a prefix of it, appears."""
-        above = str(key)
-        with self._lock:
-            while above:
-                above = above.rpartition("/")[0]
-                self._drop_listing(Prefix(above))
+    def derived(
+        self, root: Prefix, name: str, made_of: object, make: Callable[[], tuple[T, int]]
+    ) -> T:
+        """What `make` gives, remembered as long as what it is made of is the same.
 
-    def _list(self, prefix: Prefix, name: str, stat: Stat | None) -> None:
-        """Have the listing of a prefix, if it is known, name an object (None: a prefix)."""
-        listing = self._listings.get(prefix)
-        if listing is None:
-            return
-        known = listing.entries.get(name)
-        if known is None:
-            self._listed += 1
-            listing.entries[name] = Entry(name, stat, is_prefix=stat is None)
-        elif stat is not None:
-            listing.entries[name] = Entry(name, stat, is_prefix=known.is_prefix)
-        elif not known.is_prefix:
-            listing.entries[name] = Entry(name, known.stat, is_prefix=True)
+        Parameters
+        ----------
+        root : of the dataset that it belongs to.
+        name : of what is made, one of those of the dataset.
+        make : gives it, and about how many bytes it takes.
+        """
+        known = self._derived.get((root, name))
+        if known is not None and known[0] == made_of:
+            return cast(T, known[1])
+        value, nbytes = make()
+        self._derived.put((root, name), (made_of, value), nbytes)
+        return value
 
-    def _fresh(self, checked_at: float) -> bool:
-        return self._clock() - checked_at < self.ttl_s
+    def _is_here(self, key: Key) -> bool:
+        """Whether `get` would ask nobody."""
+        answer = self._fresh_answer(key)
+        if answer is None or answer.version == ABSENT:
+            return answer is not None
+        body = self._bodies.get(key)
+        return body is not None and body[0] == answer.version
 
-    def _fresh_listing(self, prefix: Prefix) -> _Listing | None:
-        listing = self._listings.get(prefix)
-        return listing if listing is not None and self._fresh(listing.checked_at) else None
+    def _fresh_answer(self, key: Key) -> _Answer | None:
+        """What is believed of a document; None where it must be asked for."""
+        answer = self._answers.get(key)
+        if answer is not None and self._clock() - answer.checked_at < self.ttl_s:
+            return answer
+        since = self._listings.absent_since(key) if self.lists_ahead else None
+        return None if since is None else _Answer(ABSENT, None, since)
 
-    def _keep(self, key: Key, document: Document) -> None:
-        with self._lock:
-            self._drop_document(key)
-            self._documents[key] = document
-            self._document_bytes += len(document.data or b"")
-            while self._document_bytes > DOCUMENT_BYTES_KEPT_MAX and len(self._documents) > 1:
-                self._drop_document(next(iter(self._documents)))
+    def _confirmed(self, key: Key) -> _Answer | None:
+        """An answer that is too old, of a document that takes less time to compare than to read."""
+        answer = self._answers.get(key)
+        if answer is None or answer.size <= USUAL_DOCUMENT_BYTES:
+            return None
+        asked_at = self._clock()
+        try:
+            if self.zmap.stat(key).version != answer.version:
+                return None
+        except NoSuchObject:
+            return None
+        answer = replace(answer, checked_at=asked_at)
+        self._answers.put(key, answer, 0)
+        return answer
 
-    def _drop_document(self, key: Key) -> None:
-        dropped = self._documents.pop(key, None)
-        if dropped is not None:
-            self._document_bytes -= len(dropped.data or b"")
-
-    def _keep_listing(self, prefix: Prefix, listing: _Listing) -> None:
-        with self._lock:
-            self._drop_listing(prefix)
-            self._listings[prefix] = listing
-            self._listed += len(listing.entries)
-            while self._listed > LISTED_ENTRIES_MAX and len(self._listings) > 1:
-                self._drop_listing(next(iter(self._listings)))
-
-    def _drop_listing(self, prefix: Prefix) -> None:
-        dropped = self._listings.pop(prefix, None)
-        if dropped is not None:
-            self._listed -= len(dropped.entries)
+    def _keep(self, key: Key, answer: _Answer, data: bytes | None) -> None:
+        self._answers.put(key, answer, 0)
+        if data is None:
+            self._bodies.pop(key)
+        else:
+            self._bodies.put(key, (answer.version, data), len(data))
 
 
 class StoreDocuments:
     """The documents of one dataset, as the formats see them, with a record of what was read.
 
-    `used` lists every key that `get` was asked for, so that a node can be kept while none of the
+    `used` lists every key that was asked for, so that a node can be kept while none of the
     documents that it was made of has changed.
     """
 
-    def __init__(self, cache: MetadataCache, root: Prefix, bytes_max: int) -> None:
+    def __init__(self, cache: MetadataCache, root: Prefix, options: FormatOptions) -> None:
         self._cache = cache
         self._root = root
-        self._bytes_max = bytes_max
+        self._options = options
         self.used: dict[Key, Version] = {}
         self.mtime_ns: int | None = None
         self.place = "/".join(part for part in (cache.zmap.name, root) if part)
 
     def get(self, key: str) -> bytes | None:
         full = join(self._root, key)
-        document = self._cache.get(full, self._bytes_max, key)
-        self.used[full] = document.version
-        times = [time for time in (self.mtime_ns, document.mtime_ns) if time is not None]
-        self.mtime_ns = max(times, default=None)
+        document = self._cache.get(full, self._options.bytes_max(key), key)
+        self._note(full, document)
         return document.data
+
+    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
+        versions = []
+        for key in keys:
+            full = join(self._root, key)
+            document = self._cache.stamp(full, self._options.bytes_max(key), key)
+            self._note(full, document)
+            versions.append(document.version)
+        return self._cache.derived(self._root, name, versions, make)
 
     def node(self, metadata_format: MetadataFormat, path: str) -> Node | None:
         """The node at a path; None also for a root of which there is no document at all.
@@ -333,5 +339,21 @@ class StoreDocuments:
         node = metadata_format.read_node(path, self)
         return None if all(version == ABSENT for version in self.used.values()) else node
 
-    def fetch(self, keys: Iterable[str]) -> None:
-        self._cache.fetch((join(self._root, key) for key in keys), self._bytes_max)
+    def fetch(self, keys: Iterable[str], *, level: bool = False) -> None:
+        """Ask for several documents at once; `get` then answers from what came.
+
+        Parameters
+        ----------
+        level : have the names at the root, too, where they come with one request.
+        """
+        bytes_max = {join(self._root, key): self._options.bytes_max(key) for key in keys}
+        self._cache.fetch(bytes_max, self._root if level else None)
+
+    def lacks(self, key: str) -> bool:
+        """Whether it is known that there is no such document. Asks nobody."""
+        return self._cache.lacks(join(self._root, key))
+
+    def _note(self, key: Key, document: Document) -> None:
+        self.used[key] = document.version
+        times = [time for time in (self.mtime_ns, document.mtime_ns) if time is not None]
+        self.mtime_ns = max(times, default=None)

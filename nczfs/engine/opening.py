@@ -122,7 +122,7 @@ def open_zmap(
         if mode != "r":
             lease.require()
             lease.opened()  # until the dataset is closed
-        cache = MetadataCache(zmap, engine.options, engine.pools)
+        cache = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
         dataset = _existing(engine, cache, metadata, mode)
         if dataset is not None:
             return _opened(dataset, mode, name, separator, close, consolidated)

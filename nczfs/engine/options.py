@@ -41,6 +41,7 @@ class EngineOptions:
     is_single_writer : nobody else writes: no lease is taken where the store has no conditional
         writes.
     lease : how long things take about leases.
+    ask_threads : metadata documents and listings asked of a far store at a time.
     fetch_threads : objects read of a far store at a time.
     store_threads : objects written at a time; each holds its encoded bytes.
     decode_threads : chunks decoded at a time.
@@ -52,10 +53,11 @@ class EngineOptions:
     metadata_ttl_s: float = 60.0
     missing_chunks: MissingChunks = MissingChunks.FILL
     chunk_bytes_max: int = 2 * GIB
-    document_bytes_max: int = 64 * MIB
+    document_bytes_max: int = 16 * MIB
     flush_age_s: float | None = None
     is_single_writer: bool = False
     lease: LeaseTerms = field(default_factory=LeaseTerms)
+    ask_threads: int = 256
     fetch_threads: int = 32
     store_threads: int = 16
     decode_threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))

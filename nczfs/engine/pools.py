@@ -20,7 +20,7 @@ _LIVING: weakref.WeakSet[Pools] = weakref.WeakSet()
 
 
 class Pools:
-    """Six pools, each started when first used, so that no thread exists before a fork.
+    """Seven pools, each started when first used, so that no thread exists before a fork.
 
     Fetching waits and decoding computes: in one pool either the network or the processors idle
     (docs/DESIGN.md, "Threads"). A task waits only for tasks of pools further to the right:
@@ -33,6 +33,7 @@ class Pools:
 
     def __init__(self, options: EngineOptions) -> None:
         self._sizes = {
+            "ask": options.ask_threads,
             "fetch": options.fetch_threads,
             "decode": options.decode_threads,
             "assemble": options.decode_threads,
@@ -45,6 +46,10 @@ class Pools:
         self._closed = False
         self._turns = self._all_turns()
         _LIVING.add(self)
+
+    @property
+    def ask(self) -> ThreadPoolExecutor:
+        return self._pool("ask")
 
     @property
     def fetch(self) -> ThreadPoolExecutor:

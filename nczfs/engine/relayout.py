@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import NotWritable
@@ -14,6 +15,8 @@ from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.base import ABSENT
 from nczfs.zmap.keys import join
 
+T = TypeVar("T")
+
 
 class _NoDocuments:
     """A place where nothing is yet."""
@@ -23,6 +26,9 @@ class _NoDocuments:
 
     def fetch(self, keys: Iterable[str]) -> None:
         """There are none."""
+
+    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
+        return make()[0]
 
 
 def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import DataType
 from nczfs.model.hierarchy import CodecSpec, GroupHeader, Variable
+
+T = TypeVar("T")
+
+CONSOLIDATED = ".zmetadata"
+"""The document that repeats all others of a dataset."""
 
 
 class Documents(Protocol):
@@ -21,6 +26,16 @@ class Documents(Protocol):
     def fetch(self, keys: Iterable[str]) -> None:
         """Ask for several documents at once; `get` then answers from what came."""
 
+    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
+        """What `make` gives, which may be remembered as long as some documents stay the same.
+
+        Parameters
+        ----------
+        name : of what is made; no other thing that is made for the dataset has it.
+        keys : of the documents that it is made of.
+        make : gives it, and about how many bytes it takes in memory.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
@@ -31,14 +46,20 @@ class FormatOptions:
     xarray : whether ``_ARRAY_DIMENSIONS`` names dimensions, and is written (URL mode ``noxarray``
         turns it off).
     pure : read as pure Zarr, although NCZarr keys are there (URL mode ``zarr``).
-    document_bytes_max : a larger document is refused by name.
+    document_bytes_max : a larger document is refused by name. One that repeats all documents of a
+        dataset may have eight times as much.
     chunk_bytes_max : a chunk that decodes to more is refused by name.
     """
 
     xarray: bool = True
     pure: bool = False
-    document_bytes_max: int = 64 << 20
+    document_bytes_max: int = 16 << 20
     chunk_bytes_max: int = 2 << 30
+
+    def bytes_max(self, key: str) -> int:
+        """How large the document of a key may be."""
+        is_copy = key.rpartition("/")[2] == CONSOLIDATED
+        return self.document_bytes_max * (8 if is_copy else 1)
 
 
 Node: TypeAlias = "GroupHeader | Variable"
@@ -77,8 +98,23 @@ class MetadataFormat(ABC):
         return self
 
     @abstractmethod
+    def array_keys(self, path: str) -> tuple[str, ...]:
+        """The documents that describe an array at `path`; without the first there is none."""
+
+    @abstractmethod
+    def group_keys(self, path: str) -> tuple[str, ...]:
+        """The documents that describe a group at `path`."""
+
     def keys(self, path: str) -> tuple[str, ...]:
-        """The documents that can describe the node at `path`, to be fetched together."""
+        """The documents that can describe the node at `path`, whatever it is."""
+        return tuple(dict.fromkeys((*self.array_keys(path), *self.group_keys(path))))
+
+    def names_below(self, path: str, documents: Documents) -> tuple[str, ...] | None:
+        """The names of the nodes right below a group, where one document tells them all.
+
+        None: none does; they are what the group lists, or what the store holds.
+        """
+        return None
 
     @abstractmethod
     def read_node(self, path: str, documents: Documents) -> Node | None:

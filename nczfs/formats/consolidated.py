@@ -6,12 +6,14 @@ cost little they are asked instead; what this module offers is for where a reque
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from nczfs.errors import BadMetadata
-from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
+from nczfs.formats.base import CONSOLIDATED, Documents, MetadataFormat, Node, StoredType
+from nczfs.formats.jsonparts import Part, Parts
 from nczfs.formats.jsontext import compact, parse
 from nczfs.formats.jsonwrite import strict
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
@@ -20,40 +22,53 @@ from nczfs.model.declaration import ElementType
 from nczfs.model.hierarchy import CodecSpec, Json
 
 Data = TypeVar("Data", bytes, bytes | None)
+T = TypeVar("T")
 
-KEY = ".zmetadata"
-MEMBERS_MAX = 1 << 23  # of all documents together; a hundred thousand arrays have half of that
+KEY = CONSOLIDATED
+MEMBERS_MAX = 1 << 20  # documents of one dataset; a hundred thousand arrays have a fifth of that
 
 _DOCUMENTS = frozenset({ZARRAY, ZGROUP, ZATTRS})
 _NEVER_BESIDE = (".ncz", "zarr.json")
+_OF_ZARR_PYTHON = "consolidated_metadata"
+_NAME_BYTES = 100
+_ENTRY_BYTES = 400  # about what the index takes for a document, besides the document
 
 
 @dataclass(frozen=True, slots=True)
 class Consolidated:
-    """What a ``.zmetadata`` holds.
+    """What a ``.zmetadata`` holds: where each document stands in it, and no document read.
 
     Attributes
     ----------
-    documents : parsed, by their keys.
     nodes : the paths of the groups and arrays among them.
     """
 
-    documents: dict[str, Json]
+    _parts: Parts
+    _documents: dict[str, Part]
     nodes: frozenset[str]
-    _texts: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Of the documents, in their order."""
+        return tuple(self._documents)
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory, the text included."""
+        return self._parts.size + _ENTRY_BYTES * len(self._documents)
 
     def text(self, key: str) -> bytes | None:
-        """A document as text again: it is read in one way, wherever it comes from."""
-        if key not in self.documents:
+        """A document as it is spelled; None: there is none."""
+        part = self._documents.get(key)
+        if part is None:
             return None
-        # A thousand variables look at what their group says.
-        if (known := self._texts.get(key)) is None:
-            known = self._texts[key] = compact(self.documents[key]).encode()
-        return known
+        text = self._parts.text(part)
+        is_doubled = _split(key)[1] == ZGROUP and _OF_ZARR_PYTHON.encode() in text
+        return _without_copies(text, key) if is_doubled else text
 
 
-def read_consolidated(data: bytes, options: FormatOptions) -> Consolidated:
-    """Read a ``.zmetadata``.
+def read_consolidated(data: bytes) -> Consolidated:
+    """Find the documents in a ``.zmetadata``. They are read when they are asked for.
 
     Raises
     ------
@@ -64,17 +79,31 @@ def read_consolidated(data: bytes, options: FormatOptions) -> Consolidated:
     ``zarr_consolidated_format`` must be 1 and ``metadata`` a non-empty object, as netcdf-c demands.
     What zarr-python 3 adds to the groups (``consolidated_metadata``) is left out.
     """
-    bytes_max = options.document_bytes_max
-    document = parse(data, KEY, bytes_max=bytes_max, members_max=MEMBERS_MAX).value
-    version = document.get("zarr_consolidated_format") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or version != 1 or isinstance(version, bool):
-        raise BadMetadata(f"{KEY}: zarr_consolidated_format is {shown(version)}, not 1")
-    metadata = document.get("metadata")
-    if not isinstance(metadata, dict) or not metadata:
+    parts = Parts(data, KEY, members_max=MEMBERS_MAX)
+    members = {part.name: part for part in parts.members}
+    version = members.get("zarr_consolidated_format")
+    if version is None or parts.text(version) != b"1":
+        found = None if version is None else parts.text(version).decode("utf-8", "replace")
+        raise BadMetadata(f"{KEY}: zarr_consolidated_format is {shown(found)}, not 1")
+    metadata = members.get("metadata")
+    documents = {} if metadata is None else {part.name: part for part in parts.within(metadata)}
+    if not documents:
         raise BadMetadata(f"{KEY}: metadata is not an object with documents")
-    documents = {str(key): _own(key, value) for key, value in metadata.items()}
     places = (_split(key) for key in documents)
-    return Consolidated(documents, frozenset(p for p, name in places if name in (ZARRAY, ZGROUP)))
+    nodes = frozenset(path for path, name in places if name in (ZARRAY, ZGROUP))
+    return Consolidated(parts, documents, nodes)
+
+
+def _without_copies(text: bytes, key: str) -> bytes:
+    """A ``.zgroup`` without the consolidated metadata that zarr-python 3 puts into each group."""
+    try:
+        document = parse(text, key).value
+    except BadMetadata:
+        return text
+    if not isinstance(document, dict):
+        return text
+    own = {name: value for name, value in document.items() if name != _OF_ZARR_PYTHON}
+    return compact(own).encode()
 
 
 class ConsolidatedDocuments:
@@ -102,9 +131,13 @@ class ConsolidatedDocuments:
     def fetch(self, keys: Iterable[str]) -> None:
         self._inner.fetch([key for key in keys if not self.has_answer(key)])
 
+    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
+        asked = (key for key in keys if not self.has_answer(key))
+        return self._inner.derived(name, (KEY, *asked), make)
+
     def consolidated_keys(self) -> tuple[str, ...]:
         """The keys of the documents that were consolidated."""
-        return tuple(self._found.documents)
+        return self._found.keys
 
     def has_answer(self, key: str) -> bool:
         """Whether `get` answers without asking the store."""
@@ -117,12 +150,14 @@ class ConsolidatedDocuments:
         if consolidated is None or data is None:
             # No attributes are spelled in two ways.
             return (consolidated or b"{}", data or b"{}") != (b"{}", b"{}")
+        if consolidated == data:
+            return False
         try:
-            single = parse(data, key).value
+            copy, single = parse(consolidated, key).value, parse(data, key).value
         except BadMetadata:
             return True
         # By value, and else by text, because NaN does not equal itself.
-        return self._found.documents[key] != single and consolidated != compact(single).encode()
+        return copy != single and compact(copy) != compact(single)
 
 
 class ConsolidatedFormat(MetadataFormat):
@@ -134,23 +169,37 @@ class ConsolidatedFormat(MetadataFormat):
     Parameters
     ----------
     inner : the format of the documents, as `detect` found it.
-    options : how to read.
     """
 
-    def __init__(self, inner: MetadataFormat, options: FormatOptions) -> None:
+    def __init__(self, inner: MetadataFormat) -> None:
         self.name = inner.name
         self.declares = inner.declares
         self.last_is_compressor = inner.last_is_compressor
         self._inner = inner
-        self._options = options
-        self._known: tuple[bytes, Consolidated | None] | None = None
 
     @property
     def single(self) -> MetadataFormat:
         return self._inner.single
 
-    def keys(self, path: str) -> tuple[str, ...]:
+    def array_keys(self, path: str) -> tuple[str, ...]:
         return (KEY,)
+
+    def group_keys(self, path: str) -> tuple[str, ...]:
+        return (KEY,)
+
+    def names_below(self, path: str, documents: Documents) -> tuple[str, ...] | None:
+        def read() -> tuple[dict[str, list[str]] | None, int]:
+            found = _found_in(documents)
+            if found is None:
+                return None, 0
+            names: dict[str, list[str]] = {}
+            for node in sorted(found.nodes - {""}):
+                above, _, name = node.rpartition("/")
+                names.setdefault(above, []).append(name)
+            return names, _NAME_BYTES * len(found.nodes)
+
+        names = documents.derived("names in the consolidated metadata", (KEY,), read)
+        return None if names is None else tuple(names.get(path, ()))
 
     def read_node(self, path: str, documents: Documents) -> Node | None:
         return self._inner.read_node(path, self.view(documents))
@@ -172,17 +221,22 @@ class ConsolidatedFormat(MetadataFormat):
 
     def view(self, documents: Documents) -> Documents:
         """The documents with the consolidated ones over them, where those can be read."""
+        found = _found_in(documents)
+        return documents if found is None else ConsolidatedDocuments(documents, found)
+
+
+def _found_in(documents: Documents) -> Consolidated | None:
+    """What the ``.zmetadata`` among some documents holds; None: none is there, or it is broken."""
+
+    def read() -> tuple[Consolidated | None, int]:
         data = documents.get(KEY)
-        if data is None:
-            return documents
-        known = self._known
-        if known is None or known[0] != data:
-            try:
-                known = (data, read_consolidated(data, self._options))
-            except BadMetadata:
-                known = (data, None)
-            self._known = known
-        return documents if known[1] is None else ConsolidatedDocuments(documents, known[1])
+        try:
+            found = None if data is None else read_consolidated(data)
+        except BadMetadata:
+            return None, 0
+        return found, 0 if found is None else found.nbytes
+
+    return documents.derived("consolidated metadata", (KEY,), read)
 
 
 def consolidated_document(documents: Mapping[str, bytes]) -> bytes:
@@ -197,13 +251,13 @@ def consolidated_document(documents: Mapping[str, bytes]) -> bytes:
     ------
     BadMetadata : one of them is broken.
     """
-    metadata = {key: parse(data, key).value for key, data in _consolidable(documents)}
-    return strict({"metadata": metadata, "zarr_consolidated_format": 1}).encode()
+    metadata = {
+        key: strict(parse(data, key).value).encode() for key, data in _consolidable(documents)
+    }
+    return _object({"metadata": _object(metadata), "zarr_consolidated_format": b"1"})
 
 
-def updated_document(
-    data: bytes, changed: Mapping[str, bytes | None], options: FormatOptions
-) -> bytes:
+def updated_document(data: bytes, changed: Mapping[str, bytes | None]) -> bytes:
     """A ``.zmetadata`` after some documents were written; all others stay as they are spelled.
 
     Parameters
@@ -214,18 +268,35 @@ def updated_document(
     ------
     BadMetadata : the ``.zmetadata`` cannot be read, or a new document is broken.
     """
-    bytes_max = options.document_bytes_max
-    read_consolidated(data, options)
-    document = parse(data, KEY, bytes_max=bytes_max, members_max=MEMBERS_MAX).value
-    assert isinstance(document, dict)
-    metadata = document["metadata"]
-    assert isinstance(metadata, dict)
+    read_consolidated(data)
+    parts = Parts(data, KEY, members_max=MEMBERS_MAX)
+    members = {part.name: part for part in parts.members}
+    documents = {part.name: parts.text(part) for part in parts.within(members["metadata"])}
     for key, new in _consolidable(changed):
         if new is None:
-            metadata.pop(key, None)
+            documents.pop(key, None)
         else:
-            metadata[key] = parse(new, key, bytes_max=bytes_max).value
-    return strict(document).encode()
+            documents[key] = strict(parse(new, key).value).encode()
+    values = {name: parts.text(part) for name, part in members.items()}
+    values["metadata"] = _object({key: _strict_text(text) for key, text in documents.items()})
+    return _object(values)
+
+
+def _object(members: Mapping[str, bytes]) -> bytes:
+    named = (
+        b"%b: %b" % (strict(name).encode("utf-8", "surrogateescape"), value)
+        for name, value in members.items()
+    )
+    return b"{" + b", ".join(named) + b"}"
+
+
+def _strict_text(text: bytes) -> bytes:
+    """A document as it is spelled if that is JSON; what netcdf-c writes besides becomes JSON."""
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except ValueError:
+        return strict(parse(text, KEY).value).encode()
+    return text
 
 
 def _consolidable(documents: Mapping[str, Data]) -> Iterator[tuple[str, Data]]:

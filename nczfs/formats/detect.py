@@ -14,6 +14,9 @@ from nczfs.formats.zarr2_nodes import Zarr2Format
 
 ZARR3 = "zarr.json"
 
+NODE_NAMES = (ZARRAY, ZGROUP, ZATTRS)
+"""The documents that tell what a node is, in most datasets."""
+
 ROOT_KEYS = (ZARRAY, ZGROUP, ZATTRS, ZMETADATA, L1.superblock, L1.group, ZARR3)
 """The documents that `detect` may look at, to be fetched together."""
 

@@ -48,15 +48,13 @@ from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension, GroupHeader, Json, Variable
 
-GROUPS_REMEMBERED = 64
+_DIMENSION_BYTES = 400
 
 
 class NczarrFormat(MetadataFormat):
     """Members are what a group lists; dimensions are declared by groups and referred to by name.
 
     A node that lacks what NCZarr adds, because another program put it there, is read as pure Zarr.
-    What a group declares is remembered with the documents that say so: a thousand variables refer
-    to the same group.
 
     Parameters
     ----------
@@ -74,11 +72,14 @@ class NczarrFormat(MetadataFormat):
         self._writer = writer
         self._layout = writer.layout
         self.name = writer.layout.name
-        self._groups: dict[str, tuple[tuple[bytes | None, ...], Mapping[str, Dimension]]] = {}
 
-    def keys(self, path: str) -> tuple[str, ...]:
-        plain_zarr = (below(path, name) for name in (ZARRAY, ZGROUP, ZATTRS))
-        return (*plain_zarr, *own_keys(path, self._writer))
+    def array_keys(self, path: str) -> tuple[str, ...]:
+        own = own_keys(path, self._writer, "array")
+        return (below(path, ZARRAY), below(path, ZATTRS), *own)
+
+    def group_keys(self, path: str) -> tuple[str, ...]:
+        own = own_keys(path, self._writer, "group")
+        return (below(path, ZGROUP), below(path, ZATTRS), *own)
 
     def read_node(self, path: str, documents: Documents) -> Node | None:
         node = read_documents(path, documents, self._options, is_known=path == "")
@@ -237,22 +238,19 @@ class NczarrFormat(MetadataFormat):
         if self._layout is L1:
             keys.append(below(path, L1.group))
         documents.fetch(keys)
-        data = tuple(documents.get(key) for key in keys)
-        known = self._groups.get(path)
-        if known is not None and known[0] == data:
-            return known[1]
-        unseen = Problems()  # they belong to the group, and are told with it
-        attributes, group = (
-            optional_object(found, key, self._options, unseen)
-            for found, key in zip(data[:2], keys[:2], strict=True)
-        )
-        node = NodeDocuments(path, None, group, attributes, unseen)
-        found = group_member(self._layout, node, documents, self._options)
-        declared = _dimensions(found, path, path, unseen) if isinstance(found, dict) else {}
-        while len(self._groups) >= GROUPS_REMEMBERED:
-            self._groups.pop(next(iter(self._groups), ""), None)
-        self._groups[path] = (data, declared)
-        return declared
+
+        def read() -> tuple[Mapping[str, Dimension], int]:
+            unseen = Problems()  # they belong to the group, and are told with it
+            attributes, group = (
+                optional_object(documents.get(key), key, self._options, unseen) for key in keys[:2]
+            )
+            node = NodeDocuments(path, None, group, attributes, unseen)
+            found = group_member(self._layout, node, documents, self._options)
+            declared = _dimensions(found, path, path, unseen) if isinstance(found, dict) else {}
+            return declared, _DIMENSION_BYTES * len(declared)
+
+        # A thousand variables refer to the same group.
+        return documents.derived(f"dimensions of {path}", keys, read)
 
     def _where(self, node: NodeDocuments) -> str:
         """The key of the document that what NCZarr adds to a node mostly stands in."""

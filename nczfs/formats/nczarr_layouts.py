@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from nczfs.formats.base import Documents, FormatOptions
 from nczfs.formats.names import below
@@ -220,12 +221,12 @@ def first(found: dict[str, Json], *names: str) -> Json:
     return next((found[name] for name in names if name in found), None)
 
 
-def own_keys(path: str, writer: Writer) -> tuple[str, ...]:
-    """The documents of a node that only its layout has."""
+def own_keys(path: str, writer: Writer, kind: Literal["group", "array"]) -> tuple[str, ...]:
+    """The documents of a group or an array that only its layout has."""
     if writer.layout is not L1:
         return ()
-    names = (L1.group, L1.array, L1.types, *L1.older)
-    return tuple(below(path, name) for name in names)
+    names = [L1.group] if kind == "group" else [L1.array, L1.older[0]]
+    return tuple(below(path, name) for name in (*names, L1.types, L1.older[1]))
 
 
 def _member(

@@ -57,8 +57,11 @@ class Zarr2Format(MetadataFormat):
         self._writer = Writer(version=writer.version)
         self._literal_text = writer.is_netcdf_c
 
-    def keys(self, path: str) -> tuple[str, ...]:
-        return tuple(below(path, name) for name in (ZARRAY, ZGROUP, ZATTRS))
+    def array_keys(self, path: str) -> tuple[str, ...]:
+        return below(path, ZARRAY), below(path, ZATTRS)
+
+    def group_keys(self, path: str) -> tuple[str, ...]:
+        return below(path, ZGROUP), below(path, ZATTRS)
 
     def read_node(self, path: str, documents: Documents) -> Node | None:
         # A root is one because `detect` said so; netcdf-c takes it without .zgroup too.

@@ -1,23 +1,45 @@
-"""How deep a JSON text is nested and how many members it has, seen before anything is built of it.
+"""The brackets and commas of JSON: how deep it is nested, how many members it has, where they are.
 
-Two bytes of JSON can become a hundred in memory, and what reads or walks it may recurse. Brackets
-and commas tell both, and are found block by block in little memory, whatever the text is.
+Two bytes of JSON can become a hundred in memory, and what reads or walks it may recurse. All this
+is seen before anything is built, block by block in little memory, whatever the text is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 _Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
+_Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+_Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
-_BLOCK_BYTES: Final = 1 << 20
-_QUOTE, _BACKSLASH, _COMMA = b'"\\,'
+_BLOCK_BYTES: Final = 1 << 18
+_QUOTE, _BACKSLASH, COMMA = b'"\\,'
 
 _STEPS = np.zeros(256, np.int64)
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
+_IS_MARK = np.zeros(256, np.bool_)
+_IS_MARK[list(b"[]{},")] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Brackets and commas that stand in no text, in order.
+
+    Attributes
+    ----------
+    places : where each stands in the text.
+    marks : which byte it is.
+    depths : of the list or object that it opens, closes or parts; the outermost has 1.
+    """
+
+    places: _Numbers
+    marks: _Bytes
+    depths: _Numbers
 
 
 def fault(data: bytes, *, depth_max: int, members_max: int) -> str | None:
@@ -32,39 +54,61 @@ def fault(data: bytes, *, depth_max: int, members_max: int) -> str | None:
     opening = data.count(b"[") + data.count(b"{")
     if opening <= depth_max and opening + data.count(b",") < members_max:
         return None
-    depth = members = 0
-    texts = _Texts()
-    whole = np.frombuffer(data, np.uint8)
-    for start in range(0, whole.size, _BLOCK_BYTES):
-        block = texts.left_out(whole[start : start + _BLOCK_BYTES])
-        steps = _STEPS[block]
-        depths = np.cumsum(steps)
-        if depths.size and depth + int(depths.max()) > depth_max:
+    members = 0
+    for block in _blocks(data):
+        if block.depths.size and int(block.depths.max()) > depth_max:
             return f"nested more than {depth_max} levels deep"
-        depth += int(depths[-1]) if depths.size else 0
-        members += int(np.count_nonzero(steps > 0)) + int(np.count_nonzero(block == _COMMA))
+        members += int(np.count_nonzero(_STEPS[block.marks] >= 0))
         if members >= members_max:
             return f"has more than {members_max} members"
     return None
 
 
+def outline(data: bytes, *, levels: int) -> Marks:
+    """The brackets and commas of the outer levels of a JSON text, which need not be any JSON."""
+    empty = np.zeros(0, np.int64)
+    found = [Marks(empty, empty.astype(np.uint8), empty)]
+    for block in _blocks(data):
+        is_outer = block.depths <= levels
+        found.append(Marks(block.places[is_outer], block.marks[is_outer], block.depths[is_outer]))
+    return Marks(
+        np.concatenate([block.places for block in found]),
+        np.concatenate([block.marks for block in found]),
+        np.concatenate([block.depths for block in found]),
+    )
+
+
+def _blocks(data: bytes) -> Iterator[Marks]:
+    depth = 0
+    texts = _Texts()
+    whole = np.frombuffer(data, np.uint8)
+    for start in range(0, whole.size, _BLOCK_BYTES):
+        block = whole[start : start + _BLOCK_BYTES]
+        places = np.flatnonzero(_IS_MARK[block] & ~texts.inside(block))
+        marks = block[places]
+        steps = _STEPS[marks]
+        depths = depth + np.cumsum(steps)
+        depth = int(depths[-1]) if depths.size else depth
+        yield Marks(start + places, marks, depths + (steps < 0))
+
+
 class _Texts:
-    """Leaves the texts out of JSON that comes block by block."""
+    """Finds the texts in JSON that comes block by block."""
 
     def __init__(self) -> None:
         self._is_inside = False
         self._backslashes = 0  # right before the next block
 
-    def left_out(self, block: _Bytes) -> _Bytes:
-        """The bytes of the next block that stand in no text."""
+    def inside(self, block: _Bytes) -> _Flags:
+        """Which bytes of the next block stand in a text."""
         quotes = block == _QUOTE
         if self._backslashes or bool((block == _BACKSLASH).any()):
             quotes &= self._backslashes_before(block) % 2 == 0
         inside = np.logical_xor.accumulate(quotes) ^ self._is_inside
         self._is_inside = bool(inside[-1])
-        return block[~inside]
+        return inside
 
-    def _backslashes_before(self, block: _Bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _backslashes_before(self, block: _Bytes) -> _Numbers:
         """How many backslashes stand right before each byte."""
         places = np.arange(block.size + 1)
         starts = np.zeros(block.size + 1, np.int64)  # where a run of them would begin

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from nczfs.errors import MetadataError
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
 from nczfs.formats.detect import detect
 from nczfs.model.hierarchy import Group, GroupHeader, Variable
+
+T = TypeVar("T")
 
 
 class DictDocuments:
@@ -35,6 +38,10 @@ class DictDocuments:
 
     def fetch(self, keys: Iterable[str]) -> None:
         """Nothing to do: all answers are here."""
+
+    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
+        """Made anew each time, since documents may be replaced."""
+        return make()[0]
 
     def write(self, documents: Iterable[tuple[str, bytes]]) -> None:
         """Put documents where they belong, as `MetadataFormat.write_node` gives them."""

@@ -107,9 +107,9 @@ class DatasetsTree:
         self._burst.add(token)
         self.engine.pools.assemble.submit(_burst, dataset, variable)
 
-    def resolve_root(self, prefix: Prefix) -> Resolved:
-        """What begins at a prefix that is not inside a dataset."""
-        return self.known.resolve_root(prefix)
+    def resolve_root(self, prefix: Prefix, wanted: str = "") -> Resolved:
+        """What begins at a prefix that is not inside a dataset. See `KnownDatasets`."""
+        return self.known.resolve_root(prefix, wanted)
 
     def forget(self, prefix: Prefix) -> None:
         """Ask anew for everything at or below a prefix."""
@@ -152,7 +152,7 @@ class DatasetsTree:
             log.info("%s", error)
             return None
         tree = DatasetsTree(
-            MetadataCache(zmap, self.engine.options, self.engine.pools),
+            MetadataCache(zmap, self.engine.options, self.engine.pools, ledger=self.engine.ledger),
             self.engine,
             self._options,
             self.context.access_log,

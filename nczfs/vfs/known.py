@@ -50,9 +50,14 @@ class KnownDatasets:
         self._living: WeakValueDictionary[Prefix, Dataset] = WeakValueDictionary()
         self._reported: set[str] = set()
 
-    def resolve_root(self, prefix: Prefix) -> Resolved:
-        """What begins at a prefix that is not inside a dataset."""
-        dataset = self._dataset_at(prefix)
+    def resolve_root(self, prefix: Prefix, wanted: str = "") -> Resolved:
+        """What begins at a prefix that is not inside a dataset.
+
+        Parameters
+        ----------
+        wanted : a name below it that will be asked for next.
+        """
+        dataset = self._dataset_at(prefix, wanted)
         if isinstance(dataset, Broken):
             return dataset
         return self.resolve(dataset, "") if dataset is not None else Plain()
@@ -91,7 +96,7 @@ class KnownDatasets:
         with self._lock:
             self._datasets.pop(prefix, None)
 
-    def _dataset_at(self, prefix: Prefix) -> Dataset | Broken | None:
+    def _dataset_at(self, prefix: Prefix, wanted: str) -> Dataset | Broken | None:
         known = self._datasets.get(prefix)
         if known is not None:
             dataset, checked_at = known
@@ -105,7 +110,7 @@ class KnownDatasets:
                 return dataset
         found: Dataset | Broken | None
         try:
-            found = self._opened(prefix)
+            found = self._opened(prefix, wanted)
         except MetadataError as error:
             found = self._broken("", error)
         with self._lock:
@@ -114,7 +119,7 @@ class KnownDatasets:
                 self._datasets.pop(next(iter(self._datasets)))
         return found
 
-    def _opened(self, prefix: Prefix) -> Dataset | None:
+    def _opened(self, prefix: Prefix, wanted: str) -> Dataset | None:
         """The dataset at a prefix, as the store describes it now: the known one, if it lives."""
         living = self._living.get(prefix)
         found = format_at(
@@ -122,6 +127,8 @@ class KnownDatasets:
             prefix,
             self._options,
             is_consolidated_believed=living is None or living.is_consolidated_believed,
+            is_listed=True,
+            wanted=wanted,
         )
         if found is None:
             return None

@@ -64,10 +64,15 @@ class PrefixDirectory(Directory):
         self._dataset = dataset
         self._path = path
 
-    def resolve(self) -> Resolved:
-        """What this prefix is now. May block."""
+    def resolve(self, wanted: str = "") -> Resolved:
+        """What this prefix is now. May block.
+
+        Parameters
+        ----------
+        wanted : a name in this directory that will be asked for next.
+        """
         if self._dataset is None:
-            return self._tree.resolve_root(self._prefix)
+            return self._tree.resolve_root(self._prefix, wanted)
         return self._tree.known.resolve(self._dataset, self._path)
 
     def stat(self) -> NodeStat:
@@ -79,7 +84,7 @@ class PrefixDirectory(Directory):
         return NodeStat(0, self._tree.mtime_ns)
 
     def lookup(self, name: str) -> Node:
-        resolved = self.resolve()
+        resolved = self.resolve(wanted=name)
         if isinstance(resolved, Plain):
             return self._child(name, resolved)
         files = self._files(resolved)
@@ -339,6 +344,8 @@ class PrefixDirectory(Directory):
 class MemberDirectory(PrefixDirectory):
     """A prefix inside a group: a member of it, or a plain directory where a dataset may begin."""
 
-    def resolve(self) -> Resolved:
-        resolved = super().resolve()
-        return self._tree.resolve_root(self._prefix) if isinstance(resolved, Plain) else resolved
+    def resolve(self, wanted: str = "") -> Resolved:
+        resolved = super().resolve(wanted)
+        if not isinstance(resolved, Plain):
+            return resolved
+        return self._tree.resolve_root(self._prefix, wanted)

@@ -102,7 +102,7 @@ def mount_tree(
     _tell_of_no_effect(options.stored, zmap)
     spool = Spool(spool_dir, spool_url(parsed), options.spool_bytes_max, options.survives)
     engine = Engine(options.engine, spool)
-    metadata = MetadataCache(zmap, engine.options, engine.pools)
+    metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
     mtime_ns = time.time_ns()
     access_log = AccessLog()
     datasets = DatasetsTree(

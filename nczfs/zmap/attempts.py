@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import re
+import resource
 import ssl
 import threading
 import time
@@ -176,7 +177,8 @@ class Connections:
 
     Parameters
     ----------
-    count : kept open to a server, and so the most requests at once that need no new one.
+    count : of them, and so the most requests at once; a quarter of the descriptors that the process
+        may have where that is less.
     ca_bundle : a file or directory of certificate authorities; None: the system's.
     proxy : the URL of a proxy, "" without one.
     pool_classes : of connections to a server, by scheme, where they are not urllib3's.
@@ -193,7 +195,9 @@ class Connections:
         proxy: str,
         pool_classes: Mapping[str, type[urllib3.HTTPConnectionPool]] | None = None,
     ) -> None:
-        self._count = count
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        is_limited = descriptors != resource.RLIM_INFINITY
+        self._count = max(1, min(count, descriptors // 4)) if is_limited else count
         self._ca_bundle = ca_bundle
         self._proxy = parse_proxy(proxy)
         self._pool_classes = pool_classes

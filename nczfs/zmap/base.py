@@ -116,7 +116,8 @@ class Features:
     keeps_times : the `mtime_ns` of a write is kept with the object, and `stat` tells it.
     text_keys : keys are UTF-8, and others cannot be written.
     markers : a directory can be there without keys: `ZMap.mark`.
-    lists_sizes : `search` and `list` need no request for each object to tell its size.
+    lists_sizes : `search` and `list` need no request for each object to tell its size, and leave
+        none out.
     """
 
     writable: bool = True

@@ -24,6 +24,7 @@ REDIRECTS_MAX = 5
 PIECE_BYTES = 262_144
 ERROR_BYTES_MAX = 1 << 16  # of an error page; read only to keep the connection
 LONGEST_PAUSE_S = 30  # that a server may ask for
+CONNECTIONS_MAX = 48  # small web servers let few of those through that come at the same time
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 509})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -100,7 +101,9 @@ class Transport:
         if options.ca_bundle is not None:
             check_authorities(options.ca_bundle)
         self._connections = Connections(
-            options.connections, options.ca_bundle, _proxy(parts.scheme, parts.hostname or "")
+            min(options.connections, CONNECTIONS_MAX),
+            options.ca_bundle,
+            _proxy(parts.scheme, parts.hostname or ""),
         )
         self._attempts = Attempts(
             "http",

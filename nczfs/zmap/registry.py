@@ -50,7 +50,8 @@ class StoreOptions:
     request_timeout_s : a request has its answer, or its error, within this time, which stands still
         while at least 8 KiB a second of an object move.
     attempt_timeout_s : an attempt that gets no byte for this long is given up and repeated.
-    connections : kept open, and so the most requests at once that need no new one.
+    connections : the most requests at once, and as many connections are kept open; a quarter of
+        the descriptors that the process may have where that is less.
     forbidden_is_absent : whether 403 for a key means that there is none, as S3 answers to those
         who must not list; "auto": while the store gives out what was read before, and forbids a
         key that cannot exist.
@@ -81,7 +82,7 @@ class StoreOptions:
     check_etag: Literal["auto", "yes", "no"] = "auto"
     request_timeout_s: float = 15.0
     attempt_timeout_s: float = 4.0
-    connections: int = 48
+    connections: int = 288
     forbidden_is_absent: Literal["auto", "yes", "no"] = "auto"
     read_only: bool = False
     durable: bool = False

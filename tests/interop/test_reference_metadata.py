@@ -139,7 +139,7 @@ def test_consolidated_metadata_say_the_same_as_the_single_documents(case: Path) 
     store = documents_in(case)
     data = store.get(KEY)
     assert data is not None
-    view = ConsolidatedDocuments(store, read_consolidated(data, FormatOptions()))
+    view = ConsolidatedDocuments(store, read_consolidated(data))
     keys = view.consolidated_keys()
     stale = [key for key in keys if view.is_stale(key, store.get(key))]
     assert stale == STALE.get(case.name, [])

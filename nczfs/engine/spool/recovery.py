@@ -171,7 +171,9 @@ class Store:
     def __init__(self, zmap: ZMap, place: StoreUrl) -> None:
         self._zmap = zmap
         self._engine = Engine()
-        self._metadata = MetadataCache(zmap, self._engine.options, self._engine.pools)
+        self._metadata = MetadataCache(
+            zmap, self._engine.options, self._engine.pools, ledger=self._engine.ledger
+        )
         self._options: FormatOptions = format_options(place.modes, self._engine.options)
         self._datasets: dict[Prefix, Dataset | None] = {}
         zmap.prepare_writing()

@@ -185,9 +185,7 @@ def stale_copies(subject: Subject, nodes: Nodes) -> Iterator[Finding]:
         data = documents.get(consolidated.KEY)
         if data is None:
             return
-        copies = consolidated.ConsolidatedDocuments(
-            documents, consolidated.read_consolidated(data, subject.options)
-        )
+        copies = consolidated.ConsolidatedDocuments(documents, consolidated.read_consolidated(data))
     except MetadataError as error:
         text = str(error).removeprefix(f"{consolidated.KEY}: ")
         yield Finding(Kind.CONSOLIDATED, "/", consolidated.KEY, text)

@@ -14,7 +14,7 @@ from nczfs.errors import MetadataError, NotADataset
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.detect import ROOT_KEYS, detect
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import ROOT, join
+from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import StoreOptions, open_store
 from nczfs.zmap.url import parse_url
 
@@ -44,12 +44,11 @@ class Subject:
 
     def documents(self) -> StoreDocuments:
         """The single documents."""
-        return StoreDocuments(self.metadata, ROOT, self.options.document_bytes_max)
+        return StoreDocuments(self.metadata, ROOT, self.options)
 
     def fetch_nodes(self, paths: Iterable[str]) -> None:
         """Ask for the documents of several nodes at once."""
-        keys = (join(ROOT, key) for path in paths for key in self.format.keys(path))
-        self.metadata.fetch(keys, self.options.document_bytes_max)
+        self.documents().fetch(key for path in paths for key in self.format.keys(path))
 
 
 @contextmanager
@@ -80,8 +79,8 @@ def subject_of(
 ) -> Subject:
     """The dataset at the root of an open store. Raises as `subject_at` does."""
     options = options or FormatOptions()
-    metadata = MetadataCache(zmap, engine.options, engine.pools)
-    documents = StoreDocuments(metadata, ROOT, options.document_bytes_max)
+    metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
+    documents = StoreDocuments(metadata, ROOT, options)
     documents.fetch(ROOT_KEYS)
     try:
         found = detect(documents, options)

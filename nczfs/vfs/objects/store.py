@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
 
-from nczfs.engine.metadata import LISTED_ENTRIES_MAX, MetadataCache
+from nczfs.engine.listings import LISTED_ENTRIES_MAX
+from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.pools import Pools
 from nczfs.engine.spool.renames import noted
 from nczfs.engine.spool.space import Spool

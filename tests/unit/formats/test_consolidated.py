@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,7 +37,7 @@ def document(metadata: object, version: object = 1) -> bytes:
 
 
 def overlay(inner: DictDocuments) -> ConsolidatedDocuments:
-    return ConsolidatedDocuments(inner, read_consolidated(document(METADATA), FormatOptions()))
+    return ConsolidatedDocuments(inner, read_consolidated(document(METADATA)))
 
 
 def test_a_hierarchy_is_read_from_one_document() -> None:
@@ -81,7 +82,7 @@ def test_the_whole_dataset_is_one_question() -> None:
     view = overlay(inner)
     detected = detect(view, options)
     assert detected is not None
-    found = ConsolidatedFormat(detected, options)
+    found = ConsolidatedFormat(detected)
     assert found.name == "zarr2"
     assert found.keys("g/v") == (KEY,)
     node = found.read_node("g/v", inner)
@@ -96,7 +97,7 @@ def test_when_it_changes_or_goes_away_its_nodes_do_too() -> None:
     options = FormatOptions()
     detected = detect(overlay(DictDocuments({})), options)
     assert detected is not None
-    found = ConsolidatedFormat(detected, options)
+    found = ConsolidatedFormat(detected)
 
     def length(documents: dict[str, object]) -> int:
         node = found.read_node("g/v", DictDocuments({**single, **documents}))
@@ -123,7 +124,7 @@ def test_only_what_is_not_known_is_fetched() -> None:
 
 def test_numbers_keep_their_spelling() -> None:
     data = document(METADATA).replace(b'"x": 1.5', b'"x": 1.50, "w": 007')
-    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data, FormatOptions()))
+    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data))
     assert view.get(".zattrs") == b'{"title": "t", "x": 1.50, "w": 007}'
 
 
@@ -140,7 +141,7 @@ def test_a_stale_document_is_noticed() -> None:
 
 def test_nan_and_additions_of_zarr_python_are_not_stale() -> None:
     data = document(METADATA).replace(b'"x": 1.5', b'"x": NaN')
-    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data, FormatOptions()))
+    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data))
     assert not view.is_stale(".zattrs", b'{"title": "t",   "x": NaN}')
     assert view.is_stale(".zattrs", b'{"title": "t",   "x": 1.5}')
     assert not view.is_stale(".zgroup", b'{"zarr_format": 2}')
@@ -148,17 +149,51 @@ def test_nan_and_additions_of_zarr_python_are_not_stale() -> None:
 
 def test_an_attribute_may_be_called_like_that_addition() -> None:
     metadata = METADATA | {".zattrs": {"consolidated_metadata": 1}}
-    found = read_consolidated(document(metadata), FormatOptions())
+    found = read_consolidated(document(metadata))
     assert found.text(".zattrs") == b'{"consolidated_metadata": 1}'
 
 
-def test_a_thousand_variables_do_not_spell_their_group_a_thousand_times() -> None:
-    found = read_consolidated(document(METADATA), FormatOptions())
-    assert found.text(".zattrs") is found.text(".zattrs")
+def test_a_broken_document_breaks_its_node_alone() -> None:
+    data = document(METADATA).replace(b'{"units": "K"}', b'{"units" "K"}')
+    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data))
+    found = detect(view, FormatOptions())
+    assert found is not None
+    assert found.read_node("g", view) is not None
+    node = found.read_node("g/v", view)
+    assert node is not None
+    assert node.problems[0].startswith("g/v/.zattrs: not JSON")
+
+
+def test_it_tells_the_names_below_a_group() -> None:
+    inner = detect(overlay(DictDocuments({})), FormatOptions())
+    assert inner is not None
+    found = ConsolidatedFormat(inner)
+    store = DictDocuments({KEY: document({**METADATA, "a/.zarray": ARRAY})})
+    assert found.names_below("", store) == ("a", "g")
+    assert found.names_below("g", store) == ("v",)
+    assert found.names_below("g/v", store) == ()
+    assert found.names_below("", DictDocuments({})) is None
+
+
+def test_a_hundred_thousand_arrays_take_little_more_memory_than_their_text() -> None:
+    array = json.dumps(ARRAY, indent=4)
+    pieces = (f'"g/v{n}/.zarray": {array}, "g/v{n}/.zattrs": {{}}' for n in range(100_000))
+    data = ('{"metadata": {' + ", ".join(pieces) + '}, "zarr_consolidated_format": 1}').encode()
+    tracemalloc.start()
+    try:
+        found = read_consolidated(data)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.nodes) == 100_000
+    assert found.text("g/v99999/.zarray") == array.encode()
+    assert kept < 100 << 20
+    assert peak < 150 << 20
+    assert kept < found.nbytes
 
 
 def test_its_nodes_are_those_with_more_than_attributes() -> None:
-    found = read_consolidated(document({**METADATA, "x/.zattrs": {}}), FormatOptions())
+    found = read_consolidated(document({**METADATA, "x/.zattrs": {}}))
     assert found.nodes == {"", "g", "g/v"}
 
 
@@ -177,7 +212,7 @@ def test_its_nodes_are_those_with_more_than_attributes() -> None:
 )
 def test_other_documents_are_refused(data: bytes) -> None:
     with pytest.raises(BadMetadata, match=rf"^\{KEY}: "):
-        read_consolidated(data, FormatOptions())
+        read_consolidated(data)
 
 
 def test_documents_are_consolidated_in_their_order_and_as_they_are_spelled() -> None:
@@ -207,7 +242,7 @@ def test_an_update_replaces_removes_and_appends_and_keeps_the_rest() -> None:
         ".zgroup": b'{"zarr_format": 2, "more": 1}',
         ".nczattrs": b"{}",
     }
-    assert updated_document(stored, changed, FormatOptions()) == (
+    assert updated_document(stored, changed) == (
         b'{"metadata": {"b/.zattrs": {"x": 1.50}, ".zgroup": {"zarr_format": 2, "more": 1}, '
         b'"a/.zattrs": {"new": 1.0}}, "zarr_consolidated_format": 1, "made_by": "other"}'
     )
@@ -216,7 +251,7 @@ def test_an_update_replaces_removes_and_appends_and_keeps_the_rest() -> None:
 def test_a_consolidated_format_writes_single_documents_by_the_rules_of_its_inner_one() -> None:
     inner = detect(DictDocuments({".zgroup": {"zarr_format": 2}}), FormatOptions())
     assert inner is not None
-    outer = ConsolidatedFormat(inner, FormatOptions())
+    outer = ConsolidatedFormat(inner)
     store = DictDocuments({KEY: document(METADATA)})
     new = GroupHeader("g", "zarr2")
     assert outer.write_node(new, store) == inner.write_node(new, store) != ()

@@ -156,11 +156,11 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 def test_any_consolidated_document_is_read_or_refused(value: object) -> None:
     for document in (value, {"zarr_consolidated_format": 1, "metadata": value}):
         try:
-            found = read_consolidated(dumped(document), FormatOptions())
+            found = read_consolidated(dumped(document))
         except MetadataError:
             continue
         view = ConsolidatedDocuments(DictDocuments({KEY: document}), found)
-        for key in found.documents:
+        for key in found.keys:
             view.get(key)
 
 

@@ -59,3 +59,23 @@ def test_little_memory_is_taken_whatever_stands_there(piece: bytes) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 48 << 20
+
+
+@given(value=VALUES, block=st.integers(1, 9), levels=st.integers(1, 3))
+def test_marks_of_the_outer_levels_are_found(value: Any, block: int, levels: int) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    data = text.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonshape, "_BLOCK_BYTES", block)
+        marks = jsonshape.outline(data, levels=levels)
+    assert bytes(data[place] for place in marks.places) == marks.marks.tobytes()
+    assert all(1 <= depth <= levels for depth in marks.depths)
+    opened = int((marks.marks == ord("[")).sum() + (marks.marks == ord("{")).sum())
+    assert opened == holders(value, levels)
+
+
+def holders(value: Any, levels: int) -> int:
+    if not isinstance(value, list | dict) or not levels:
+        return 0
+    items = value.values() if isinstance(value, dict) else value
+    return 1 + sum(holders(item, levels - 1) for item in items)

@@ -1,0 +1,64 @@
+"""What things take in memory, for a budget: about, and never far too little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from sys import getsizeof
+from typing import Any, Final
+
+import numpy as np
+
+from nczfs.model.hierarchy import GroupHeader, Variable
+
+_COUNTED_AT_ONCE: Final = 1 << 16
+_HOLDERS: Final = (list, dict, tuple, np.ndarray)
+_NODE_BYTES: Final = 2000  # of one without attributes and members
+_ATTRIBUTE_BYTES: Final = 150
+_DIMENSION_BYTES: Final = 200
+
+
+def weight_of_values(values: np.ndarray[Any, np.dtype[Any]]) -> int:
+    """Bytes that an array of values keeps in memory, with its objects and all that they hold."""
+    if not values.dtype.hasobject:
+        return values.nbytes
+    total = values.nbytes
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, _COUNTED_AT_ONCE):
+        total += weight_of_objects(flat[start : start + _COUNTED_AT_ONCE].tolist())
+    return total
+
+
+def weight_of_objects(objects: Iterable[object]) -> int:
+    """Bytes of objects of JSON, of texts and of arrays, and of all that they hold."""
+    total = 0
+    waiting: list[Iterable[object]] = [objects]
+    while waiting:
+        items = list(waiting.pop())
+        total += sum(map(getsizeof, items))
+        for item in items:
+            if not isinstance(item, _HOLDERS):
+                continue
+            if isinstance(item, np.ndarray):
+                total += 0 if item.base is None else item.nbytes
+            elif isinstance(item, dict):
+                waiting += [item.keys(), item.values()]
+            else:
+                waiting.append(item)
+    return total
+
+
+def weight_of_node(node: GroupHeader | Variable) -> int:
+    """Bytes of a node with its attributes, and with its dimensions and names of members."""
+    attributes = [value for each in node.attributes for value in (each.name, each.value)]
+    held: list[object] = [*attributes, *node.problems]
+    if isinstance(node, Variable):
+        held += [dict(codec.configuration) for codec in node.array.codecs.codecs]
+        held += [node.array.fill_value, node.array.dtype.typestr]
+    else:
+        held += [*(node.arrays or ()), *(node.groups or ())]
+    return (
+        _NODE_BYTES
+        + _ATTRIBUTE_BYTES * len(node.attributes)
+        + _DIMENSION_BYTES * len(node.dimensions)
+        + weight_of_objects(held)
+    )

@@ -1,0 +1,110 @@
+"""The members of a large JSON object as they are spelled, without reading what they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from nczfs.errors import BadMetadata
+from nczfs.model import jsonshape
+
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r\n\f\v"
+_HEAD = re.compile(rb'[ \t\r\n\f\v]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n\f\v]*+:', re.DOTALL)
+_OBJECT = re.compile(rb"\{,*+\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A member of an object.
+
+    Attributes
+    ----------
+    start, stop : where its value stands, without the blanks around it.
+    """
+
+    name: str
+    start: int
+    stop: int
+
+
+class Parts:
+    """The members of a JSON object, and those of its members that are objects.
+
+    What is between them is not read: a value may turn out to be no JSON.
+
+    Parameters
+    ----------
+    data : the text.
+    where : the key it was found at, for messages.
+    members_max : of both levels together.
+
+    Raises
+    ------
+    BadMetadata : it is no object, or beyond the limit.
+    """
+
+    def __init__(self, data: bytes, where: str, *, members_max: int) -> None:
+        self._data = data
+        self._where = where
+        self._marks = jsonshape.outline(data, levels=2)
+        if self._marks.places.size > members_max:
+            raise BadMetadata(f"{where}: has more than {members_max} members")
+        begin = len(_BOM) if data.startswith(_BOM) else 0
+        self.members = tuple(self._members(begin, len(data), depth=1))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the text."""
+        return len(self._data)
+
+    def text(self, part: Part) -> bytes:
+        """The value of a member, as it is spelled."""
+        return self._data[part.start : part.stop]
+
+    def within(self, part: Part) -> Iterator[Part]:
+        """The members of a member that is an object. Raises BadMetadata: it is none."""
+        return self._members(part.start, part.stop, depth=2)
+
+    def _members(self, start: int, stop: int, *, depth: int) -> Iterator[Part]:
+        """The members of the object that is the value from `start` to `stop`."""
+        start, stop = self._trimmed(start, stop)
+        marks = self._marks
+        low, high = np.searchsorted(marks.places, (start, stop))
+        level = marks.depths[low:high] == depth
+        places = marks.places[low:high][level].tolist()
+        kinds = marks.marks[low:high][level].tobytes()
+        if not _OBJECT.fullmatch(kinds) or (places[0], places[-1]) != (start, stop - 1):
+            raise self._broken(start)
+        if len(places) == 2 and self._trimmed(start + 1, stop - 1) == (stop - 1, stop - 1):
+            return
+        for before, after in pairwise(places):
+            head = _HEAD.match(self._data, before + 1, after)
+            if head is None:
+                raise self._broken(before + 1)
+            yield Part(self._name(head[1], before + 1), *self._trimmed(head.end(), after))
+
+    def _trimmed(self, start: int, stop: int) -> tuple[int, int]:
+        """What is left of a range without the blanks at both ends."""
+        while start < stop and self._data[start] in _BLANKS:
+            start += 1
+        while start < stop and self._data[stop - 1] in _BLANKS:
+            stop -= 1
+        return start, stop
+
+    def _name(self, text: bytes, place: int) -> str:
+        if b"\\" not in text:
+            return text.decode("utf-8", "surrogateescape")
+        try:
+            name: str = json.loads(b'"' + text + b'"')
+        except ValueError as error:
+            raise self._broken(place) from error
+        return name
+
+    def _broken(self, place: int) -> BadMetadata:
+        return BadMetadata(f"{self._where}: not JSON at byte {place}, or no object")

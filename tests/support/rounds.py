@@ -1,0 +1,188 @@
+"""A relay before a store that lets requests through in rounds: how many must a program wait for?
+
+What is asked at the same time is one round, and takes one round trip, however much it is. No clock
+says where a round ends. The next one begins when all answers of the last one were given and every
+thread of the programs that are watched sleeps: nothing more can come before there is an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+STEP_S = 0.003
+STILL_STEPS = 5
+_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The relay, and what was asked in the last `of`, round by round.
+
+    Attributes
+    ----------
+    asked : "LIST" and a prefix, or a method and a key.
+    """
+
+    endpoint_url: str
+    asked: list[list[str]] = field(default_factory=list)
+    _pids: tuple[int, ...] = ()
+    _waiting: list[tuple[str, threading.Event]] = field(default_factory=list)
+    _unanswered: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def requests(self) -> Counter[str]:
+        """How often each thing was asked."""
+        return Counter(what for together in self.asked for what in together)
+
+    @contextlib.contextmanager
+    def of(self, *pids: int) -> Iterator[None]:
+        """Let requests through by rounds; these processes, and their children, make them."""
+        self.asked.clear()
+        self._pids = pids
+        ended = threading.Event()
+        thread = threading.Thread(target=self._let_through, args=(ended,))
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self._pids = ()
+            self._release()
+
+    @contextlib.contextmanager
+    def turn(self, what: str) -> Iterator[None]:
+        """A request, from when its round has come until it is answered."""
+        come = threading.Event()
+        with self._lock:
+            is_watched = bool(self._pids)
+            if is_watched:
+                self._waiting.append((what, come))
+        if is_watched:
+            come.wait()
+        try:
+            yield
+        finally:
+            if is_watched:
+                with self._lock:
+                    self._unanswered -= 1
+
+    def _release(self) -> None:
+        with self._lock:
+            together, self._waiting = self._waiting, []
+            self._unanswered += len(together)
+        if together:
+            self.asked.append([what for what, _ in together])
+        for _, come in together:
+            come.set()
+
+    def _let_through(self, ended: threading.Event) -> None:
+        still, before = 0, None
+        while not ended.is_set():
+            time.sleep(STEP_S)
+            now = _switches(self._pids)
+            count = len(self._waiting)
+            is_still = now is not None and not self._unanswered and (now, count) == before
+            still = still + 1 if is_still else 0
+            before = (now, count)
+            if still >= STILL_STEPS and count:
+                self._release()
+                still = 0
+
+
+def _switches(pids: tuple[int, ...]) -> tuple[tuple[str, str], ...] | None:
+    """How often each thread of some processes gave its processor away; None: one wants it."""
+    found = []
+    for pid in _with_children(pids):
+        for task in Path(f"/proc/{pid}/task").glob("*/status"):
+            try:
+                lines = task.read_text("utf-8", "replace").splitlines()
+            except OSError:
+                return None  # it has just ended
+            state = next(line for line in lines if line.startswith("State:"))
+            if state.split()[1] not in "SDZ":
+                return None
+            found.append((task.parent.name, lines[-2] + lines[-1]))
+    return tuple(sorted(found))
+
+
+def _with_children(pids: tuple[int, ...]) -> Iterator[int]:
+    for pid in pids:
+        yield pid
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{pid}/task").glob("*/children"):
+                yield from _with_children(tuple(map(int, task.read_text().split())))
+
+
+@contextlib.contextmanager
+def in_rounds(endpoint_url: str) -> Iterator[Rounds]:
+    """A relay before a server of plain HTTP."""
+    target = urlsplit(endpoint_url).netloc
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle(self) -> None:
+            with contextlib.closing(http.client.HTTPConnection(target)) as self.server_side:
+                super().handle()
+
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            with rounds.turn(_named(self.command, self.path)):
+                self.pass_on(body)
+
+        def pass_on(self, body: bytes) -> None:
+            to = self.server_side
+            to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() != "connection":
+                    to.putheader(name, value)
+            to.endheaders(body)
+            reply = to.getresponse()
+            content = reply.read()
+            self.send_response_only(reply.status)
+            for name, value in reply.getheaders():
+                if name.lower() not in _HOP:
+                    self.send_header(name, value)
+            length = reply.getheader("content-length") if self.command == "HEAD" else len(content)
+            self.send_header("Content-Length", str(length or 0))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing on stderr."""
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 1024  # of connections that come at the same time
+        daemon_threads = True
+
+    server = Server(("127.0.0.1", 0), Handler)
+    rounds = Rounds(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield rounds
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _named(method: str, path: str) -> str:
+    parts = urlsplit(path)
+    query = parse_qs(parts.query)
+    if "list-type" in query:
+        return f"LIST {''.join(query.get('prefix', []))}"
+    return f"{method} {parts.path.split('/', 2)[2]}"
