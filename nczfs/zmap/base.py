@@ -109,8 +109,8 @@ class Features:
     write_once : an object once written can not be replaced.
     near : a request takes microseconds (memory, local disk), not a network round trip.
     case_sensitive : two keys that differ only in case are two objects.
-    server_copies : `copy`, and the large ranges of `write_parts`, need not come through this
-        machine: to be preferred to reading and writing.
+    server_copies : `copy`, the large ranges of `write_parts`, and `copy_from` within one server,
+        need not come through this machine: to be preferred to reading and writing.
     forbidden_is_absent : "forbidden" for a key is taken for "no such object", since the store says
         so to those who may not list. Known once such an answer came, and may change.
     keeps_times : the `mtime_ns` of a write is kept with the object, and `stat` tells it.
@@ -247,6 +247,25 @@ class ZMap(ABC):
         """
         whole = Range(source, 0, source.size)
         return self.write_parts(goal, [whole], replaces=replaces, mtime_ns=mtime_ns)
+
+    def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
+        """Make `goal` a copy of what an object of another store is now; gives the copy's version.
+
+        Here it is read and written. A store whose server can copy by itself has it do so.
+
+        Parameters
+        ----------
+        key : of the object in `origin`.
+
+        Raises
+        ------
+        NoSuchObject : the object is gone; and as `write`.
+        """
+        return self.write(goal, origin.read(key).data)
+
+    def located(self, key: Key) -> tuple[ZMap, Key]:
+        """The store that holds an object, and its key there, whatever wrappers are round it."""
+        return self, key
 
     def write_parts(
         self,

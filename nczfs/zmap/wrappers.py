@@ -70,6 +70,13 @@ class Wrapper(ZMap):
         with self._changing("copy", goal):
             return self._zmap.copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
 
+    def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
+        with self._changing("copy", goal):
+            return self._zmap.copy_from(origin, key, goal)
+
+    def located(self, key: Key) -> tuple[ZMap, Key]:
+        return self._zmap.located(key)
+
     def write_parts(
         self,
         key: Key,
@@ -178,6 +185,12 @@ class Prefixed(Wrapper):
         return self._zmap.copy(
             self._outer_stat(source), self._outer(goal), replaces=replaces, mtime_ns=mtime_ns
         )
+
+    def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
+        return self._zmap.copy_from(origin, key, self._outer(goal))
+
+    def located(self, key: Key) -> tuple[ZMap, Key]:
+        return self._zmap.located(self._outer(key))
 
     def write_parts(
         self,

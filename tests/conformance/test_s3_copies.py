@@ -12,6 +12,7 @@ from nczfs.errors import Conflict
 from nczfs.zmap.base import Part, Range, ZMap
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.registry import StoreOptions, open_store
+from nczfs.zmap.wrappers import Metered
 from tests.support.servers import Faults
 from tests.support.watching import requests_of
 
@@ -98,3 +99,29 @@ def test_a_changed_large_object_replaces_only_the_version_that_was_seen(
     with pytest.raises(Conflict):
         zmap.write_parts(GOAL, parts, replaces=seen)
     assert bytes(zmap.read(GOAL).data) == b"of another"
+
+
+def test_between_buckets_of_a_server_no_bytes_come_through_here(faults: Faults) -> None:
+    origin = open_store(faults.server.url(faults.server.new_bucket(), "from"))
+    goal = open_store(faults.server.url(faults.server.new_bucket(), "to"))
+    origin.write(KEY, b"data")
+    asked = requests_of(faults, lambda: goal.copy_from(Metered(origin, "test"), KEY, GOAL))
+    assert asked == {"PUT to/group/goal": 1}
+    assert goal.read(GOAL).data == b"data"
+    for zmap in (origin, goal):
+        zmap.close()
+
+
+def test_where_the_server_does_not_copy_the_bytes_come_through_here(faults: Faults) -> None:
+    server = faults.server
+    origin = open_store(server.url(server.new_bucket()))
+    goal = open_store(server.url(server.new_bucket()))
+    for key in (KEY, GOAL):
+        origin.write(key, b"data")
+    faults.set("status:403 PUT first=1 code=AccessDenied")
+    goal.copy_from(origin, KEY, KEY)
+    asked = requests_of(faults, lambda: goal.copy_from(origin, GOAL, GOAL))
+    assert asked == {"GET group/goal": 1, "PUT group/goal": 1}  # it is not asked for that again
+    assert goal.read(KEY).data == goal.read(GOAL).data == b"data"
+    for zmap in (origin, goal):
+        zmap.close()

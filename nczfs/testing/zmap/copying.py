@@ -8,7 +8,9 @@ from nczfs.errors import Conflict, NoSuchObject, ObjectExists
 from nczfs.testing.zmap.base import WritableStoreTests
 from nczfs.testing.zmap.samples import COPY, DATA, ODD_KEYS, K
 from nczfs.zmap.base import ABSENT, Part, Range, ZMap
-from nczfs.zmap.keys import parse_key
+from nczfs.zmap.keys import Prefix, parse_key
+from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.wrappers import Metered, Prefixed
 
 
 class CopyingTests(WritableStoreTests):
@@ -20,6 +22,25 @@ class CopyingTests(WritableStoreTests):
             version = zmap.copy(zmap.stat(K), COPY)
             assert (self.peek(zmap, COPY), self.peek(zmap, K)) == (data, data)
             assert zmap.read(COPY).version == zmap.stat(COPY).version == version
+
+    def test_a_copy_of_an_object_of_another_store_has_its_bytes(self, zmap: ZMap) -> None:
+        origin = Prefixed(MemoryZMap(), Prefix("some/place"))
+        for data in (DATA, b""):
+            origin.write(K, data)
+            zmap.write(COPY, b"another")
+            version = zmap.copy_from(Metered(origin, "test"), K, COPY)
+            assert self.peek(zmap, COPY) == data
+            assert zmap.stat(COPY).version == version
+        origin.delete(K)
+        with pytest.raises(NoSuchObject):
+            zmap.copy_from(origin, K, COPY)
+        assert self.peek(zmap, COPY) == b""
+
+    def test_a_store_copies_from_itself_under_another_name(self, zmap: ZMap) -> None:
+        key = parse_key("dir/källa")
+        zmap.write(key, DATA)
+        zmap.copy_from(Prefixed(zmap, Prefix("dir")), parse_key("källa"), COPY)
+        assert self.peek(zmap, COPY) == DATA
 
     def test_an_object_may_be_copied_onto_itself(self, zmap: ZMap) -> None:
         zmap.write(K, DATA)

@@ -116,6 +116,14 @@ class Access:
             headers["x-amz-server-side-encryption-aws-kms-key-id"] = self._options.sse_kms_key_id
         return headers
 
+    def may_copy_from(self, other: Access) -> bool:
+        """Whether the server can be asked to copy from another bucket: the same server and user."""
+        ours, theirs = self._site, other._site
+        same_server = ours.is_amazon and theirs.is_amazon
+        same_server = same_server or ours.endpoint_url == theirs.endpoint_url
+        same_user = self._options.profile == other._options.profile
+        return same_server and same_user and self.anonymous == other.anonymous
+
     def copy_source(self, key: str) -> str:
         """How a request names an object of the bucket that it copies."""
         return f"/{_quote(self._bucket)}/{_quote(key)}"

@@ -63,6 +63,10 @@ class S3ZMap(ZMap):
     options : how to reach it.
     home : the prefix that is used of it, below which own objects for a moment lie: the probe, and
         notes of uploads.
+
+    Notes
+    -----
+    `_not_copied_from` has the names of buckets from which the server would not copy. It only grows.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class S3ZMap(ZMap):
             head=self._head,
             read=partial(read_range, self),
         )
+        self._not_copied_from: set[str] = set()
         self._markers = Markers(self._transport, encryption, self._head)
         self._forbidden = Forbidden(
             options.forbidden_is_absent, self._name, self._gives, self._hides
@@ -157,6 +162,20 @@ class S3ZMap(ZMap):
         version = self._writer.copy(source, checked_text(goal), replaces, mtime_ns)
         if version is None:
             return super().copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
+        return version
+
+    def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
+        inner, inner_key = origin.located(key)
+        if not isinstance(inner, S3ZMap) or inner.name in self._not_copied_from:
+            return super().copy_from(origin, key, goal)
+        if not self._access.may_copy_from(inner._access):
+            return super().copy_from(origin, key, goal)
+        source = inner._access.copy_source(inner_key)
+        version = self._writer.copy_of(source, checked_text(goal))
+        if version is None:
+            # The object is gone, or our user may not read that bucket, or the server cannot.
+            version = super().copy_from(origin, key, goal)
+            self._not_copied_from.add(inner.name)
         return version
 
     def write_parts(

@@ -22,6 +22,7 @@ PUT_BYTES_MAX = 5 << 30  # of a copy as well
 OBJECT_BYTES_MAX = 5 << 40
 PARTS_LEAST = 4  # an object of no more parts than this is one PUT
 COPIED_BYTES_S = 20 << 20  # a server that copies slower is given up
+COPY_S = 60.0  # for an object of unknown size: one of a chunk of 1.2 GB
 
 _WRITER = "x-amz-meta-nczfs-write"
 _CARRIED = frozenset(
@@ -103,6 +104,17 @@ class Writer:
             # A mark of ours, or a time, replaces all metadata: those of the source are named again.
             headers |= {**self._replaced(source), **time, **_marked(condition, writer)}
         return self._made_copy(source, goal, headers, condition, writer, replaces)
+
+    def copy_of(self, source: str, goal: Key) -> Version | None:
+        """Have the server copy what an object of some bucket is now; None where it does not.
+
+        Parameters
+        ----------
+        source : bucket and key, as `Access.copy_source` spells them.
+        """
+        headers = {**self._encryption, "x-amz-copy-source": source}
+        answer = self._transport.send(Request("PUT", goal, headers, work_s=COPY_S), copy_fault)
+        return answers.made_version(answer) if answer.status == 200 else None
 
     def set_mtime(self, source: Stat, mtime_ns: int) -> Version:
         """Give an object another time by one copy onto itself."""
