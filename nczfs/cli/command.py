@@ -59,6 +59,17 @@ STORE_SCOPES = frozenset({Scope.STORE, Scope.LOG})
 """The options of commands that look into a store without a mount."""
 
 
+def settings_for(request: Request, url: str) -> Settings:
+    """The options of a request as they hold for another URL than its first one."""
+    arguments = request.arguments
+    return resolve(
+        given(arguments),
+        request.words.options,
+        source=url,
+        config=getattr(arguments, "config", None),
+    )
+
+
 def parser_of(command: Command) -> Parser:
     """What reads the command line of a command, and has its help."""
     parser = Parser(

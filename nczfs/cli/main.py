@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from nczfs.cli import (
     cat,
     completion,
+    copy,
     create,
     demo,
     du,
@@ -55,6 +56,7 @@ COMMANDS: Mapping[str, Command] = {
         cat.COMMAND,
         verify.COMMAND,
         create.COMMAND,
+        copy.COMMAND,
         rm.COMMAND,
         import_.COMMAND,
         export.COMMAND,

@@ -48,12 +48,55 @@ def opened_from_root(
     root = url
     for _ in path.split("/") if path else ():
         root = (parent(root) or (root, ""))[0]
-    while (found := _above(dataset, root, settings, options)) is not None:
-        dataset.close()
-        dataset, root, name = found
-        path = f"{name}/{path}".rstrip("/")
+    dataset, _, path = _climbed(dataset, root, path, settings, options)
     with dataset:
         yield _node(dataset, path, url)
+
+
+@contextmanager
+def opened_above(
+    url: str, settings: Settings, options: EngineOptions | None = None
+) -> Iterator[tuple[OpenDataset, str, str] | None]:
+    """The dataset that a new node at a URL would be a part of; None: of none.
+
+    Yields
+    ------
+    the dataset, its URL, and the path of the node in it.
+    """
+    at, path = place(url, settings), ""
+    for _ in range(_LEVELS_ABOVE):
+        step = parent(at)
+        if step is None:
+            break
+        at, path = step[0], f"{step[1]}/{path}".rstrip("/")
+        try:
+            dataset = open_url(
+                at,
+                store_options=store_options(settings),
+                options=options or engine_options(settings),
+            )
+        except NczfsError:  # no dataset, or none that a member could be made of
+            continue
+        found = _climbed(dataset, at, path, settings, options)
+        with found[0]:
+            yield found
+        return
+    yield None
+
+
+def _climbed(
+    dataset: OpenDataset,
+    url: str,
+    path: str,
+    settings: Settings,
+    options: EngineOptions | None,
+) -> tuple[OpenDataset, str, str]:
+    """The root of the NCZarr dataset that an open group is in, its URL, and the path from there."""
+    while (found := _above(dataset, url, settings, options)) is not None:
+        dataset.close()
+        dataset, url, name = found
+        path = f"{name}/{path}".rstrip("/")
+    return dataset, url, path
 
 
 def _above(

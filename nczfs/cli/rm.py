@@ -50,6 +50,8 @@ def run(request: Request) -> int:
     url = place(arguments.url, settings)
     status = 0
     for target in [_below(url, path) for path in arguments.paths] or [url]:
+        if _is_unfinished_removed(target, settings, arguments):
+            continue
         root, path = _root_of(target, settings)
         with _opened(root, settings) as dataset:
             if not arguments.recursive:
@@ -60,6 +62,44 @@ def run(request: Request) -> int:
             else:
                 _remove(dataset, path, where, force=arguments.force)
     return status
+
+
+def _is_unfinished_removed(url: str, settings: Settings, arguments: argparse.Namespace) -> bool:
+    """Remove what an import or a copy that was ended has left; False: nothing of that is there.
+
+    Raises
+    ------
+    UsageError : -r is missing. ObjectExists : it is being written.
+    """
+    from nczfs.engine.transfer.unfinished import MarkedPlace  # NumPy comes with it
+    from nczfs.zmap.keys import ROOT
+    from nczfs.zmap.registry import open_store
+
+    parsed = parse_url(url)
+    try:
+        zmap = open_store(parsed, store_options(settings))
+    except NczfsError:
+        return False  # what is wrong, the search for a dataset says
+    try:
+        found = MarkedPlace(zmap, ROOT)
+        mark = found.look()
+        if mark is None:
+            return False
+        found.check_left()
+        where = printable(parsed.text)
+        if not arguments.recursive:
+            raise UsageError(f"{where}: is unfinished; -r removes it")
+        count = sum(1 for _ in zmap.list(ROOT))
+        if arguments.dry_run:
+            print(f"{where}: {_objects(count)} would be removed")
+            return True
+        zmap.prepare_writing()
+        found.clear()
+        zmap.flush()
+        print(f"{where}: {_objects(count)} removed")
+        return True
+    finally:
+        zmap.close()
 
 
 def _foretell(dataset: Dataset, path: str, where: str, *, force: bool) -> int:

@@ -18,28 +18,39 @@ from nczfs.errors import AccessDenied, NoContent, ObjectExists
 
 if TYPE_CHECKING:
     from nczfs.engine.transfer.choices import Choices
-    from nczfs.engine.transfer.dataset_target import NewDataset
     from nczfs.engine.transfer.source import Source
+    from nczfs.engine.transfer.target import NewNode
 
 TRANSFER_SCOPES = STORE_SCOPES | {Scope.MEMORY}
 
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be asked of a dataset that is made."""
+    parser.add_argument("url", metavar="URL", help="the new dataset")
+    add_format_arguments(parser, default="nczarr-L3", there="dataset")
+
+
+def add_format_arguments(parser: argparse.ArgumentParser, *, default: str, there: str) -> None:
+    """What can be asked of the metadata of what is made.
+
+    Parameters
+    ----------
+    default : the format where neither the option nor the URL says one.
+    there : what is overwritten.
+    """
     from nczfs.formats.detect import FORMAT_ALIASES, FORMAT_NAMES  # NumPy comes with it
 
-    parser.add_argument("url", metavar="URL", help="the new dataset")
     parser.add_argument(
         "--format",
         choices=(*FORMAT_NAMES, *FORMAT_ALIASES),
         metavar="FORMAT",
         help=f"{', '.join(FORMAT_NAMES)}; {' and '.join(FORMAT_ALIASES)} are the newest of each "
-        "(default: from the mode of the URL, else nczarr-L3)",
+        f"(default: from the mode of the URL, else {default})",
     )
     parser.add_argument(
         "--consolidated", action="store_true", help="also write consolidated metadata"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing dataset")
+    parser.add_argument("--overwrite", action="store_true", help=f"replace an existing {there}")
 
 
 def add_layout_arguments(
@@ -56,25 +67,25 @@ def add_layout_arguments(
     parser.add_argument("--codecs", type=typed(codecs), metavar="CODECS", help=codecs_help)
 
 
-def target(request: Request) -> NewDataset:
+def target(request: Request) -> NewNode:
     """The dataset that the arguments of a target ask for."""
-    from nczfs.engine.transfer.dataset_target import NewDataset
+    from nczfs.engine.transfer.target import NewNode
 
     arguments, settings = request.arguments, request.settings
-    new = NewDataset(
+    new = NewNode(
         place(arguments.url, settings),
-        arguments.format,
-        arguments.consolidated,
-        arguments.overwrite,
-        memory_limit(settings),
-        store_options(settings),
-        engine_options(settings),
+        format=arguments.format,
+        consolidated=arguments.consolidated,
+        overwrite=arguments.overwrite,
+        memory_limit_bytes=memory_limit(settings),
+        store_options=store_options(settings),
+        engine_options=engine_options(settings),
     )
     _ = new.metadata_format  # tells now when the URL is none
     return new
 
 
-def write(source: Source, new: NewDataset, choices: Choices) -> None:
+def write(source: Source, new: NewNode, choices: Choices) -> None:
     """Make a dataset of a source; with a bar on a terminal."""
     from nczfs.engine.memory import share_one_heap
     from nczfs.engine.transfer.choices import chosen
@@ -83,7 +94,7 @@ def write(source: Source, new: NewDataset, choices: Choices) -> None:
     chosen_source = chosen(source, choices)
 
     def tell_of_the_rest() -> None:
-        tell(f"{new.place.text}: ended at once; --overwrite removes what was written")
+        tell(f"{new.name}: ended at once; --overwrite removes what was written")
 
     share_one_heap()
     with progress_bar(source.nbytes, "B") as progress, interrupts.deferred(tell_of_the_rest):

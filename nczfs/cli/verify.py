@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.netcdf_files import is_netcdf_file
 from nczfs.cli.options import default_memory_limit
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sources import Settings
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from nczfs.engine.verify.nodes import Nodes
     from nczfs.engine.verify.state import VerifyState
     from nczfs.engine.verify.subject import Subject
-
-_NETCDF_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,8 +48,8 @@ def run(request: Request) -> int:
     logs.configure_command(settings)
     if arguments.holes and arguments.resume:
         raise UsageError("--holes reads no chunks: there is nothing to --resume")
-    file = _netcdf_file(arguments.url)
-    if file is not None:
+    if is_netcdf_file(arguments.url):
+        file = Path(arguments.url).expanduser().absolute()
         if not arguments.digest:
             raise UsageError(
                 f"{file} is a netCDF file, and not a store; `nczfs verify --digest` prints the "
@@ -173,16 +172,6 @@ def _located(url: str, settings: Settings) -> tuple[str, str]:
         path = "" if is_root else node.path.rstrip("/")
     front, hash_sign, fragment = place(url, settings).partition("#")
     return front.rstrip("/").removesuffix(path) + hash_sign + fragment, path.strip("/")
-
-
-def _netcdf_file(url: str) -> Path | None:
-    """The local file that a URL is the path of, when it begins as netCDF-3 and -4 files do."""
-    path = Path(url).expanduser().absolute()
-    try:
-        with path.open("rb") as file:
-            return path if file.read(8).startswith(_NETCDF_MAGIC) else None
-    except OSError:
-        return None
 
 
 @contextmanager

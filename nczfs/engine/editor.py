@@ -25,7 +25,15 @@ from nczfs.engine.chunkio import fill_element
 from nczfs.engine.creation import described
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
-from nczfs.errors import CodecError, NameTaken, NczfsError, NoSuchNode, NotWritable, UsageError
+from nczfs.errors import (
+    CodecError,
+    NameTaken,
+    NczfsError,
+    NoSuchNode,
+    NotWritable,
+    Unsupported,
+    UsageError,
+)
 from nczfs.formats.attributes import DEFAULT_MAXSTRLEN, MAXSTRLEN, is_hidden
 from nczfs.formats.base import MetadataFormat, Node
 from nczfs.formats.dimensions import anonymous
@@ -99,10 +107,66 @@ class Editor:
             path = below(group, name)
             self._check_free(path)
             dimensions = self._wanted_dimensions(group, declaration)
-            variable = self.described(path, declaration, dimensions)
-            self._add(path, Create(variable))
-            if self._group(group).arrays is not None:
-                self._dataset.edits.add(group, AddMember(name, is_group=False))
+            return self.add_variable(self.described(path, declaration, dimensions))
+
+    def add_variable(self, variable: Variable) -> Variable:
+        """Make a variable exactly as it is described. Raises NameTaken, Unsupported."""
+        with self._lock:
+            above = parent_of(variable.path)
+            self._check_free(variable.path)
+            self._add(variable.path, Create(variable))
+            if self._group(above).arrays is not None:
+                self._dataset.edits.add(above, AddMember(variable.name, is_group=False))
+            return variable
+
+    def add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
+        """Make a group whose name and attributes another dataset has; the group above is there.
+
+        Raises
+        ------
+        NameTaken, Unsupported.
+        """
+        with self._lock:
+            return self._add_group(path, attributes)
+
+    def add_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
+        """Give a node attributes that another one has. Raises Unsupported."""
+        for attribute in attributes:
+            self._add(path, SetAttribute(attribute))
+
+    def add_dimension(self, dimension: Dimension) -> Dimension:
+        """Declare a dimension as it is described, its length and its group among it.
+
+        Raises
+        ------
+        NameTaken : the group has another one of that name. Unsupported.
+        """
+        with self._lock:
+            if dimension.anonymous:
+                name = self.anonymous_dimension(dimension.size)
+                return self.dimension("", name)
+            known = self._declared(self._group(dimension.group), dimension.name)
+            if known is None:
+                return self._declare(dimension)
+            if (known.size, known.unlimited) == (dimension.size, dimension.unlimited):
+                return known
+            raise NameTaken(
+                f"/{dimension.group}: there is a dimension {dimension.name!r} of length "
+                f"{known.size}, and one of length {dimension.size} is wanted"
+            )
+
+    def create_root_array(self, variable: Variable) -> Variable:
+        """Make the root an array, instead of the group that `create_root` made and `sync` did not.
+
+        Raises
+        ------
+        Unsupported : the format has no such datasets.
+        """
+        with self._lock:
+            if self._dataset.format.declares:
+                raise Unsupported(f"{self._dataset.format.name}: the root has to be a group")
+            self._dataset.edits.forget("")
+            self._add("", Create(variable))
             return variable
 
     def turn_into_variable(self, path: str, declaration: VariableDeclaration) -> Variable:

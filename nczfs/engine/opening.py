@@ -9,8 +9,8 @@ from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
-from nczfs.engine.ownership import check_no_foreign, owned
-from nczfs.errors import NotADataset, NotWritable, ObjectExists, UsageError
+from nczfs.engine.ownership import UNFINISHED, check_no_foreign, owned
+from nczfs.errors import NotADataset, NotWritable, ObjectExists, StoreError, UsageError
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.detect import format_named
 from nczfs.model.hierarchy import GroupHeader
@@ -36,7 +36,6 @@ def open_url(
     format: str | None = None,
     consolidated: bool = False,
     separator: str = ".",
-    visible: bool = True,
     store_options: StoreOptions | None = None,
     options: EngineOptions | None = None,
 ) -> OpenDataset:
@@ -51,7 +50,6 @@ def open_url(
         "nczarr-L2U", "nczarr-L1", "zarr2" (also "zarr"); None: what the mode words of the URL say.
     consolidated : write ``.zmetadata`` too. Where there is one it is kept true in any case.
     separator : of the chunk keys of new variables, "." or "/".
-    visible : a dataset that is made is there at once; else others see nothing before `sync`.
 
     Returns
     -------
@@ -92,6 +90,7 @@ def open_zmap(
     metadata: FormatOptions = FormatOptions(),  # noqa: B008 - frozen
     options: EngineOptions | None = None,
     name: str = "array",
+    resumes: bool = False,
 ) -> OpenDataset:
     """Open the dataset that fills a store, which is closed with it. As `open_url`, but for
 
@@ -99,6 +98,7 @@ def open_zmap(
     ----------
     metadata : how the documents are read and written.
     name : of the variable, when the root is an array.
+    resumes : with mode "x": what is there is of an earlier attempt to make the same dataset.
     """
     _check(mode, separator)
     named = new_format(format, metadata)
@@ -123,7 +123,7 @@ def open_zmap(
             lease.require()
             lease.opened()  # until the dataset is closed
         cache = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
-        dataset = _existing(engine, cache, metadata, mode)
+        dataset = None if resumes else _existing(engine, cache, metadata, mode)
         if dataset is not None:
             return _opened(dataset, mode, name, separator, close, consolidated)
         dataset = Dataset(engine, cache, keys.ROOT, named, metadata)
@@ -161,10 +161,7 @@ def _existing(
         dataset = open_dataset(engine, metadata, keys.ROOT, options, writable=mode != "r")
     if mode in ("r", "r+"):
         if dataset is None:
-            raise NotADataset(
-                f"{zmap.name}: no Zarr or NCZarr group or array; give the URL of a dataset "
-                "(`nczfs ls` lists what is there)"
-            )
+            raise _no_dataset(zmap)
         return dataset
     if dataset is not None and mode == "a":
         return dataset
@@ -178,6 +175,21 @@ def _existing(
             f"{zmap.name}: holds something that is not a dataset; nothing was deleted or written"
         )
     return None
+
+
+def _no_dataset(zmap: ZMap) -> NotADataset:
+    """The error for a place where nothing is a dataset, or not yet."""
+    try:
+        zmap.stat(keys.Key(UNFINISHED))
+    except StoreError:
+        return NotADataset(
+            f"{zmap.name}: no Zarr or NCZarr group or array; give the URL of a dataset (`nczfs ls` "
+            "lists what is there)"
+        )
+    return NotADataset(
+        f"{zmap.name}: is unfinished: it is being copied or imported, or that was ended; the same "
+        "`nczfs cp` goes on with it, and `nczfs rm -r` removes it"
+    )
 
 
 def _delete_all(zmap: ZMap) -> None:

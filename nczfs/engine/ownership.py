@@ -20,6 +20,9 @@ from nczfs.zmap.keys import Key, Prefix
 REMOVING = ".nczfs_removing"
 """The last component of the key that a group has while the chunks below it are removed."""
 
+UNFINISHED = ".nczfs_unfinished"
+"""The last component of the key that says that what lies beside it is not whole yet."""
+
 MAKES_A_NODE = frozenset({ZARRAY, ZGROUP, consolidated.KEY, ZARR3})
 """Documents by which others find a node."""
 

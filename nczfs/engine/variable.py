@@ -38,7 +38,7 @@ class OpenNode:
 
     @property
     def engine_dataset(self) -> Dataset:
-        """The dataset below this face, for tools that go by chunks."""
+        """The dataset below this face, for tools that go by chunks. Raises UsageError: closed."""
         return self._dataset
 
     @property

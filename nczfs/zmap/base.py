@@ -115,6 +115,7 @@ class Features:
         so to those who may not list. Known once such an answer came, and may change.
     keeps_times : the `mtime_ns` of a write is kept with the object, and `stat` tells it.
     text_keys : keys are UTF-8, and others cannot be written.
+    lists_all : what `list` and `search` give is all that there is. Web servers do not promise that.
     markers : a directory can be there without keys: `ZMap.mark`.
     lists_sizes : `search` and `list` need no request for each object to tell its size, and leave
         none out.
@@ -133,6 +134,7 @@ class Features:
     markers: bool = False
     lists_sizes: bool = True
     text_keys: bool = False
+    lists_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,9 @@ _PLAIN = frozenset({"", "identity"})
 # A HEAD that is refused, or not understood, does not say that a GET is.
 _HEAD_REFUSED = frozenset({400, 403, 405, 406, 501})
 _GIVEN = frozenset({200, 206, 416})  # the last one has no first byte
-_FEATURES = Features(writable=False, conditional_writes=False, near=False, lists_sizes=False)
+_FEATURES = Features(
+    writable=False, conditional_writes=False, near=False, lists_sizes=False, lists_all=False
+)
 
 
 class HttpZMap(ZMap):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from math import prod
@@ -10,35 +11,44 @@ from typing import Any
 import numpy as np
 
 from nczfs.engine.chunkio import fill_element
+from nczfs.engine.dataset import Dataset
 from nczfs.engine.loaded import Values
 from nczfs.engine.quantize import rounding_of
 from nczfs.engine.transfer.copying import Writes
 from nczfs.engine.transfer.source import Selection
-from nczfs.engine.variable import Variable, storable
+from nczfs.engine.variable import storable
 from nczfs.model.boxes import Box
-from nczfs.model.grid import Part
+from nczfs.model.grid import ChunkIndex, Part
+from nczfs.model.hierarchy import Variable
 
 
 class ChunkTarget:
     """A variable that nobody else reads or writes yet, to be filled by boxes of whole chunks.
 
     Each chunk is written once, whole, beyond the edge of the array with fill, and independently of
-    all others: writing it again gives the same object.
+    all others: writing it again changes nothing.
 
     Parameters
     ----------
     is_new : the store has none of its chunks; else it is asked before one of fill is left out.
+    is_wanted : whether a chunk is stored at all.
     """
 
-    def __init__(self, variable: Variable, *, is_new: bool) -> None:
-        self._variable = variable.description
-        self._path = variable.path
-        dataset = variable.engine_dataset
-        self._array = self._variable.array
-        self._io = dataset.array(self._variable).chunkio
+    def __init__(
+        self,
+        dataset: Dataset,
+        variable: Variable,
+        *,
+        is_new: bool,
+        is_wanted: Callable[[ChunkIndex], bool] = lambda _: True,
+    ) -> None:
+        self._variable = variable
+        self._array = variable.array
+        self._io = dataset.array(variable).chunkio
         self._pool = dataset.engine.pools.write
-        self._rounding = rounding_of(self._variable)
+        self._rounding = rounding_of(variable)
         self._is_new = is_new
+        self._is_wanted = is_wanted
 
     def start(self, selection: Selection, values: Values, writes: Writes, credit: float) -> None:
         """Start storing the chunks of a box; see `copying.Start`.
@@ -47,15 +57,18 @@ class ChunkTarget:
         ------
         BadValue : a value is none of the type; nothing of the box was stored.
         """
-        values = storable(values, self._variable, self._path)
+        values = storable(values, self._variable, f"/{self._variable.path}")
         if self._rounding is not None:
             values = self._rounding(values)
         box = Box(tuple(p.start for p in selection), tuple(p.stop for p in selection))
         for part in self._array.grid.parts(box):
             index: tuple[Any, ...] = (*part.target.slices(), ...)  # a scalar stays an array
             piece = values[index]
-            begin = partial(self._submit, part, piece)
-            writes.add(begin, piece.nbytes, piece.size * credit)
+            if self._is_wanted(part.chunk):
+                begin = partial(self._submit, part, piece)
+                writes.add(begin, piece.nbytes, piece.size * credit)
+            else:
+                writes.progress(piece.size * credit)
 
     def _submit(self, part: Part, values: Values) -> Future[None]:
         return self._pool.submit(self._store, part, values)

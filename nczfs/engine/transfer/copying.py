@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from math import prod
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -32,7 +33,7 @@ class Writes:
     def __init__(self, depth: int, bytes_max: int, progress: Progress) -> None:
         self._depth = depth
         self._bytes_max = bytes_max
-        self._progress = progress
+        self.progress = progress
         self._under_way: deque[tuple[Future[None], int, float]] = deque()
         self._nbytes = 0
 
@@ -69,11 +70,11 @@ class Writes:
     def _end_oldest(self) -> None:
         future, nbytes, credit = self._under_way[0]
         while not wait([future], LOOK_S).done:
-            self._progress(0)
+            self.progress(0)
         self._under_way.popleft()
         self._nbytes -= nbytes
         future.result()
-        self._progress(credit)
+        self.progress(credit)
 
 
 Start: TypeAlias = Callable[[Selection, Values, Writes, float], object]
@@ -89,6 +90,7 @@ def copy(
     size: BlockSize,
     writes: Writes,
     progress: Progress,
+    is_wanted: Callable[[Selection], bool] = lambda _: True,
 ) -> None:
     """Copy all values, block by block.
 
@@ -97,9 +99,13 @@ def copy(
     chunks : of the target.
     writes : to which `start` adds. They may go on when this returns.
     progress : is given half of the bytes as they are read; `writes` reports the other half.
+    is_wanted : whether a block is copied at all.
     """
     try:
         for selection in blocks(content.shape, chunks, content.chunks, size):
+            if not is_wanted(selection):
+                progress(prod(part.stop - part.start for part in selection) * content.item_bytes)
+                continue
             values = _read(content, selection, size.usual, progress)
             for piece in pieces(selection, chunks, size.usual):
                 start(piece, _part(values, piece, selection), writes, content.item_bytes / 2)

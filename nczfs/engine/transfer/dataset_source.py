@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,9 +21,27 @@ from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
 
 
+@dataclass(frozen=True, slots=True)
+class DatasetSource(Source):
+    """A source with the variables that its contents are of, by the same paths.
+
+    Attributes
+    ----------
+    base : path of the exported group in its dataset.
+    """
+
+    variables: Mapping[str, Variable]
+    base: str
+
+
 def dataset_source(
-    node: Group | Variable, name: str, notice: Notice, *, skip_unsupported: bool
-) -> Source:
+    node: Group | Variable,
+    name: str,
+    notice: Notice,
+    *,
+    skip_unsupported: bool,
+    unique_dimensions: bool = True,
+) -> DatasetSource:
     """Everything below a group, which becomes the root, or a variable alone.
 
     Parameters
@@ -30,6 +49,8 @@ def dataset_source(
     name : of the node, for messages.
     notice : takes lines about what is not carried over as it is.
     skip_unsupported : leave out members that cannot be read, instead of an error.
+    unique_dimensions : of two dimensions of one group and name that differ in length one gets
+        another name; else the first one stands for both.
 
     Raises
     ------
@@ -42,15 +63,17 @@ def dataset_source(
     else:
         tree, base = node.tree(), node.path.strip("/")
         variables = _variables(node)
-    walk = _Walk(name, base, notice, skip_unsupported)
+    walk = _Walk(name, base, notice, skip_unsupported, unique_dimensions)
     walk.check(tree)
     root = walk.group(tree, "")
-    contents = {
-        _relative(path, base): _content(variable)
+    taken = {
+        _relative(path, base) or walk.name_of(variable.description): variable
         for path, variable in variables.items()
         if path in walk.taken
     }
-    return Source(name, replace(root, name="", dimensions=walk.dimensions("")), contents)
+    contents = {path: _content(variable) for path, variable in taken.items()}
+    root = replace(root, name="", dimensions=walk.dimensions(""))
+    return DatasetSource(name, root, contents, taken, base)
 
 
 @dataclass
@@ -67,6 +90,7 @@ class _Walk:
     base: str
     notice: Notice
     skip_unsupported: bool
+    unique_dimensions: bool
     taken: set[str] = field(default_factory=set)
     _found: dict[str, dict[str, Dimension]] = field(default_factory=dict)
 
@@ -88,6 +112,10 @@ class _Walk:
             group.name, self.dimensions(path), group.header.attributes, variables, groups
         )
 
+    def name_of(self, variable: model.Variable) -> str:
+        """The name of a variable, also of one that is a dataset by itself."""
+        return variable.name or self.name.rstrip("/").rpartition("/")[2]
+
     def dimensions(self, path: str) -> tuple[Dimension, ...]:
         """Those found so far that belong to a group."""
         return tuple(self._found.get(path, {}).values())
@@ -96,7 +124,7 @@ class _Walk:
         array = variable.array
         self.taken.add(variable.path)
         return VariableDeclaration(
-            variable.name or self.name.rstrip("/").rpartition("/")[2],
+            self.name_of(variable),
             _type(array.dtype),
             tuple(
                 self._named(dimension, length)
@@ -118,7 +146,7 @@ class _Walk:
         path = _relative(dimension.group, self.base) if inside else ""
         known = self._found.setdefault(path, {})
         wanted = replace(dimension, size=length, group=path)
-        if known.setdefault(dimension.name, wanted).size != length:
+        if known.setdefault(dimension.name, wanted).size != length and self.unique_dimensions:
             wanted = replace(wanted, name=f"{dimension.name}_{length}")
             if wanted.name not in known:
                 self.notice(

@@ -1,83 +1,34 @@
-"""Writing a source into a new dataset, which nobody sees before it is whole.
-
-The values go first. The documents that make them a dataset are stored when all of them are there,
-those of the root last; until then a key of our own, `UNFINISHED`, tells that what lies below the
-URL is not whole. Whoever fails removes everything; what a killed process leaves has the key, and is
-removed by the next one that may overwrite.
-"""
+"""Writing a source into a new dataset, which nobody sees before it is whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
 from uuid import uuid4
 
 import numpy as np
 
-from nczfs.engine.api import Group, OpenDataset
-from nczfs.engine.opening import new_format, open_url
-from nczfs.engine.options import EngineOptions
-from nczfs.engine.transfer.blocks import BLOCK_SHARE, block_size
+from nczfs.engine.editor import Editor
+from nczfs.engine.opening import open_url
+from nczfs.engine.transfer.blocks import BLOCK_SHARE, BlockSize, block_size
 from nczfs.engine.transfer.chunk_target import ChunkTarget
 from nczfs.engine.transfer.copying import Writes, copy, longest_string
 from nczfs.engine.transfer.source import Notice, Progress, Source, groups_of, with_variables
-from nczfs.engine.variable import Variable
-from nczfs.errors import (
-    DatasetError,
-    MetadataError,
-    NczfsError,
-    NoSuchObject,
-    ObjectExists,
-    Unsupported,
-    UsageError,
-)
+from nczfs.engine.transfer.target import NewNode, Target, opened_target
+from nczfs.engine.transfer.unfinished import Mark
+from nczfs.errors import DatasetError, MetadataError, Unsupported, UsageError
 from nczfs.formats.base import MetadataFormat
-from nczfs.formats.detect import options_of
 from nczfs.formats.names import below
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
-from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import ROOT, parse_key
-from nczfs.zmap.registry import StoreOptions, create_store
-from nczfs.zmap.url import StoreUrl, parse_url
+from nczfs.model.hierarchy import Variable
 
-UNFINISHED = parse_key(".nczfs_unfinished")
-"""The key that is there as long as a dataset is not whole."""
-
-_NOTE = b"A dataset is being written here, or the program that wrote it was killed.\n"
+Nodes: TypeAlias = dict[str, Variable]
+"""Variables that were made, by their paths in the source."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewDataset:
-    """The dataset that shall be made.
-
-    Attributes
-    ----------
-    format, consolidated : as for `open_url`.
-    overwrite : a dataset that is there is deleted.
-    memory_limit_bytes : for caches and for the values on their way, together.
-    engine_options : its own limit of memory, and its cache on disk, do not count.
-    """
-
-    url: str
-    format: str | None = None
-    consolidated: bool = False
-    overwrite: bool = False
-    memory_limit_bytes: int = EngineOptions().memory_limit_bytes
-    store_options: StoreOptions | None = None
-    engine_options: EngineOptions = field(default_factory=EngineOptions)
-
-    @property
-    def place(self) -> StoreUrl:
-        return parse_url(self.url)
-
-    @property
-    def metadata_format(self) -> MetadataFormat:
-        return new_format(self.format, options_of(self.place.modes))
-
-
-def write_dataset(source: Source, new: NewDataset, notice: Notice, progress: Progress) -> None:
+def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progress) -> None:
     """Make a dataset of everything that a source has.
 
     Parameters
@@ -93,64 +44,100 @@ def write_dataset(source: Source, new: NewDataset, notice: Notice, progress: Pro
     ObjectExists : there is something at the URL.
     BadValue, CodecError, StoreError : what was written is removed.
     """
-    source = replace(source, root=_with_lengths(source, new, progress))
-    _rehearse(source, new)
-    with _unfinished(new, notice) as dataset:
-        variables = dict(_declare(dataset, source.root))
-        with _writes(dataset, new, progress) as writes:
+    limit = new.memory_limit_bytes
+    source = with_string_lengths(source, new.metadata_format, limit, progress)
+    rehearsed(source, new, new.format, lambda editor: _declare(editor, source.root))
+    with opened_target(new, Mark("import"), notice) as target:
+        variables = _declare(target.editor, source.root)
+        with writes_to(target, limit, progress) as writes:
             for path, content in source.contents.items():
                 variable = variables[path]
-                array = variable.description.array
-                size = block_size(new.memory_limit_bytes, variable.dtype, array.dtype.item_size)
-                target = ChunkTarget(variable, is_new=True)
-                copy(content, array.chunk_shape, target.start, size, writes, progress)
+                size = target_block_size(variable, limit)
+                chunks = ChunkTarget(target.dataset, variable, is_new=True)
+                copy(content, variable.array.chunk_shape, chunks.start, size, writes, progress)
 
 
-def _writes(dataset: OpenDataset, new: NewDataset, progress: Progress) -> Writes:
-    engine = dataset.engine_dataset.engine
-    is_near = dataset.engine_dataset.zmap.features.near
-    depth = 2 * engine.options.decode_threads if is_near else engine.options.store_threads
-    return Writes(depth, new.memory_limit_bytes // BLOCK_SHARE, progress)
+def writes_to(target: Target, memory_limit_bytes: int, progress: Progress) -> Writes:
+    """As many writes at a time as a target is best written by."""
+    options = target.dataset.engine.options
+    is_near = target.dataset.zmap.features.near
+    depth = 2 * options.decode_threads if is_near else options.store_threads
+    return Writes(depth, memory_limit_bytes // BLOCK_SHARE, progress)
 
 
-def _declare(dataset: OpenDataset, root: GroupDeclaration) -> Iterator[tuple[str, Variable]]:
-    """Make the groups, dimensions and variables of a declaration."""
-    for path, declared in groups_of(root):
-        group: Group = dataset
-        if path:
-            group = dataset.create_group(path)
-        for attribute in declared.attributes:
-            group.set_attribute(attribute)
-        for dimension in declared.dimensions:
-            group.create_dimension(dimension.name, None if dimension.unlimited else dimension.size)
-            if dimension.unlimited and dimension.size:
-                group.resize_dimension(dimension.name, dimension.size)
-        for variable in declared.variables:
-            yield below(path, variable.name), group.declare(variable)
+def target_block_size(variable: Variable, memory_limit_bytes: int) -> BlockSize:
+    """The size of blocks for a variable that is written."""
+    dtype = variable.array.dtype
+    is_text = dtype.nc_type is NcType.STRING
+    values = np.dtype(object) if is_text else dtype.native
+    return block_size(memory_limit_bytes, values, dtype.item_size)
 
 
-def _rehearse(source: Source, new: NewDataset) -> None:
-    """Make everything but the values in memory: what the format cannot hold is found before
-    anything is deleted or written.
+def rehearsed(
+    source: Source,
+    new: NewNode,
+    format_name: str | None,
+    declare: Callable[[Editor], Nodes],
+    needs_codecs: Callable[[str, Variable], bool] = lambda *_: True,
+) -> Nodes:
+    """Make everything but the values in memory, and forget it.
+
+    So what a format cannot hold is found before anything is deleted or written.
+
+    Parameters
+    ----------
+    needs_codecs : whether values of a variable, by its path, will be encoded.
+
+    Raises
+    ------
+    Unsupported, UsageError, BadMetadata : it cannot be made; the message names the source.
     """
     modes = "&".join(sorted(new.place.modes & {"zarr", "xarray", "noxarray"}))
     dataset = open_url(
-        f"memory://{uuid4().hex}#{modes}", "x", format=new.format, options=new.engine_options
+        f"memory://{uuid4().hex}#{modes}", "x", format=format_name, options=new.engine_options
     )
     try:
-        for path, variable in _declare(dataset, source.root):
-            for problem in variable.problems:
-                raise UsageError(f"/{path}: {problem}")
+        variables = declare(dataset.editor)
+        for path, variable in variables.items():
+            if needs_codecs(path, variable):
+                for problem in dataset.engine_dataset.problems(variable):
+                    raise UsageError(f"/{path}: {problem}")
         dataset.sync()
     except (MetadataError, DatasetError, UsageError) as error:
         raise type(error)(f"{source.name}: {error}") from error
     finally:
         dataset.discard()
+    return variables
 
 
-def _with_lengths(source: Source, new: NewDataset, progress: Progress) -> GroupDeclaration:
-    """The declarations, with the bytes of strings where they are stored in cells of one length."""
-    stored = new.metadata_format.stored_type
+def _declare(editor: Editor, root: GroupDeclaration) -> Nodes:
+    """Make the groups, dimensions and variables of a declaration; the variables by path."""
+    variables: Nodes = {}
+    for path, declared in groups_of(root):
+        if path:
+            editor.create_group(path)
+        for attribute in declared.attributes:
+            editor.set_attribute(path, attribute)
+        for dimension in declared.dimensions:
+            length = None if dimension.unlimited else dimension.size
+            made = editor.create_dimension(path, dimension.name, length)
+            if dimension.unlimited and dimension.size:
+                editor.resize(made, dimension.size)
+        for variable in declared.variables:
+            variables[below(path, variable.name)] = editor.create_variable(path, variable)
+    return variables
+
+
+def with_string_lengths(
+    source: Source, stored_by: MetadataFormat, memory_limit_bytes: int, progress: Progress
+) -> Source:
+    """A source with the bytes of strings where a format stores them in cells of one length.
+
+    Raises
+    ------
+    Unsupported : the format has no strings.
+    """
+    stored = stored_by.stored_type
 
     def sized(path: str, variable: VariableDeclaration) -> VariableDeclaration:
         content = source.contents.get(path)
@@ -158,7 +145,7 @@ def _with_lengths(source: Source, new: NewDataset, progress: Progress) -> GroupD
             return variable
         if stored(NcType.STRING, byte_order=None, string_bytes=None).dtype.vlen is not None:
             return variable
-        size = block_size(new.memory_limit_bytes, np.dtype(object), None)
+        size = block_size(memory_limit_bytes, np.dtype(object), None)
         try:
             longest = longest_string(content, size, progress)
             return replace(variable, string_bytes=max(1, longest))
@@ -166,73 +153,6 @@ def _with_lengths(source: Source, new: NewDataset, progress: Progress) -> GroupD
             content.release()
 
     try:
-        return with_variables(source.root, sized)
-    except Unsupported as error:  # the format has no strings
+        return replace(source, root=with_variables(source.root, sized))
+    except Unsupported as error:
         raise Unsupported(f"{source.name}: {error}") from error
-
-
-@contextmanager
-def _unfinished(new: NewDataset, notice: Notice) -> Iterator[OpenDataset]:
-    """A new dataset; it becomes visible when the block ends, and is removed when it fails."""
-    options = new.store_options or StoreOptions()
-    store = create_store(new.place, options)
-    try:
-        _clear(store, overwrite=new.overwrite)
-        dataset = open_url(
-            new.url,
-            "w" if new.overwrite else "x",
-            format=new.format,
-            consolidated=new.consolidated or "consolidated" in new.place.modes,
-            visible=False,
-            store_options=options,
-            options=replace(
-                new.engine_options,
-                memory_limit_bytes=new.memory_limit_bytes // 2,
-                cache_bytes_max=0,
-            ),
-        )
-        try:
-            store.write(UNFINISHED, _NOTE)
-        except BaseException:
-            dataset.discard()
-            raise
-        try:
-            yield dataset
-            dataset.sync()
-            store.delete(UNFINISHED)
-        except BaseException:
-            dataset.discard()
-            _remove(store, notice)
-            raise
-        dataset.close()
-    finally:
-        store.close()
-
-
-def _clear(store: ZMap, *, overwrite: bool) -> None:
-    """Remove what a killed process has left, if we may."""
-    try:
-        store.stat(UNFINISHED)
-    except NoSuchObject:
-        return
-    if not overwrite:
-        raise ObjectExists(
-            f"{store.name}: holds an unfinished dataset; another program is "
-            "writing it, or was killed"
-        )
-    _delete_unfinished(store)
-
-
-def _remove(store: ZMap, notice: Notice) -> None:
-    try:
-        _delete_unfinished(store)
-    except NczfsError as error:
-        notice(f"{store.name}: is incomplete, and could not be removed: {error}")
-    else:
-        notice(f"{store.name}: what was written there has been removed")
-
-
-def _delete_unfinished(store: ZMap) -> None:
-    """Delete everything, the mark last."""
-    store.delete_many(stat.key for stat in store.list(ROOT) if stat.key != UNFINISHED)
-    store.delete(UNFINISHED)

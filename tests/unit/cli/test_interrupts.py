@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from nczfs.cli.main import main
-from nczfs.engine.transfer.dataset_target import UNFINISHED
+from nczfs.engine.ownership import UNFINISHED
 from tests.support.mounts import nczfs as run
 from tests.support.signalled import running
 from tests.support.waiting import until

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 import nczfs
+from nczfs.engine.ownership import UNFINISHED
 from nczfs.engine.transfer.cdl_source import cdl_source
 from nczfs.engine.transfer.dataset_source import dataset_source
-from nczfs.engine.transfer.dataset_target import UNFINISHED, NewDataset, write_dataset
+from nczfs.engine.transfer.dataset_target import write_dataset
 from nczfs.engine.transfer.netcdf_kinds import KINDS, fitted
 from nczfs.engine.transfer.source import Content, Source
+from nczfs.engine.transfer.target import NewNode
 from nczfs.errors import BadMetadata, NczfsError, NotADataset, ObjectExists, Unsupported, UsageError
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
@@ -54,7 +56,7 @@ def keys(url: str) -> list[str]:
 def write(source: Source, url: str, **options: Any) -> list[str]:
     """Import in blocks of one row; the lines that it tells."""
     told: list[str] = []
-    new = NewDataset(url, memory_limit_bytes=64, **options)
+    new = NewNode(url, memory_limit_bytes=64, **options)
     write_dataset(source, new, told.append, lambda _count: None)
     return told
 
@@ -90,7 +92,7 @@ def failing(selection: tuple[slice, ...]) -> Any:
 
 def test_what_was_written_goes_when_the_import_is_interrupted(url: str) -> None:
     told: list[str] = []
-    new = NewDataset(url, memory_limit_bytes=64)
+    new = NewNode(url, memory_limit_bytes=64)
     with pytest.raises(KeyboardInterrupt):
         write_dataset(source_of(failing), new, told.append, lambda _count: None)
     assert keys(url) == []
@@ -104,7 +106,7 @@ def test_what_could_not_be_removed_is_told_as_incomplete(
         raise NczfsError("no")
 
     told: list[str] = []
-    new = NewDataset(url, memory_limit_bytes=64)
+    new = NewNode(url, memory_limit_bytes=64)
     monkeypatch.setattr(MemoryZMap, "delete", refuse)
     with pytest.raises(KeyboardInterrupt):
         write_dataset(source_of(failing), new, told.append, lambda _count: None)
@@ -116,7 +118,7 @@ def test_what_could_not_be_removed_is_told_as_incomplete(
 def left_behind(url: str) -> str:
     """What a killed process leaves."""
     store = open_store(url)
-    store.write(UNFINISHED, b"")
+    store.write(parse_key(UNFINISHED), b"")
     store.write(parse_key("v/0.0"), b"chunk")
     store.write(parse_key("old/0"), b"chunk")
     return url

@@ -1,0 +1,172 @@
+"""``nczfs cp``: a dataset, a group or a variable, copied without a mount."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nczfs.cli import interrupts, logs
+from nczfs.cli.codecs import positive
+from nczfs.cli.command import Command, Request, settings_for
+from nczfs.cli.netcdf_files import is_netcdf_file
+from nczfs.cli.parser import typed
+from nczfs.cli.progress import progress_bar, tell
+from nczfs.cli.sources import Settings
+from nczfs.cli.store import engine_options, place, shown, store_options
+from nczfs.cli.transfers import (
+    TRANSFER_SCOPES,
+    add_format_arguments,
+    add_layout_arguments,
+    memory_limit,
+)
+from nczfs.errors import ObjectExists, UsageError
+from nczfs.zmap.url import StoreUrl, parse_url
+
+if TYPE_CHECKING:
+    from nczfs.engine.api import Group
+    from nczfs.engine.transfer.target import NewNode
+    from nczfs.engine.variable import Variable
+    from nczfs.formats.base import MetadataFormat
+
+_PURE_WORDS = frozenset({"zarr", "xarray", "noxarray"})
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="SRC", help="URL of a dataset, a group or a variable")
+    parser.add_argument("target", metavar="DST", help="URL that the copy gets")
+    add_format_arguments(parser, default="that of SRC", there="dataset, group or variable")
+    add_layout_arguments(
+        parser,
+        chunks_help="default: as in SRC",
+        codecs_help="as for `nczfs import` (default: as in SRC)",
+    )
+    parser.add_argument(
+        "--string-bytes",
+        type=typed(positive),
+        metavar="N",
+        help="bytes of an element of strings, where they are stored in cells",
+    )
+    parser.add_argument("--fixed", action="store_true", help="make unlimited dimensions fixed ones")
+    parser.add_argument(
+        "--skip-unsupported", action="store_true", help="leave out members that cannot be read"
+    )
+
+
+def run(request: Request) -> int:
+    """Copy, or go on with a copy that was ended."""
+    arguments, settings = request.arguments, request.settings
+    logs.configure_command(settings)
+    from nczfs.cli.nodes import opened_from_root  # NumPy and boto3 come with it
+    from nczfs.engine.memory import share_one_heap
+
+    share_one_heap()
+    if is_netcdf_file(arguments.url):
+        raise UsageError(f"{arguments.url}: is a netCDF file; `nczfs import` makes a dataset of it")
+    if arguments.target.endswith(".nc"):
+        raise UsageError(f"{arguments.target}: `nczfs export` makes netCDF files")
+    target_settings = settings_for(request, arguments.target)
+    _check_apart(arguments.url, settings, arguments.target, target_settings)
+    limit = memory_limit(settings)
+    options = replace(engine_options(settings), memory_limit_bytes=limit // 2, cache_bytes_max=0)
+    with opened_from_root(arguments.url, settings, options) as node:
+        _copy(node, request, target_settings)
+    return 0
+
+
+def _copy(node: Group | Variable, request: Request, settings: Settings) -> None:
+    from nczfs.engine.transfer.choices import Choices
+    from nczfs.engine.transfer.dataset_copy import planned_copy, run_copy
+
+    arguments = request.arguments
+    new, metadata_format = _target(node, request, settings)
+    copy = planned_copy(
+        node,
+        shown(arguments.url, request.settings),
+        new,
+        metadata_format,
+        Choices(arguments.chunks, arguments.codecs, arguments.fixed, arguments.string_bytes),
+        tell,
+        skip_unsupported=arguments.skip_unsupported,
+    )
+
+    def tell_how_to_go_on() -> None:
+        tell(f"{new.name}: ended at once; the same command goes on with it")
+
+    with (
+        progress_bar(copy.source.nbytes, "B") as progress,
+        interrupts.deferred(tell_how_to_go_on),
+    ):
+        try:
+            run_copy(copy, tell, progress)
+        except ObjectExists as error:
+            raise ObjectExists(f"{error}; --overwrite replaces it") from error
+
+
+def _target(
+    node: Group | Variable, request: Request, settings: Settings
+) -> tuple[NewNode, MetadataFormat]:
+    """What is made, and the format that its metadata have."""
+    from nczfs.cli.nodes import opened_above
+    from nczfs.engine.transfer.target import NewNode
+
+    arguments = request.arguments
+    new = NewNode(
+        place(arguments.target, settings),
+        format=arguments.format,
+        consolidated=arguments.consolidated,
+        overwrite=arguments.overwrite,
+        memory_limit_bytes=memory_limit(settings),
+        store_options=store_options(settings),
+        engine_options=engine_options(settings),
+    )
+    with opened_above(arguments.target, settings) as above:
+        if above is not None:
+            dataset, url, path = above
+            metadata_format = dataset.engine_dataset.format.single
+            wanted = new.metadata_format.name if new.format is not None else metadata_format.name
+            if wanted != metadata_format.name:
+                raise UsageError(
+                    f"--format {new.format}: {new.name} becomes a part of {parse_url(url).text}, "
+                    f"whose format is {metadata_format.name}"
+                )
+            return replace(new, url=url, path=path), metadata_format
+    if new.format is None and not new.place.modes & (_PURE_WORDS | {"nczarr"}):
+        new = replace(new, format=node.engine_dataset.format.single.name)
+    return new, new.metadata_format
+
+
+def _check_apart(source: str, of_source: Settings, target: str, of_target: Settings) -> None:
+    """Raise UsageError where one of two places is, or is in, the other one."""
+    one, other = (
+        _identity(parse_url(place(url, settings)))
+        for url, settings in ((source, of_source), (target, of_target))
+    )
+    if one[0] != other[0]:
+        return
+    if f"{one[1]}/".startswith(f"{other[1]}/") or f"{other[1]}/".startswith(f"{one[1]}/"):
+        raise UsageError(f"{source} and {target}: the one is, or is in, the other")
+
+
+def _identity(url: StoreUrl) -> tuple[tuple[str, ...], str]:
+    """A store, and a path in it, so far as a URL tells."""
+    if url.path:
+        return ("file",), os.path.realpath(url.path)
+    if url.bucket:
+        return (url.endpoint_url or "", url.bucket), url.prefix
+    return (url.kind,), url.text
+
+
+COMMAND = Command(
+    "cp",
+    "copy a dataset, a group or a variable",
+    _arguments,
+    run,
+    (
+        "nczfs cp s3://bucket/era5.zarr /data/era5.zarr",
+        "nczfs cp a.zarr/t2m b.zarr/t2m --chunks time=1000,lat=10,lon=10 --codecs shuffle,zstd:3",
+    ),
+    scopes=TRANSFER_SCOPES,
+    aliases=("copy",),
+)

@@ -1,0 +1,109 @@
+"""A set of chunks of one array: of a grid of 500 million in 64 MiB, of a larger one by number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nczfs.model.boxes import Box, index_of
+from nczfs.model.grid import ChunkIndex, RegularGrid
+
+BITMAP_BYTES_MAX = 64 << 20
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+_BLOCK = 1 << 16  # numbers gathered before they are put away
+
+
+class ChunkSet:
+    """Chunks of a grid, which are only added. For use by one thread.
+
+    Memory is a bit for each chunk of the grid, or, where that would be more than 64 MiB, eight
+    bytes for each chunk in the set.
+    """
+
+    def __init__(self, grid: RegularGrid) -> None:
+        self._counts = grid.counts
+        self._chunk_shape = grid.chunk_shape
+        self._total = prod(self._counts)
+        # Pages that nothing is written to take no memory.
+        is_small = self._total <= 8 * BITMAP_BYTES_MAX
+        self._bits = np.zeros(-(-self._total // 8), np.uint8) if is_small else None
+        self._dtype = np.dtype(np.uint64 if self._total < 1 << 64 else object)
+        self._numbers: Numbers = np.empty(0, self._dtype)
+        self._new: list[int] = []
+
+    def add(self, chunk: ChunkIndex) -> None:
+        """Add a chunk of the grid."""
+        number = 0
+        for i, count in zip(chunk, self._counts, strict=True):
+            number = number * count + i
+        self._new.append(number)
+        if len(self._new) == _BLOCK:
+            self._put_away()
+
+    def __contains__(self, chunk: ChunkIndex) -> bool:
+        return self.has_any(Box(chunk, tuple(i + 1 for i in chunk)))
+
+    def has_any(self, chunks: Box) -> bool:
+        """Whether any chunk of a box of the grid is in the set."""
+        return bool(self._are_in(chunks).any())
+
+    def has_all(self, chunks: Box) -> bool:
+        """Whether all chunks of a box of the grid are in the set."""
+        return bool(self._are_in(chunks).all())
+
+    def missing(self) -> Iterator[ChunkIndex]:
+        """The chunks of the grid that are not in the set, in C order."""
+        before = -1
+        for number in self._in_order():
+            yield from (index_of(n, self._counts) for n in range(before + 1, number))
+            before = number
+        yield from (index_of(n, self._counts) for n in range(before + 1, self._total))
+
+    def _are_in(self, chunks: Box) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        self._put_away()
+        numbers: Numbers = np.zeros((), self._dtype)
+        for start, stop, count in zip(chunks.start, chunks.stop, self._counts, strict=True):
+            row = np.array(range(start, stop), self._dtype)
+            numbers = numbers[..., np.newaxis] * np.array(count, self._dtype) + row
+        flat = numbers.reshape(-1)
+        if self._bits is not None:
+            bits = self._bits[flat >> np.uint64(3)] >> (flat & np.uint64(7)).astype(np.uint8)
+            return np.asarray(bits & 1, np.bool_)
+        places = np.searchsorted(self._numbers, flat)
+        found = np.zeros(len(flat), np.bool_)
+        inside = places < len(self._numbers)
+        found[inside] = self._numbers[places[inside]] == flat[inside]
+        return found
+
+    def _put_away(self) -> None:
+        if not self._new:
+            return
+        block: Numbers = np.array(self._new, self._dtype)
+        self._new.clear()
+        if self._bits is None:
+            self._numbers = np.union1d(self._numbers, block)
+            return
+        masks = np.uint8(1) << (block & np.uint64(7)).astype(np.uint8)
+        np.bitwise_or.at(self._bits, block >> np.uint64(3), masks)
+
+    def _in_order(self) -> Iterator[int]:
+        self._put_away()
+        if self._bits is None:
+            for first in range(0, len(self._numbers), _BLOCK):
+                yield from self._numbers[first : first + _BLOCK].tolist()
+            return
+        for first in range(0, len(self._bits), _BLOCK):
+            some = np.unpackbits(self._bits[first : first + _BLOCK], bitorder="little")
+            yield from (np.flatnonzero(some) + 8 * first).tolist()
+
+
+def chunks_of(box: Box, chunk_shape: tuple[int, ...]) -> Box:
+    """The box of the grid with all chunks that a box of elements, which is not empty, touches."""
+    return Box(
+        tuple(a // c for a, c in zip(box.start, chunk_shape, strict=True)),
+        tuple(-(-b // c) for b, c in zip(box.stop, chunk_shape, strict=True)),
+    )

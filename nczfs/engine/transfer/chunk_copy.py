@@ -1,0 +1,199 @@
+"""Copying the chunks of variables: as they are stored where that is possible, or else anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from nczfs.engine.chunkset import ChunkSet
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.transfer.blocks import BLOCK_SHARE
+from nczfs.engine.transfer.chunk_pairs import ChunkPair
+from nczfs.engine.transfer.chunk_target import ChunkTarget
+from nczfs.engine.transfer.copying import Writes, copy
+from nczfs.engine.transfer.dataset_target import target_block_size
+from nczfs.engine.transfer.source import Progress
+from nczfs.engine.transfer.target import Target
+from nczfs.errors import NoSuchObject
+from nczfs.model.grid import ChunkIndex
+from nczfs.model.hierarchy import ArrayDescription, Variable
+from nczfs.zmap.base import Stat
+from nczfs.zmap.keys import Key, join
+
+
+class ChunkCopier:
+    """Copies the chunks of some variables of one dataset into another one.
+
+    Parameters
+    ----------
+    base : path of the node of the source that all of them are at or below.
+    """
+
+    def __init__(
+        self,
+        source: Dataset,
+        base: str,
+        target: Target,
+        pairs: Sequence[ChunkPair],
+        memory_limit_bytes: int,
+        progress: Progress,
+    ) -> None:
+        self._source = source
+        self._base = base
+        self._target = target
+        self._pairs = pairs
+        self._limit = memory_limit_bytes
+        self._progress = progress
+
+    def run(self) -> None:
+        """Copy all of them. Raises StoreError, CodecError."""
+        if self._source.zmap.features.lists_all:
+            self._survey()
+        elif not self._target.is_new:
+            self._survey_target({})
+        with self._writes() as writes:
+            self._copy_bytes([pair for pair in self._pairs if pair.keeps_bytes], writes)
+            for pair in self._pairs:
+                if not pair.keeps_bytes:
+                    self._copy_values(pair, writes)
+
+    def _writes(self) -> Writes:
+        options = self._target.dataset.engine.options
+        is_near = all(d.zmap.features.near for d in (self._source, self._target.dataset))
+        depth = 2 * options.decode_threads if is_near else options.store_threads
+        return Writes(depth, self._limit // BLOCK_SHARE, self._progress)
+
+    # What is there
+
+    def _survey(self) -> None:
+        """Find out which chunks the source has, and after an earlier run which the target has.
+
+        Chunks that are copied as they are need no survey at the first run: they are copied as they
+        are listed.
+        """
+        resumes = not self._target.is_new
+        surveyed = [pair for pair in self._pairs if resumes or not pair.keeps_bytes]
+        if not surveyed:
+            return
+        newest = dict.fromkeys((pair.path for pair in surveyed), 0)
+        for pair in surveyed:
+            pair.stored = ChunkSet(pair.source.array.grid)
+        for pair, chunk, stat in self._listed(surveyed):
+            assert pair.stored is not None
+            pair.stored.add(chunk)
+            newest[pair.path] = max(newest[pair.path], stat.mtime_ns or 0)
+        if resumes:
+            self._survey_target(newest)
+
+    def _survey_target(self, newest: Mapping[str, int]) -> None:
+        """Find out what an earlier run has done, and remove what it should not have.
+
+        What is older than anything in the source is done anew: the source may have changed since.
+
+        Parameters
+        ----------
+        newest : the time of the newest chunk of each variable, where it is known.
+        """
+        for pair in self._pairs:
+            pair.done = ChunkSet(pair.target.array.grid)
+        stale: list[Key] = []
+        dataset = self._target.dataset
+        arrays = {pair.target.key: (pair, pair.target.array) for pair in self._pairs}
+        for pair, chunk, stat in _chunks_in(dataset, self._target.path, arrays):
+            assert pair.done is not None
+            if pair.keeps_holes and not pair.is_wanted_chunk(chunk):
+                stale.append(stat.key)
+            elif not stat.mtime_ns or stat.mtime_ns >= newest.get(pair.path, 0):
+                pair.done.add(chunk)
+        if stale:
+            dataset.zmap.delete_many(stale)
+
+    def _listed(self, pairs: Sequence[ChunkPair]) -> Iterator[tuple[ChunkPair, ChunkIndex, Stat]]:
+        arrays = {pair.source.key: (pair, pair.source.array) for pair in pairs}
+        for found in _chunks_in(self._source, self._base, arrays):
+            self._progress(0)
+            yield found
+
+    # Copying
+
+    def _copy_bytes(self, pairs: Sequence[ChunkPair], writes: Writes) -> None:
+        """Copy chunks as they are stored, one listing for all variables."""
+        if not pairs:
+            return
+        left = {pair.path: pair.content.nbytes for pair in pairs}
+        pool = self._target.dataset.engine.pools.write
+        for pair, chunk, size in self._chunks_to_copy(pairs):
+            credit = pair.nbytes_of(chunk)
+            left[pair.path] -= credit
+            if pair.done is not None and chunk in pair.done:
+                self._progress(credit)
+            else:
+                begin = partial(pool.submit, self._copy_chunk, pair, chunk)
+                writes.add(begin, size, credit)
+        self._progress(sum(left.values()))  # of chunks that were never written
+
+    def _chunks_to_copy(
+        self, pairs: Sequence[ChunkPair]
+    ) -> Iterator[tuple[ChunkPair, ChunkIndex, int]]:
+        """The chunks that the source has, or may have, and the bytes that they are stored in."""
+        if self._source.zmap.features.lists_all:
+            for pair, chunk, stat in self._listed(pairs):
+                yield pair, chunk, stat.size
+            return
+        for pair in pairs:
+            for chunk in pair.all_chunks():
+                yield pair, chunk, pair.source.array.chunk_bytes
+
+    def _copy_chunk(self, pair: ChunkPair, chunk: ChunkIndex) -> None:
+        key = _key(self._source, pair.source, chunk)
+        goal = _key(self._target.dataset, pair.target, chunk)
+        with suppress(NoSuchObject):  # it was never written, or has just been removed
+            self._target.dataset.zmap.copy_from(self._source.zmap, key, goal)
+
+    def _copy_values(self, pair: ChunkPair, writes: Writes) -> None:
+        """Decode chunks, and encode others from their values."""
+        target = ChunkTarget(
+            self._target.dataset,
+            pair.target,
+            is_new=self._target.is_new,
+            is_wanted=pair.is_wanted_chunk,
+        )
+        copy(
+            pair.content,
+            pair.target.array.chunk_shape,
+            target.start,
+            target_block_size(pair.target, self._limit),
+            writes,
+            self._progress,
+            pair.is_wanted,
+        )
+
+
+def _key(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> Key:
+    return join(dataset.prefix(variable.key), variable.array.chunk_keys.name(chunk))
+
+
+def _chunks_in(
+    dataset: Dataset, base: str, arrays: Mapping[str, tuple[ChunkPair, ArrayDescription]]
+) -> Iterator[tuple[ChunkPair, ChunkIndex, Stat]]:
+    """The stored chunks of some arrays, by one listing of the node that all are at or below.
+
+    Parameters
+    ----------
+    arrays : by their keys in the dataset.
+    """
+    cut = len(dataset.root) + 1 if dataset.root else 0
+    for stat in dataset.zmap.list(dataset.prefix(base)):
+        key = stat.key[cut:]
+        place = key
+        while place:
+            place = place.rpartition("/")[0]
+            found = arrays.get(place)
+            if found is None:
+                continue
+            pair, array = found
+            chunk = array.chunk_index(key[len(place) + 1 if place else 0 :])
+            if chunk is not None and chunk in array.grid:
+                yield pair, chunk, stat
+            break

@@ -1,0 +1,177 @@
+"""A dataset, a group or a variable copied into a dataset, chunk by chunk.
+
+What stays as it is (type, chunks, codecs, fill value) is copied as it is stored, and the rest is
+decoded and encoded. The mark of the target has a digest of the plan: a run that was ended is gone
+on with by the next one with the same plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nczfs.engine.api import Group
+from nczfs.engine.loaded import Values
+from nczfs.engine.options import Tally
+from nczfs.engine.selection import select
+from nczfs.engine.transfer.choices import Choices, chosen
+from nczfs.engine.transfer.chunk_copy import ChunkCopier
+from nczfs.engine.transfer.chunk_pairs import ChunkPair
+from nczfs.engine.transfer.copied_nodes import NodeCopier
+from nczfs.engine.transfer.dataset_source import DatasetSource, dataset_source
+from nczfs.engine.transfer.dataset_target import Nodes, rehearsed, with_string_lengths
+from nczfs.engine.transfer.source import (
+    Notice,
+    Progress,
+    Selection,
+    groups_of,
+    with_variables,
+)
+from nczfs.engine.transfer.target import NewNode, opened_target
+from nczfs.engine.transfer.unfinished import Mark
+from nczfs.engine.variable import Variable
+from nczfs.formats import consolidated
+from nczfs.formats.base import MetadataFormat
+from nczfs.model import hierarchy as model
+from nczfs.model.declaration import VariableDeclaration
+from nczfs.model.dtypes import NcType
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy to be made.
+
+    Attributes
+    ----------
+    source : its declarations have what the user wants otherwise.
+    format : of the metadata of the target.
+    nodes : makes the groups and variables.
+    """
+
+    source: DatasetSource
+    new: NewNode
+    format: MetadataFormat
+    nodes: NodeCopier
+
+
+def planned_copy(
+    node: Group | Variable,
+    name: str,
+    new: NewNode,
+    metadata_format: MetadataFormat,
+    choices: Choices,
+    notice: Notice,
+    *,
+    skip_unsupported: bool,
+) -> Copy:
+    """The copy of a node of an open dataset.
+
+    Parameters
+    ----------
+    name : of the node, for messages.
+    metadata_format : of the dataset that is made, or that the new node becomes a part of.
+    notice : takes lines about what is not carried over as it is.
+    skip_unsupported : leave out members that cannot be read, instead of an error.
+
+    Raises
+    ------
+    BadMetadata : a member cannot be read. UsageError : a choice does not fit.
+    """
+    dataset = node.engine_dataset
+    declares = metadata_format.declares or dataset.format.single.declares
+    source = dataset_source(
+        node, name, notice, skip_unsupported=skip_unsupported, unique_dimensions=declares
+    )
+
+    def sized(path: str, declared: VariableDeclaration) -> VariableDeclaration:
+        """With cells of strings as long as they are, where the target has cells as well."""
+        dtype = source.variables[path].description.array.dtype
+        is_cell = dtype.nc_type is NcType.STRING and dtype.stored.kind == "S"
+        if not metadata_format.declares or not is_cell or declared.string_bytes is not None:
+            return declared
+        return replace(declared, string_bytes=dtype.item_size)
+
+    root = with_variables(chosen(source, choices).root, sized)
+    source = replace(source, root=root)
+    if not new.path and isinstance(node, Group) and not source.base:
+        has_copy = dataset.documents().get(consolidated.KEY) is not None
+        new = replace(new, consolidated=new.consolidated or has_copy)
+    nodes = NodeCopier(
+        source,
+        metadata_format,
+        new.path,
+        keeps_names=not declares,
+        is_variable=isinstance(node, Variable),
+        has_other_codecs=choices.codecs is not None,
+    )
+    return Copy(source, new, metadata_format, nodes)
+
+
+def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
+    """Make a copy, or go on with one that was ended.
+
+    Parameters
+    ----------
+    notice : takes a line when a copy that is not whole could not be marked so.
+    progress : is given the bytes of the source that are done. When it raises, the copying ends, and
+        what was copied stays, marked as unfinished.
+
+    Raises
+    ------
+    Unsupported, UsageError : the format has no place for something; nothing was touched yet.
+    ObjectExists : there is something, and it is not the unfinished copy of the same.
+    BadValue, CodecError, StoreError : the copy is unfinished.
+    """
+    new, limit = copy.new, copy.new.memory_limit_bytes
+    sized = with_string_lengths(copy.source, copy.format, limit, progress)
+    nodes = copy.nodes.of(replace(copy.source, root=sized.root))
+    source = nodes.source
+
+    def is_decoded(path: str, variable: model.Variable) -> bool:
+        return not _pair(source, path, variable).keeps_bytes
+
+    wanted = rehearsed(source, new, copy.format.name, nodes.rehearse, is_decoded)
+    mark = Mark("cp", _digest(source, copy.format, wanted))
+    with opened_target(new, mark, notice, list(nodes.paths())) as target:
+        variables = nodes.make(target)
+        pairs = [_pair(source, path, variable) for path, variable in variables.items()]
+        if pairs:
+            first = next(iter(source.variables.values()))
+            base = first.description.key if nodes.is_variable else source.base
+            ChunkCopier(first.engine_dataset, base, target, pairs, limit, progress).run()
+
+
+def _pair(source: DatasetSource, path: str, target: model.Variable) -> ChunkPair:
+    variable = source.variables[path]
+    content = source.contents[path]
+    if variable.description.array.dtype.native == target.array.dtype.native:
+        content = replace(content, read=_NativeReader(variable))
+    return ChunkPair(path, variable.description, target, content)
+
+
+@dataclass(frozen=True, slots=True)
+class _NativeReader:
+    """Reads elements as they are stored: strings of NCZarr need not be decoded to be copied."""
+
+    variable: Variable
+
+    def __call__(self, selection: Selection) -> Values:
+        description = self.variable.description
+        selected = select(selection, description.array.shape)
+        values = np.empty(selected.shape, description.array.dtype.native)
+        array = self.variable.engine_dataset.array(description)
+        array.read_selection(selected, values, Tally())
+        return values
+
+
+def _digest(source: DatasetSource, metadata_format: MetadataFormat, wanted: Nodes) -> str:
+    """What is the same for two runs that make the same of the same."""
+    lines = [source.name, metadata_format.name]
+    for path, group in groups_of(source.root):
+        lines += [path, repr(group.attributes), repr(group.dimensions)]
+    for path, variable in sorted(wanted.items()):
+        lines += [path, repr(source.variables[path].description.array), repr(variable)]
+    text = "\0".join(lines).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()

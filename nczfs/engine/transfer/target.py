@@ -1,0 +1,239 @@
+"""Where a transfer writes: a dataset that is made, or a new node of one that is there.
+
+The values go first. The documents that make them a dataset are stored when all of them are there,
+those of the root last; until then a key says that what lies there is not whole (`unfinished`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from nczfs.engine.api import OpenDataset
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.editor import Editor
+from nczfs.engine.opening import new_format, open_zmap
+from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.transfer.source import Notice
+from nczfs.engine.transfer.unfinished import Mark, MarkedPlace
+from nczfs.errors import Conflict, NczfsError, NoSuchNode, NotADataset, ObjectExists
+from nczfs.formats import consolidated
+from nczfs.formats.base import MetadataFormat
+from nczfs.formats.detect import options_of
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.registry import StoreOptions, create_store, open_store
+from nczfs.zmap.url import StoreUrl, parse_url
+
+
+@dataclass(frozen=True, slots=True)
+class NewNode:
+    """What shall be made.
+
+    Attributes
+    ----------
+    url : of the dataset.
+    path : of the new group or variable in a dataset that is there; "": the dataset is made.
+    format, consolidated : as for `open_url`, of a dataset that is made.
+    overwrite : what is there is deleted.
+    memory_limit_bytes : for caches and for the values on their way, together.
+    engine_options : its own limit of memory, and its cache on disk, do not count.
+    """
+
+    url: str
+    path: str = ""
+    format: str | None = None
+    consolidated: bool = False
+    overwrite: bool = False
+    memory_limit_bytes: int = EngineOptions().memory_limit_bytes
+    store_options: StoreOptions = field(default_factory=StoreOptions)
+    engine_options: EngineOptions = field(default_factory=EngineOptions)
+
+    @property
+    def place(self) -> StoreUrl:
+        return parse_url(self.url)
+
+    @property
+    def name(self) -> str:
+        """For messages, without secrets."""
+        return "/".join(part for part in (self.place.text, self.path) if part)
+
+    @property
+    def metadata_format(self) -> MetadataFormat:
+        """Of a dataset that is made. Raises UsageError: there is no such format."""
+        return new_format(self.format, options_of(self.place.modes))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An open target. What `editor` makes is seen by others when the block of it ends.
+
+    Attributes
+    ----------
+    path : of the new node; "" is the whole dataset.
+    is_new : nothing is stored there yet; else an earlier run has begun.
+    """
+
+    dataset: Dataset
+    editor: Editor
+    path: str
+    is_new: bool
+
+
+@contextmanager
+def opened_target(
+    new: NewNode, mark: Mark, notice: Notice, nodes: Sequence[str] = ()
+) -> Iterator[Target]:
+    """A target; what was made in the block becomes visible when that ends.
+
+    When the block fails, what was written is removed, unless another run can go on with it: one
+    that has the same plan in its mark.
+
+    Parameters
+    ----------
+    notice : takes a line about what becomes of the target when the block fails.
+    nodes : paths of all nodes that will be made. Documents of them that a run has left are removed,
+        before others are made.
+
+    Raises
+    ------
+    ObjectExists : something is there, and shall not be overwritten; or another process is making
+        it. ForeignObjects, NotADataset : files of others are there.
+    StoreError.
+    """
+    store = (open_store if new.path else create_store)(new.place, new.store_options)
+    try:
+        if new.path:
+            dataset = _opened(new, "r+")
+            place = MarkedPlace(store, dataset.engine_dataset.prefix(new.path))
+        else:
+            place = MarkedPlace(store, ROOT)
+            dataset, resumes = _begun_dataset(new, mark, place, nodes)
+        try:
+            if new.path:
+                resumes = _begun_member(dataset, new, mark, place)
+                if resumes:
+                    _remove_documents(store, dataset.engine_dataset.format, nodes)
+            place.put(mark.started())
+        except BaseException:
+            dataset.discard()
+            raise
+        try:
+            yield Target(dataset.engine_dataset, dataset.editor, new.path, not resumes)
+            if not place.is_ours():
+                raise Conflict(f"{place.name}: another process has taken it over")
+            dataset.sync()
+            place.remove()
+        except BaseException:
+            dataset.discard()
+            _end(place, notice)
+            raise
+        dataset.discard()  # all is stored
+    finally:
+        store.close()
+
+
+def _begun_dataset(
+    new: NewNode, mark: Mark, place: MarkedPlace, nodes: Sequence[str]
+) -> tuple[OpenDataset, bool]:
+    """A new dataset, or one that an earlier run has begun; and whether it has."""
+    resumes = _resumes(place, mark, overwrite=new.overwrite)
+    if resumes:
+        _remove_documents(place.zmap, new.metadata_format, nodes)
+    if new.overwrite and not resumes:
+        _remove_dataset(new)
+    return _opened(new, "w" if new.overwrite else "x", resumes=resumes), resumes
+
+
+def _begun_member(dataset: OpenDataset, new: NewNode, mark: Mark, place: MarkedPlace) -> bool:
+    """Have room for a new member of a dataset; whether an earlier run has begun to make it.
+
+    Raises
+    ------
+    ObjectExists : there is something, and it may not be overwritten.
+    """
+    if _resumes(place, mark, overwrite=new.overwrite):
+        return True
+    opened = dataset.engine_dataset
+    if new.overwrite:
+        with suppress(NoSuchNode):
+            dataset.editor.remove(new.path)
+    elif opened.load(new.path) is not None:
+        raise ObjectExists(f"{place.name}: there is a group or variable already")
+    if next(iter(opened.zmap.search(place.prefix)), None) is not None:
+        raise ObjectExists(f"{place.name}: there is something already, which is no dataset")
+    return False
+
+
+def _resumes(place: MarkedPlace, mark: Mark, *, overwrite: bool) -> bool:
+    """Whether this run goes on with what another one has begun; else that is removed.
+
+    Raises
+    ------
+    ObjectExists : it may not be.
+    """
+    found = place.look()
+    if found is None:
+        return False
+    place.check_left()
+    if mark.plan and found.plan == mark.plan:
+        return True
+    if not overwrite:
+        how = " of something else" if mark.plan and found.plan else ""
+        raise ObjectExists(f"{place.name}: holds an unfinished {found.command or 'dataset'}{how}")
+    place.clear()
+    return False
+
+
+def _remove_documents(zmap: ZMap, metadata_format: MetadataFormat, nodes: Sequence[str]) -> None:
+    """Remove the documents of nodes at the root of a store, and below it."""
+    keys = [parse_key(key) for path in nodes for key in metadata_format.single.keys(path)]
+    if "" in nodes:
+        keys.append(parse_key(consolidated.KEY))
+    zmap.delete_many(keys)
+
+
+def _remove_dataset(new: NewNode) -> None:
+    """Remove the dataset that is there, if one is; what is none stays."""
+    try:
+        dataset = _opened(new, "r+")
+    except NotADataset:
+        return
+    try:
+        dataset.editor.remove("")
+    finally:
+        dataset.discard()
+
+
+def _opened(new: NewNode, mode: str, *, resumes: bool = False) -> OpenDataset:
+    place = new.place
+    options = replace(
+        new.engine_options, memory_limit_bytes=new.memory_limit_bytes // 2, cache_bytes_max=0
+    )
+    return open_zmap(
+        open_store(place, new.store_options),
+        mode,
+        format=new.format,
+        consolidated=new.consolidated or "consolidated" in place.modes,
+        metadata=format_options(place.modes, options),
+        options=options,
+        name=place.last_word,
+        resumes=resumes,
+    )
+
+
+def _end(place: MarkedPlace, notice: Notice) -> None:
+    """What becomes of a target that is not whole."""
+    mark = place.mark
+    assert mark is not None
+    try:
+        if mark.plan:
+            place.put(mark.stopped())
+            notice(f"{place.name}: is unfinished; the same command goes on with it")
+        else:
+            place.clear()
+            notice(f"{place.name}: what was written there has been removed")
+    except NczfsError as error:
+        what = "could not be marked so" if mark.plan else "could not be removed"
+        notice(f"{place.name}: is incomplete, and {what}: {error}")

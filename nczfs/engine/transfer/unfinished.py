@@ -1,0 +1,163 @@
+"""The key that says that what lies at a prefix is not whole: who makes what there.
+
+The key is there from before the first object is stored until after the last one. Meanwhile what is
+made has not all of its documents, so that nobody takes it for a dataset. A process that is killed
+leaves the key behind.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+
+from nczfs.engine.contention import PID_MAX
+from nczfs.engine.ownership import UNFINISHED
+from nczfs.engine.process import ProcessIdentity, current_process
+from nczfs.errors import NoSuchObject, ObjectExists, StoreError
+from nczfs.zmap.base import ABSENT, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix, join
+
+_BYTES_MAX = 1 << 16
+_ABOUT = "What lies here is not whole: it is being written, or the program that wrote it was ended."
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the key holds.
+
+    Attributes
+    ----------
+    command : "import" or "cp"; "" where that cannot be read.
+    plan : a digest of all that is to be made; "" where no other run can go on with it.
+    host, process : that makes it; None after an orderly end, or where it is not known.
+    """
+
+    command: str
+    plan: str = ""
+    host: str = ""
+    process: ProcessIdentity | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a process of this machine is at work there."""
+        ours = current_process()
+        theirs = self.process
+        if ours is None or theirs is None or ours.machine != theirs.machine:
+            return False
+        return not theirs.has_ended()
+
+    def started(self) -> Mark:
+        """The same, made by this process."""
+        return replace(self, host=socket.gethostname(), process=current_process())
+
+    def stopped(self) -> Mark:
+        """The same, made by nobody any more."""
+        return replace(self, host="", process=None)
+
+
+@dataclass(slots=True)
+class MarkedPlace:
+    """A prefix of a store, and the mark that it has.
+
+    Attributes
+    ----------
+    version : of the mark that was read or written last; `ABSENT`: there is none.
+    """
+
+    zmap: ZMap
+    prefix: Prefix
+    mark: Mark | None = None
+    version: Version = field(default=ABSENT)
+
+    @property
+    def key(self) -> Key:
+        return join(self.prefix, UNFINISHED)
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "/".join(part for part in (self.zmap.name, self.prefix) if part)
+
+    def look(self) -> Mark | None:
+        """Read the mark; None: there is none, as far as this says what is there is whole."""
+        try:
+            blob = self.zmap.read(self.key, 0, _BYTES_MAX)
+        except NoSuchObject:
+            self.mark, self.version = None, ABSENT
+        else:
+            self.mark, self.version = _parsed(bytes(blob.data)), blob.version
+        return self.mark
+
+    def check_left(self) -> None:
+        """Raise ObjectExists where a process of this machine still writes there."""
+        if self.mark is not None and self.mark.is_under_way:
+            assert self.mark.process is not None
+            pid = self.mark.process.pid
+            raise ObjectExists(f"{self.name}: process {pid} is writing there")
+
+    def put(self, mark: Mark) -> None:
+        """Replace the mark that was seen.
+
+        Raises
+        ------
+        Conflict : another process has changed it, or put one there. StoreError.
+        """
+        self.version = self.zmap.write(self.key, _spelled(mark), replaces=self.version)
+        self.mark = mark
+
+    def is_ours(self) -> bool:
+        """Whether the store still has the mark that was put last."""
+        try:
+            return self.zmap.stat(self.key).version == self.version
+        except NoSuchObject:
+            return False
+
+    def remove(self) -> None:
+        """Say that what is there is whole. Raises StoreError: the mark is there still."""
+        try:
+            self.zmap.delete(self.key)
+        except NoSuchObject:
+            pass
+        except StoreError:  # perhaps only the answer was lost
+            if self.look() is not None:
+                raise
+        self.mark, self.version = None, ABSENT
+
+    def clear(self) -> None:
+        """Delete everything at the prefix, the mark last."""
+        self.zmap.delete_many(self._others())
+        self.remove()
+
+    def _others(self) -> Iterable[Key]:
+        return (stat.key for stat in self.zmap.list(self.prefix) if stat.key != self.key)
+
+
+def _spelled(mark: Mark) -> bytes:
+    document = {"about": _ABOUT, **asdict(mark)}
+    return json.dumps(document, indent=1).encode()
+
+
+def _process(members: dict[str, object]) -> ProcessIdentity:
+    machine, pid, started = members["machine"], members["pid"], members["started"]
+    if not (isinstance(machine, str) and isinstance(pid, int) and isinstance(started, int)):
+        raise TypeError("no process")
+    if not 0 < pid <= PID_MAX:
+        raise ValueError("no process has such a number")
+    return ProcessIdentity(machine, pid, started)
+
+
+def _parsed(data: bytes) -> Mark:
+    """A mark of whatever content: that it is there is what counts."""
+    try:
+        found = json.loads(data)
+        process = found["process"]
+        return Mark(
+            str(found["command"]),
+            str(found["plan"]),
+            str(found["host"]),
+            None if process is None else _process(process),
+        )
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return Mark("")
