@@ -16,7 +16,7 @@ _Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 _Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 _Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
-_BLOCK_BYTES: Final = 1 << 18
+_BLOCK_BYTES: Final = 1 << 16  # marks and depths take some forty bytes for each
 _QUOTE, _BACKSLASH, COMMA = b'"\\,'
 
 _STEPS = np.zeros(256, np.int64)

@@ -89,7 +89,7 @@ class TestDirectoryWithoutCase(_OnDisk):
     def test_names_that_differ_in_case_are_told_apart_where_the_store_says_so(
         self, populate: Populate
     ) -> None:
-        with pytest.raises(ObjectExists, match="Case: case is there, and this file system"):
+        with pytest.raises(ObjectExists, match="Case: case exists, which this file system"):
             populate({"case": b"lower", "Case": b"upper"})
         assert (self.root / "case").read_bytes() == b"lower"
 

@@ -132,7 +132,7 @@ def test_a_dead_mount_of_another_program_is_refused(monkeypatch: pytest.MonkeyPa
 def test_a_second_mount_on_a_living_one_is_refused() -> None:
     with (
         served([*TOY, "plain"]) as mount,
-        pytest.raises(MountError, match="mounted there already; `nczfs umount"),
+        pytest.raises(MountError, match="is already mounted there; `nczfs umount"),
     ):
         mounting.prepare(str(mount.path), allow_other=False)
 

@@ -37,7 +37,7 @@ pieces = st.binary(min_size=1, max_size=20)
 @pytest.fixture(autouse=True)
 def warned(expected_warnings: ExpectedWarnings) -> None:
     for text in (
-        "cannot be kept for those",
+        "cannot be kept for the programs that have it open",
         "was not stored when it was closed: ",
         "`nczfs recover` puts it back: ",
     ):

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # The copies of other tests' mounts would keep their daemons from ending.
-_ENTRANCE = """
-awk '$3 ~ /^fuse/ { print $2 }' /proc/self/mounts | xargs -r umount --internal-only --lazy
+_ENTRANCE = r"""
+awk '$3 ~ /^fuse/ { print $2 }' /proc/self/mounts | while read -r place; do
+    # Names are escaped as in proc(5); another test may have unmounted meanwhile.
+    umount --internal-only --lazy "$(printf %b "$place")" || true
+done
 mount -t tmpfs none "$1"
 mkdir "$1/upper" "$1/work"
 mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" overlay "$2"

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 STEP_S = 0.003
-STILL_STEPS = 5
+STILL_STEPS = 15
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
 
 
