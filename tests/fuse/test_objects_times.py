@@ -116,6 +116,7 @@ def test_a_time_that_is_set_changes_nothing_else(objects: Path, client: Any, buc
     client.put_object(
         Bucket=bucket, Key="k", Body=b"data", ContentType="text/x-own", Metadata={"mine": "yes"}
     )
+    (objects.parent / ".nczfs/refresh").write_text("\n")
     with (objects / "k").open("rb") as reader:
         os.utime(objects / "k", ns=(TIME_NS, TIME_NS))
         assert reader.read() == b"data"
@@ -216,6 +217,7 @@ def test_an_empty_directory_is_in_the_bucket_until_it_is_removed(
     """SEMANTICS O16."""
     (objects / "a/b").mkdir(parents=True)
     assert keys(client, bucket) == {"a/", "a/b/"}
+    (other.parent / ".nczfs/refresh").write_text("\n")
     assert os.listdir(other / "a") == ["b"]
     (objects / "a/b").rename(objects / "a/c")
     assert keys(client, bucket) == {"a/", "a/c/"}
