@@ -35,17 +35,25 @@ def client(ceph: S3Server) -> Iterator[Any]:
         yield client
 
 
+@contextlib.contextmanager
+def mounted_objects(url: str) -> Iterator[Path]:
+    """`objects/` of a mount that has forgotten what it listed when it began."""
+    with mounted(url, *OPTIONS) as path:
+        (path / ".nczfs/refresh").write_text("\n")
+        yield path / "objects"
+
+
 @pytest.fixture
 def objects(ceph: S3Server, bucket: str) -> Iterator[Path]:
-    with mounted(ceph.url(bucket), *OPTIONS) as path:
-        yield path / "objects"
+    with mounted_objects(ceph.url(bucket)) as path:
+        yield path
 
 
 @pytest.fixture
 def other(ceph: S3Server, bucket: str) -> Iterator[Path]:
     """The same bucket in another mount."""
-    with mounted(ceph.url(bucket), *OPTIONS) as path:
-        yield path / "objects"
+    with mounted_objects(ceph.url(bucket)) as path:
+        yield path
 
 
 @pytest.fixture
@@ -116,7 +124,6 @@ def test_a_time_that_is_set_changes_nothing_else(objects: Path, client: Any, buc
     client.put_object(
         Bucket=bucket, Key="k", Body=b"data", ContentType="text/x-own", Metadata={"mine": "yes"}
     )
-    (objects.parent / ".nczfs/refresh").write_text("\n")
     with (objects / "k").open("rb") as reader:
         os.utime(objects / "k", ns=(TIME_NS, TIME_NS))
         assert reader.read() == b"data"
@@ -217,7 +224,6 @@ def test_an_empty_directory_is_in_the_bucket_until_it_is_removed(
     """SEMANTICS O16."""
     (objects / "a/b").mkdir(parents=True)
     assert keys(client, bucket) == {"a/", "a/b/"}
-    (other.parent / ".nczfs/refresh").write_text("\n")
     assert os.listdir(other / "a") == ["b"]
     (objects / "a/b").rename(objects / "a/c")
     assert keys(client, bucket) == {"a/", "a/c/"}

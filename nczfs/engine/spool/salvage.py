@@ -32,6 +32,7 @@ _Place = tuple[str, tuple[int, ...]]
 def salvage(directory: Path) -> None:
     """Turn what the logs in the directory of a dead mount say into entries, and remove the logs.
 
+    A directory in which nothing is left goes too.
     Ended at any time, it can be done again. Does nothing while the mount lives.
 
     Raises
@@ -40,7 +41,7 @@ def salvage(directory: Path) -> None:
     """
     segments = sorted(directory.glob(f"{journal.BEFORE}*"), key=_number)
     logs = sorted(directory.glob(f"{staged.BEFORE}*"))
-    if not segments and not logs:
+    if not segments and not logs and not _is_bare(directory):
         return
     with _locked(directory) as is_ours:
         if not is_ours:
@@ -53,9 +54,17 @@ def salvage(directory: Path) -> None:
             for log in logs:
                 with contextlib.suppress(SpoolError):
                     _salvage_file(log)
-            if os.listdir(directory) == [LOCK]:
+            if _is_bare(directory):
                 (directory / LOCK).unlink()
                 directory.rmdir()
+
+
+def _is_bare(directory: Path) -> bool:
+    """Whether nothing but the lock of a mount is in its directory."""
+    try:
+        return os.listdir(directory) == [LOCK]
+    except OSError:
+        return False
 
 
 @dataclass(slots=True)

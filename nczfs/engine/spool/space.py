@@ -144,17 +144,30 @@ class Spool:
             if self._lock_fd is not None:
                 return
             with disk(self.directory):
-                os.makedirs(self.directory, 0o700, exist_ok=True)
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                fd = os.open(self.directory / LOCK, flags, 0o600)
-                try:
-                    # Nobody else holds it for longer than it takes to see whether somebody does.
-                    fcntl.flock(fd, fcntl.LOCK_EX)
-                    os.write(fd, self.url.encode())
-                except OSError:
-                    os.close(fd)
-                    raise
-                self._lock_fd = fd
+                while self._lock_fd is None:
+                    self._lock_fd = self._made()
+
+    def _made(self) -> int | None:
+        """The lock of the directory, or None: somebody took it for a dead mount's meanwhile."""
+        os.makedirs(self.directory, 0o700, exist_ok=True)
+        lock = self.directory / LOCK
+        try:
+            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            return None
+        try:
+            # Nobody else holds it for longer than it takes to see whether somebody does.
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            os.write(fd, self.url.encode())
+            if os.path.samestat(os.fstat(fd), os.stat(lock)):
+                return fd
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(fd)
+        return None
 
 
 def quoted(name: str) -> str:

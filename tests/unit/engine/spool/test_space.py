@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from nczfs.engine.spool import recovery
 from nczfs.engine.spool.space import Spool, default_spool_dir
 
 
@@ -35,3 +38,35 @@ def test_files_are_staged_in_the_state_directory(monkeypatch: pytest.MonkeyPatch
     assert default_spool_dir() == Path("/home/me/.local/state/nczfs/spool")
     monkeypatch.delenv("HOME")
     assert default_spool_dir() == Path(f"/var/tmp/nczfs-{os.getuid()}/nczfs/spool")
+
+
+def test_what_a_killed_mount_left_empty_goes_and_a_living_mounts_stays(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.new_path("a")
+    shutil.copytree(spool.directory, tmp_path / "killed")
+    assert recovery.entries(tmp_path) == []
+    assert list(tmp_path.iterdir()) == [spool.directory]
+    spool.close()
+
+
+def test_a_directory_that_is_taken_for_a_dead_mounts_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path)
+    lock = fcntl.flock
+    locked: list[int] = []
+
+    def flock(fd: int, operation: int) -> None:
+        if not locked:
+            locked.append(fd)
+            recovery.entries(tmp_path)
+            assert not spool.directory.exists()
+        lock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    path = spool.new_path("a")
+    monkeypatch.undo()
+    path.write_bytes(b"unsaved")
+    assert recovery.entries(tmp_path) == []
+    assert path.read_bytes() == b"unsaved"
+    spool.close()
