@@ -15,44 +15,46 @@ STORE_REQUESTS = Counter(
 )
 STORE_RETRIES = Counter(
     "nczfs_store_retries",
-    "Attempts repeated after a transient failure",
+    "Repeated attempts after a transient failure",
     ["store"],
     registry=REGISTRY,
 )
 STORE_BYTES_READ = Counter(
     "nczfs_store_read_bytes", "Bytes of objects received from stores", ["store"], registry=REGISTRY
 )
-CHUNKS_DECODED = Counter("nczfs_chunks_decoded", "Chunks decoded", registry=REGISTRY)
+CHUNKS_DECODED = Counter("nczfs_chunks_decoded", "Decoded chunks", registry=REGISTRY)
 CHUNK_BYTES_DECODED = Counter(
-    "nczfs_chunk_decoded_bytes", "Bytes that chunks decoded to", registry=REGISTRY
+    "nczfs_chunk_decoded_bytes", "Bytes of decoded chunks", registry=REGISTRY
 )
 CHUNKS_MISSING = Counter(
-    "nczfs_chunks_missing", "Chunks that no store held, shown as fill values", registry=REGISTRY
+    "nczfs_chunks_missing",
+    "Chunks that are not in the store and read as fill values",
+    registry=REGISTRY,
 )
 CHUNKS_STORED = Counter("nczfs_chunks_stored", "Chunks encoded and stored", registry=REGISTRY)
 WRITE_CONFLICTS = Counter(
-    "nczfs_write_conflicts", "Writes repeated onto a newer version of an object", registry=REGISTRY
+    "nczfs_write_conflicts", "Writes repeated because the object was replaced", registry=REGISTRY
 )
 DIRTY_BYTES = Gauge(
-    "nczfs_dirty_bytes", "Decoded bytes of chunks that wait for being stored", registry=REGISTRY
+    "nczfs_dirty_bytes", "Decoded bytes of chunks that are not stored yet", registry=REGISTRY
 )
 CACHE_HITS = Counter("nczfs_cache_hits", "Chunks found in the chunk cache", registry=REGISTRY)
 CACHE_MISSES = Counter("nczfs_cache_misses", "Chunks not found in the cache", registry=REGISTRY)
-CACHE_EVICTIONS = Counter("nczfs_cache_evictions", "Chunks dropped for room", registry=REGISTRY)
-CACHE_BYTES = Gauge("nczfs_cache_bytes", "Decoded bytes held by the chunk cache", registry=REGISTRY)
+CACHE_EVICTIONS = Counter(
+    "nczfs_cache_evictions", "Chunks evicted from the chunk cache", registry=REGISTRY
+)
+CACHE_BYTES = Gauge("nczfs_cache_bytes", "Decoded bytes in the chunk cache", registry=REGISTRY)
 SPILL_HITS = Counter(
-    "nczfs_spill_hits", "Chunks read back from the disk, whole or in part", registry=REGISTRY
+    "nczfs_spill_hits", "Chunks read back from disk, whole or in part", registry=REGISTRY
 )
 SPILLED_CHUNKS = Counter(
     "nczfs_spilled_chunks",
-    "Decoded chunks written to the disk for want of memory",
+    "Decoded chunks written to disk because memory was full",
     registry=REGISTRY,
 )
-SPILL_BYTES = Gauge(
-    "nczfs_spill_bytes", "Bytes of decoded chunks held on the disk", registry=REGISTRY
-)
+SPILL_BYTES = Gauge("nczfs_spill_bytes", "Bytes of decoded chunks on disk", registry=REGISTRY)
 PREFETCHED = Counter(
-    "nczfs_prefetched_windows", "Windows put together ahead of a reader", registry=REGISTRY
+    "nczfs_prefetched_windows", "Windows read ahead of a sequential reader", registry=REGISTRY
 )
 FUSE_REQUESTS = Counter(
     "nczfs_fuse_requests", "Requests of the kernel", ["operation"], registry=REGISTRY
@@ -60,13 +62,13 @@ FUSE_REQUESTS = Counter(
 FUSE_ERRORS = Counter(
     "nczfs_fuse_errors", "Requests answered with an error", ["errno"], registry=REGISTRY
 )
-FUSE_READ_BYTES = Counter("nczfs_fuse_read_bytes", "Bytes answered to reads", registry=REGISTRY)
+FUSE_READ_BYTES = Counter("nczfs_fuse_read_bytes", "Bytes returned by reads", registry=REGISTRY)
 FUSE_WARM_READS = Counter(
-    "nczfs_fuse_warm_reads", "Reads answered on the event loop", registry=REGISTRY
+    "nczfs_fuse_warm_reads", "Reads answered from memory on the event loop", registry=REGISTRY
 )
 FUSE_SECONDS = Histogram(
     "nczfs_fuse_request_seconds",
-    "Time from a request that had to wait to its answer",
+    "Duration of requests that had to wait",
     ["operation"],
     buckets=(0.001, 0.01, 0.1, 1, 4, 15),
     registry=REGISTRY,
