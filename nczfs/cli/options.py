@@ -324,7 +324,7 @@ OPTIONS: tuple[Option, ...] = (
         _V,
         values.names,
         None,
-        "show only these virtual files, e.g. values.raw,info.json",
+        "show only these virtual files, e.g. values.raw; or copy",
         "LIST",
     ),
     Option("uid", _V, values.user, None, "owner of all files", "USER"),

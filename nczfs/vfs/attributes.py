@@ -13,6 +13,7 @@ from nczfs.errors import (
     CrossesTrees,
     NoSuchPath,
     NotPermitted,
+    ObjectTooLarge,
     PathError,
     PathExists,
     StaleHandle,
@@ -22,12 +23,14 @@ from nczfs.formats.base import Node as StoredNode
 from nczfs.formats.names import checked_name
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Variable
+from nczfs.vfs.arrivals import attributes_of, goal_of
 from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.editing import Editing, refusal
+from nczfs.vfs.held import HeldFile
 from nczfs.vfs.judged import JudgedText
-from nczfs.vfs.leaves import At
 from nczfs.vfs.nodes import Directory, File, FixedContent, Node, NodeStat, OpenFile
 from nczfs.vfs.refusals import RefusalsOfFile
+from nczfs.vfs.resolved import At
 from nczfs.vfs.viewfile import ViewContext
 from nczfs.views.attributes import attribute_from, check_beginning
 from nczfs.views.catalog import ATTRIBUTES
@@ -45,6 +48,7 @@ class AttributesDirectory(Directory):
         self._path = at.path
         self._at = at
         self._revision = at.dataset.edits.revision
+        self._prefix = attributes_of(at.dataset.prefix(at.path))
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
@@ -52,13 +56,21 @@ class AttributesDirectory(Directory):
     def listing_stat(self) -> NodeStat:
         return NodeStat(0, self._context.mtime_ns_of(self._at.loaded))
 
+    def change(self, changes: Changes) -> None:
+        self._context.check_changes(changes)
+
     def lookup(self, name: str) -> Node:
+        arrivals = self._context.arrivals
+        if arrivals is not None and (held := arrivals.get(self._prefix, name)) is not None:
+            return held
+        if not self._is_shown(name):
+            raise NoSuchPath(f"{name}: no such attribute")
         loaded = self._loaded()
         return self._file(_attribute_called(loaded.node, name).name, loaded)
 
     def lookup_if_cached(self, name: str) -> Node | None:
         loaded = self._at.loaded
-        if self._dataset.edits.revision != self._revision:
+        if self._dataset.edits.revision != self._revision or not self._is_shown(name):
             return None
         for attribute in loaded.node.attributes:
             if attribute_file_name(attribute) == name:
@@ -69,34 +81,46 @@ class AttributesDirectory(Directory):
         loaded = self._loaded()
         for attribute in loaded.node.attributes:
             name = attribute_file_name(attribute)
-            if name is not None:
-                yield name, self._file(attribute.name, loaded)
-            else:
+            if name is None:
                 metrics.HIDDEN_KEYS.inc()
+            elif self._is_shown(name):
+                yield name, self._file(attribute.name, loaded)
+        if self._context.arrivals is not None:
+            yield from self._context.arrivals.held_in(self._prefix).items()
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
         self._editing(name)
-        loaded = self._loaded()
+        loaded, arrivals = self._loaded(), self._context.arrivals
+        if arrivals is not None and goal_of(name) is not None:
+            held = arrivals.hold(self._prefix, name, lambda _: False, exclusive=exclusive)
+            return held, held.open(writing=True)
         try:
             known = _attribute_called(loaded.node, name).name
         except NoSuchPath:
             known = None
-        if known is not None and exclusive:
+        if known is not None and exclusive and self._is_shown(name):
             raise PathExists(f"{name}: an attribute of that name exists already")
-        file = self._file(known or _new_name(name), loaded)
-        return file, file.open(writing=True)
+        file = self._file(known or self._new_name(name), loaded)
+        opened = file.open(writing=True, truncate=not self._is_shown(name))
+        self._put(name)
+        return file, opened
 
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         """Over another one, the text moves and the type of that one stays."""
         editing = self._editing(name)
         if not isinstance(target, AttributesDirectory) or not self._is_same(target):
             raise CrossesTrees(f"{name}: is an attribute of another node; copy it")
+        arrivals = self._context.arrivals
+        if arrivals is not None and (held := arrivals.get(self._prefix, name)) is not None:
+            self._take(new_name, held, replace=replace)
+            arrivals.let_go(self._prefix, name)
+            return
         loaded = self._loaded()
         moved = _attribute_called(loaded.node, name)
         try:
             known = _attribute_called(loaded.node, new_name)
         except NoSuchPath:
-            renamed = dataclasses.replace(moved, name=_new_name(new_name))
+            renamed = dataclasses.replace(moved, name=self._new_name(new_name))
         else:
             if not replace:
                 raise PathExists(f"{new_name}: an attribute of that name exists already")
@@ -107,10 +131,14 @@ class AttributesDirectory(Directory):
         editor.set_attribute(self._path, renamed)
         editor.delete_attribute(self._path, moved.name)
         editor.sync(self._path)
+        self._put(new_name)
         for gone in (name, new_name):
             self._refusals(gone).settle()
 
     def unlink(self, name: str) -> None:
+        arrivals = self._context.arrivals
+        if arrivals is not None and arrivals.let_go(self._prefix, name):
+            return
         attribute = _attribute_called(self._loaded().node, name)
         removing = self._editing(name).removing
         if not removing.is_allowed:
@@ -124,6 +152,33 @@ class AttributesDirectory(Directory):
 
     def refusal(self, name: str) -> PathError:
         return refusal(self._context.editing_of(self._dataset), name)
+
+    def _take(self, name: str, held: HeldFile, *, replace: bool) -> None:
+        """Make an attribute of what is held in a file that gets its name."""
+        exclusive = not replace
+        if held.size > ATTRIBUTE_BYTES_MAX:
+            raise ObjectTooLarge(f"attribute {name!r}: at most {ATTRIBUTE_BYTES_MAX} bytes")
+        _, opened = self.create(name, 0, exclusive=exclusive)
+        opened.truncate(0)
+        opened.write(0, held.read(0, held.size))
+        opened.flush()
+        opened.close()
+
+    def _is_shown(self, name: str) -> bool:
+        """Whether an attribute is shown: in a directory that began empty, what was put into it."""
+        arrivals = self._context.arrivals
+        return arrivals is None or not arrivals.hidden.is_hidden(self._prefix, name)
+
+    def _put(self, name: str) -> None:
+        if self._context.arrivals is not None:
+            self._context.arrivals.hidden.put(self._prefix, name)
+
+    def _new_name(self, file_name: str) -> str:
+        """The name of a new attribute by that of its file; a copy has those of others."""
+        name = name_shown_as(file_name)
+        if is_hidden(name):
+            raise NotPermitted(f"{file_name}: such attributes are reserved by the format")
+        return checked_name(name) if self._context.arrivals is None else name
 
     def _is_same(self, other: AttributesDirectory) -> bool:
         return self._dataset is other._dataset and self._path == other._path
@@ -141,10 +196,8 @@ class AttributesDirectory(Directory):
         return loaded
 
     def _file(self, name: str, loaded: Loaded) -> AttributeFile:
-        mtime_ns = self._context.mtime_ns_of(loaded)
-        editing = self._context.editing_of(self._dataset)
         refusals = self._refusals(shown_name(name))
-        return AttributeFile(editing, self._dataset, self._path, name, loaded, mtime_ns, refusals)
+        return AttributeFile(self._context, self._dataset, self._path, name, loaded, refusals)
 
     def _refusals(self, file_name: str) -> RefusalsOfFile:
         prefix = self._dataset.prefix(self._path)
@@ -156,30 +209,29 @@ class AttributeFile(File):
 
     Parameters
     ----------
-    editing : None where it can only be read.
     name : of the attribute.
     loaded : the node as it was when it was looked up.
     """
 
     def __init__(
         self,
-        editing: Editing | None,
+        context: ViewContext,
         dataset: Dataset,
         path: str,
         name: str,
         loaded: Loaded,
-        mtime_ns: int,
         refusals: RefusalsOfFile,
     ) -> None:
+        self._context = context
         self._dataset = dataset
         self._path = path
         self._name = name
-        self._mtime_ns = mtime_ns
+        self._mtime_ns = context.mtime_ns_of(loaded)
         self._revision = dataset.edits.revision
         self._data = _text_in(loaded, name)
-        self._editing = editing
+        self._editing = context.editing_of(dataset)
         self._refusals = refusals
-        self.writable = editing is not None
+        self.writable = self._editing is not None
         self._writer: OpenAttribute | None = None
 
     @property
@@ -212,13 +264,12 @@ class AttributeFile(File):
             b"" if truncate else self._data,
             self._refusals,
             is_there=_attribute(self._dataset.load(self._path), self._name) is not None,
+            takes_any_name=self._context.arrivals is not None,
         )
         return self._writer
 
     def change(self, changes: Changes) -> None:
-        """Times are taken and ignored."""
-        if (changes.mode, changes.uid, changes.gid) != (None, None, None):
-            super().change(changes)
+        self._context.check_changes(changes)
 
     def truncate(self, size: int) -> None:
         file = self.open(writing=True)
@@ -255,12 +306,14 @@ class OpenAttribute(OpenFile):
         refusals: RefusalsOfFile,
         *,
         is_there: bool,
+        takes_any_name: bool,
     ) -> None:
         self._editing = editing
         self._dataset = dataset
         self._path = path
         self._name = name
         self._was_there = is_there
+        self._takes_any_name = takes_any_name
         self._text = JudgedText(
             f"attribute {name!r}", data, ATTRIBUTE_BYTES_MAX, refusals, self._check_beginning
         )
@@ -296,16 +349,21 @@ class OpenAttribute(OpenFile):
             known = _attribute(loaded, self._name)
             if loaded is None or (known is None and self._was_there):
                 raise StaleHandle(f"/{self._path}: attribute {self._name!r} was removed")
-            attribute = attribute_from(self._name, data, known)
-            editor = self._editing.editor(self._dataset)
-            if attribute != known:
-                editor.set_attribute(self._path, attribute)
-            editor.sync(self._path)
+            if known is None or data != _text_in(loaded, self._name):
+                self._set(attribute_from(self._name, data, known))
+            self._editing.editor(self._dataset).sync(self._path)
             self._was_there = True
 
     def close(self) -> None:
         """What was not set by the last flush is dropped: its writer was told."""
         self._text.is_dirty = False
+
+    def _set(self, attribute: Attribute) -> None:
+        editor = self._editing.editor(self._dataset)
+        if self._takes_any_name and attribute.name != FILL_VALUE:
+            editor.take_attributes(self._path, [attribute])
+        else:
+            editor.set_attribute(self._path, attribute)
 
     def _check_beginning(self, data: bytes) -> None:
         """Raise BadValue when the text can never become the attribute."""
@@ -331,6 +389,13 @@ def shown_name(name: str) -> str:
     return name.replace(".", "%2E") if name in {".", ".."} else name
 
 
+def name_shown_as(file_name: str) -> str:
+    """The name of an attribute by that of its file: the opposite of `shown_name`."""
+    if file_name in {"%2E", "%2E%2E"}:
+        return file_name.replace("%2E", ".")
+    return file_name.replace("%2F", "/").replace("%00", "\0")
+
+
 def _attribute_called(node: StoredNode, file_name: str) -> Attribute:
     for attribute in node.attributes:
         if attribute_file_name(attribute) == file_name:
@@ -342,13 +407,6 @@ def _attribute(loaded: Loaded | None, name: str) -> Attribute | None:
     """The attribute of a node by its name; None: there is none."""
     attributes = () if loaded is None else loaded.node.attributes
     return next((attribute for attribute in attributes if attribute.name == name), None)
-
-
-def _new_name(file_name: str) -> str:
-    """The name of a new attribute by that of its file."""
-    if is_hidden(file_name):
-        raise NotPermitted(f"{file_name}: such attributes are reserved by the format")
-    return checked_name(file_name)
 
 
 def _text_in(loaded: Loaded, name: str) -> bytes:

@@ -9,14 +9,17 @@ from collections.abc import Callable
 from nczfs.engine.coordinates import fetch_coordinates
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.spool.space import Spool
 from nczfs.errors import CorruptStore, NczfsError, NoSuchObject, NoSuchPath
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.access import AccessLog
+from nczfs.vfs.arrivals import Arrivals
+from nczfs.vfs.choice import Choice
 from nczfs.vfs.editing import Editing
 from nczfs.vfs.known import KnownDatasets
-from nczfs.vfs.leaves import Plain, Resolved
 from nczfs.vfs.refusals import Refusals
+from nczfs.vfs.resolved import Plain, Resolved
 from nczfs.vfs.viewfile import ViewContext
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
@@ -34,13 +37,14 @@ class DatasetsTree:
 
     Parameters
     ----------
-    views : the names of the views to show; None shows all.
+    choice : the views to show.
     open_archive : makes a store of a zip object.
     writable : datasets may be changed, where their store can be.
     written : called when values of the node at a prefix were stored, or dropped.
     edited : called when what the node at a prefix is, or has for attributes, was changed.
     removed : called when something at a path of the store is gone from sight, or back.
     may_remove : whether what holds anything may be removed.
+    spool : where files wait that are copied into datasets; None: none are.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class DatasetsTree:
         options: FormatOptions,
         access_log: AccessLog,
         mtime_ns: int,
-        views: frozenset[str] | None,
+        choice: Choice,
         open_archive: Callable[[ZMap, Key], ZMap],
         *,
         writable: bool = False,
@@ -58,15 +62,20 @@ class DatasetsTree:
         edited: Callable[[Prefix], None] = lambda _: None,
         removed: Callable[[Prefix], None] = lambda _: None,
         may_remove: bool = False,
+        spool: Spool | None = None,
     ) -> None:
         self.metadata = metadata
         self.engine = engine
         self.editing = None
         if writable:
             self.editing = Editing(
-                engine, metadata, options, written, removed, may_remove=may_remove
+                engine, metadata, options, written, self._went, may_remove=may_remove
             )
         self.removing = self.editing.removing if self.editing is not None else None
+        self._removed = removed
+        self.arrivals = None
+        if self.removing is not None and spool is not None and choice.is_for_copies:
+            self.arrivals = Arrivals(self.removing.hidden, spool)
         self.known = KnownDatasets(engine, metadata, options, edited)
         self.context = ViewContext(
             engine,
@@ -76,9 +85,10 @@ class DatasetsTree:
             self._opened,
             Refusals(edited),
             self.editing,
+            self.arrivals,
         )
         self.mtime_ns = mtime_ns
-        self.views = views
+        self.choice = choice
         self._options = options
         self._open_archive = open_archive
         self._lock = threading.Lock()
@@ -127,6 +137,8 @@ class DatasetsTree:
 
     def close(self) -> None:
         """Store what waits for its time."""
+        if self.arrivals is not None:
+            self.arrivals.close()
         if self.editing is not None:
             self.editing.close()
 
@@ -134,6 +146,12 @@ class DatasetsTree:
         """Store what is pending of any dataset."""
         if self.editing is not None:
             self.editing.sync()
+
+    def _went(self, prefix: Prefix) -> None:
+        """Something at a path of the store is gone from sight, or back."""
+        if self.arrivals is not None:
+            self.arrivals.forget(prefix)
+        self._removed(prefix)
 
     def _archive_version(self, key: Key) -> object:
         prefix, _, name = key.rpartition("/")
@@ -157,7 +175,7 @@ class DatasetsTree:
             self._options,
             self.context.access_log,
             self.mtime_ns,
-            self.views,
+            self.choice,
             self._open_archive,
         )
         return tree if not isinstance(tree.resolve_root(keys.ROOT), Plain) else None

@@ -1,4 +1,4 @@
-"""The info.json of a group, and what becomes of the group when somebody writes one."""
+"""The info.json of a node, and what becomes of a group when somebody writes one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.opening import new_format
 from nczfs.errors import (
     BadArgument,
     BadValue,
@@ -18,35 +19,38 @@ from nczfs.errors import (
     UsageError,
 )
 from nczfs.formats.jsontext import Unfinished
+from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.editing import Editing
+from nczfs.vfs.held import HeldFile
 from nczfs.vfs.judged import JudgedText
+from nczfs.vfs.landing import check_held, land
 from nczfs.vfs.making import Making
 from nczfs.vfs.nodes import OpenFile
 from nczfs.vfs.refusals import RefusalsOfFile
+from nczfs.vfs.resolved import At
 from nczfs.vfs.viewfile import ViewContext, ViewFile
-from nczfs.views.catalog import View
-from nczfs.views.declaration import WantedVariable, wanted_node
+from nczfs.views.catalog import INFO, LINES, RAW, View
+from nczfs.views.declaration import Wanted, WantedVariable, wanted_node
 
-INFO = "info.json"
 INFO_BYTES_MAX = 16 << 20
 
 
-class GroupInfoFile(ViewFile):
-    """What a group is; what another one shows can be written into it.
+class InfoFile(ViewFile):
+    """What a group or variable is; what another one shows can be written into that of a group.
 
-    A group that is still empty becomes a variable when it is the document of one.
+    A group that is still empty becomes a variable when it is the document of one. Where datasets
+    are copied, the document of a variable may be written once more.
+
+    Parameters
+    ----------
+    at : the node as it was when it was looked up.
     """
 
     def __init__(
-        self,
-        context: ViewContext,
-        view: View,
-        token: object,
-        mtime_ns: int,
-        dataset: Dataset,
-        path: str,
+        self, context: ViewContext, view: View, token: object, mtime_ns: int, at: At
     ) -> None:
+        dataset, path = at.dataset, at.path
         self._refusals = context.refusals.file(dataset.prefix(path), INFO)
         super().__init__(
             context,
@@ -58,12 +62,14 @@ class GroupInfoFile(ViewFile):
         )
         self._dataset = dataset
         self._path = path
-        self._editing = context.editing_of(dataset)
+        self._was_group = isinstance(at.loaded.node, GroupHeader)
+        is_open = self._was_group or context.arrivals is not None
+        self._editing = context.editing_of(dataset) if is_open else None
         self.writable = self._editing is not None
-        self._is_variable = False
+        self._has_become = False
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        if self._is_variable:
+        if self._has_become:
             # The kernel then looks the path up again, and shows the program the file of that.
             raise StaleHandle(f"/{self._path}/info.json: the group is a variable now")
         if not (writing or truncate):
@@ -71,11 +77,11 @@ class GroupInfoFile(ViewFile):
         if self._editing is None:
             raise NotPermitted("info.json: can only be read")
         return OpenDeclaration(
-            self._editing, self._dataset, self._path, self._refusals, self._became_variable
+            self._context, self._editing, self._dataset, self._path, self._refusals, self._made
         )
 
-    def _became_variable(self) -> None:
-        self._is_variable = True
+    def _made(self) -> None:
+        self._has_become = self._was_group
 
 
 class OpenDeclaration(OpenFile):
@@ -93,12 +99,14 @@ class OpenDeclaration(OpenFile):
 
     def __init__(
         self,
+        context: ViewContext,
         editing: Editing,
         dataset: Dataset,
         path: str,
         refusals: RefusalsOfFile,
         made: Callable[[], None],
     ) -> None:
+        self._context = context
         self._editing = editing
         self._dataset = dataset
         self._path = path
@@ -124,9 +132,13 @@ class OpenDeclaration(OpenFile):
                 return
             with self._refused():
                 wanted = wanted_node(self._name, data)
-                self._making().make(self._path, wanted)
+                self._making(wanted).make(self._path, wanted)
+            arrivals = self._context.arrivals
+            if arrivals is not None:
+                arrivals.settle_format(self._dataset.root)
             if isinstance(wanted, WantedVariable):
                 self._made()
+                self._land()
 
     def close(self) -> None:
         """What was not a variable at the last flush is dropped: its writer was told."""
@@ -134,10 +146,34 @@ class OpenDeclaration(OpenFile):
     def _judge(self, data: bytes) -> None:
         """Refuse a document that is complete and wrong, or can never be complete."""
         with self._refused(), suppress(Unfinished):
-            self._making().check(self._path, wanted_node(self._name, data))
+            wanted = wanted_node(self._name, data)
+            described = self._making(wanted).check(self._path, wanted)
+            if described is not None:
+                check_held(described, self._held())
 
-    def _making(self) -> Making:
-        return Making(self._editing.editor(self._dataset))
+    def _making(self, wanted: Wanted) -> Making:
+        """What makes it, in the format of the document where the dataset has none that counts."""
+        dataset, arrivals = self._dataset, self._context.arrivals
+        changed = None
+        is_open = arrivals is not None and arrivals.is_format_open(dataset.root)
+        if is_open and wanted.format not in (None, dataset.format.name):
+            with suppress(UsageError):  # it is one that this version does not write
+                changed = new_format(wanted.format, dataset.format_options)
+        return Making(self._editing.editor(dataset), changed)
+
+    def _held(self) -> dict[str, HeldFile]:
+        arrivals = self._context.arrivals
+        return {} if arrivals is None else arrivals.held_in(self._dataset.prefix(self._path))
+
+    def _land(self) -> None:
+        """Write the values that came before the variable was known."""
+        arrivals, prefix = self._context.arrivals, self._dataset.prefix(self._path)
+        for name, held in self._held().items():
+            is_whole = name in (RAW, LINES) and not held.is_open
+            if arrivals is not None and is_whole:
+                land(self._context, self._dataset, self._path, name, held)
+                arrivals.hidden.put(prefix, name)
+                arrivals.let_go(prefix, name)
 
     @property
     def _name(self) -> str:

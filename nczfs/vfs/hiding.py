@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 
+from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, RAW
 from nczfs.zmap.keys import Prefix, is_within, join
+
+COPIED = (ATTRIBUTES, INFO, RAW, LINES)
+"""What a directory can have that programs copy."""
 
 
 class Numbers:
@@ -47,13 +51,15 @@ class Numbers:
 class Hidden:
     """What is not shown of each node, by its prefix, and which directories are shown all the same.
 
-    A view that was removed is hidden, since it is stored nowhere. A directory without keys is
-    shown when it was emptied here, until it is removed too. `_lock` guards the dicts.
+    A view that was removed is hidden, since it is stored nowhere, and in a directory that began
+    empty everything is that was not put into it. A directory without keys is shown when it was
+    emptied here, until it is removed too. `_lock` guards the dicts.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._names: dict[Prefix, set[str]] = {}
+        self._put: dict[Prefix, set[str]] = {}
         self._chunks: dict[Prefix, Numbers] = {}
         self._emptied: set[Prefix] = set()
 
@@ -62,9 +68,23 @@ class Hidden:
         with self._lock:
             self._names.setdefault(prefix, set()).add(name)
 
+    def begin(self, prefix: Prefix) -> None:
+        """Show nothing of a directory but what is put into it."""
+        with self._lock:
+            self._names.pop(prefix, None)
+            self._put[prefix] = set()
+
+    def put(self, prefix: Prefix, name: str) -> None:
+        """Show a file or directory that was put into a directory."""
+        with self._lock:
+            self._names.get(prefix, set()).discard(name)
+            if prefix in self._put:
+                self._put[prefix].add(name)
+
     def is_hidden(self, prefix: Prefix, name: str) -> bool:
         """Whether a file or directory of a node is not shown."""
-        return name in self._names.get(prefix, ())
+        put = self._put.get(prefix)
+        return name in self._names.get(prefix, ()) or (put is not None and name not in put)
 
     def chunks(self, prefix: Prefix) -> Numbers:
         """The chunks of an array that are not shown."""
@@ -94,6 +114,9 @@ class Hidden:
         with self._lock:
             hidden = [path for path in self._names if is_within(path, prefix)]
             shown = [Prefix(join(path, name)) for path in hidden for name in self._names.pop(path)]
+            for path in [path for path in self._put if is_within(path, prefix)]:
+                put = self._put.pop(path)
+                shown += [Prefix(join(path, name)) for name in COPIED if name not in put]
             for path in [path for path in self._chunks if is_within(path, prefix)]:
                 del self._chunks[path]
             self._emptied = {p for p in self._emptied if not is_within(p, prefix)}

@@ -13,7 +13,7 @@ from nczfs.engine.metadata import MetadataCache
 from nczfs.errors import MetadataError
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.leaves import At, Broken, Plain, Resolved
+from nczfs.vfs.resolved import At, Broken, Plain, Resolved
 from nczfs.zmap.keys import Prefix
 
 log = logging.getLogger(__name__)

@@ -3,54 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
 
-from nczfs.engine.dataset import Dataset
-from nczfs.engine.hierarchy import Loaded
 from nczfs.errors import NoSuchPath, PathError
 from nczfs.model.boxes import index_of
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import GroupHeader, Variable
-from nczfs.vfs.declaring import GroupInfoFile
+from nczfs.model.hierarchy import Variable
+from nczfs.vfs.base import Changes
+from nczfs.vfs.declaring import InfoFile
 from nczfs.vfs.editing import refusal
 from nczfs.vfs.hiding import Numbers
+from nczfs.vfs.linesfile import LinesFile
 from nczfs.vfs.nodes import File, Node, NodeStat, NumberedDirectory
+from nczfs.vfs.resolved import At, Broken
 from nczfs.vfs.valuesfile import ValuesFile
 from nczfs.vfs.viewfile import ViewContext, ViewFile
 from nczfs.views import catalog
-from nczfs.views.catalog import View
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A prefix that is no node of a dataset."""
-
-
-@dataclass(frozen=True, slots=True)
-class At:
-    """A group or variable of a dataset."""
-
-    dataset: Dataset
-    path: str
-    loaded: Loaded
-
-    @property
-    def lists_members(self) -> bool:
-        """Whether the group's own metadata say what its members are (NCZarr)."""
-        node = self.loaded.node
-        return isinstance(node, GroupHeader) and node.arrays is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A node whose metadata cannot be read, and why."""
-
-    path: str
-    problem: str
-
-
-Resolved: TypeAlias = "Plain | At | Broken"
+from nczfs.views.catalog import LINES, View
 
 
 class ChunksDirectory(NumberedDirectory):
@@ -124,6 +92,9 @@ class ChunksDirectory(NumberedDirectory):
         shown = filter(self.is_shown, range(self.count))
         return ((self.name_of(number), self.child(number)) for number in shown)
 
+    def change(self, changes: Changes) -> None:
+        self._context.check_changes(changes)
+
     def unlink(self, name: str) -> None:
         """The chunk is hidden, and stays in the store as long as its variable."""
         number = self._shown(name)
@@ -179,14 +150,16 @@ def view_file(
     if view.is_arithmetic:
         return ValuesFile(context, at.dataset, node, name, view_of, mtime_ns)
     array = at.dataset.array(node)
+    if name == LINES and context.editing_of(at.dataset) is not None:
+        return LinesFile(context, view, (array.stored, array.stored.revision), mtime_ns, at)
     return ViewFile(context, view, (array.stored, array.stored.revision), mtime_ns)
 
 
-def group_info_file(context: ViewContext, at: At, view: View) -> GroupInfoFile:
-    """The info.json of a group."""
+def info_file(context: ViewContext, at: At, view: View) -> InfoFile:
+    """The info.json of a group or variable."""
     versions = tuple(at.loaded.used.values())
     mtime_ns = context.mtime_ns_of(at.loaded)
-    return GroupInfoFile(context, view, versions, mtime_ns, at.dataset, at.path)
+    return InfoFile(context, view, versions, mtime_ns, at)
 
 
 def text_file(context: ViewContext, at: At, name: str, view: View) -> ViewFile:

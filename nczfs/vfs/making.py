@@ -66,7 +66,8 @@ class Making:
                 editor.take_attributes(path, wanted.declaration.attributes)
             else:
                 editor.turn_into_variable(path, replace(wanted.declaration, dimensions=names))
-        editor.sync()
+        above = {_declaring(parent_of(path), dimension) for dimension in wanted.dimensions}
+        editor.sync(path, parent_of(path), *above)
 
     def _described(self, path: str, wanted: WantedVariable) -> Variable:
         group = parent_of(path)
@@ -83,32 +84,57 @@ class Making:
         """A dimension of the wanted length, which may have to be made, or to grow."""
         if wanted.name is None:
             return anonymous(wanted.size)
-        try:
-            known = self._editor.dimension(group, _named(group, wanted))
-        except NoSuchNode:
+        found = self._found(group, wanted)
+        if found is None:
             name = checked_name(wanted.name)
             return Dimension(name, wanted.size, wanted.unlimited, _declaring(group, wanted))
-        if known.unlimited and wanted.unlimited and known.size < wanted.size:
-            return replace(known, size=wanted.size)
-        if known.size != wanted.size:
-            raise BadValue(
-                f"dimension {shown(wanted.name)} has length {known.size}, and the shape says "
-                f"{wanted.size}"
-            )
-        return known
+        return replace(found, size=wanted.size)
 
     def _made(self, group: str, wanted: WantedDimension) -> str:
-        """The name of a dimension, made where there is none."""
+        """The full name of a dimension, made where there is none."""
         if wanted.name is None:
             return self._editor.anonymous_dimension(wanted.size)
-        try:
-            known = self._editor.dimension(group, _named(group, wanted))
-        except NoSuchNode:
+        found = self._found(group, wanted)
+        if found is None:
             size = None if wanted.unlimited else wanted.size
-            known = self._editor.create_dimension(_declaring(group, wanted), wanted.name, size)
-        if known.size < wanted.size:
-            self._editor.resize(known, wanted.size, grows=True)
-        return _named(group, wanted)
+            found = self._editor.create_dimension(_declaring(group, wanted), wanted.name, size)
+        if found.size < wanted.size:
+            self._editor.resize(found, wanted.size, grows=True)
+        return "/" + below(found.group, found.name)
+
+    def _found(self, group: str, wanted: WantedDimension) -> Dimension | None:
+        """The dimension that is wanted, as long or growing; None: it is to be made.
+
+        Where the document says who declares it, one of that group is meant, but for another length
+        the nearest one above it that fits.
+        """
+        assert wanted.name is not None
+        above = _declaring(group, wanted)
+        is_exact = wanted.levels is not None
+        nearest = self._dimension(
+            above, "/" + below(above, wanted.name) if is_exact else wanted.name
+        )
+        found = nearest
+        while found is not None and not _fits(found, wanted):
+            may_look_on = is_exact and found.group
+            found = self._dimension(parent_of(found.group), wanted.name) if may_look_on else None
+        if nearest is not None and found is None:
+            raise BadValue(
+                f"dimension {shown(wanted.name)} has length {nearest.size}, and the shape says "
+                f"{wanted.size}"
+            )
+        return found
+
+    def _dimension(self, group: str, name: str) -> Dimension | None:
+        try:
+            return self._editor.dimension(group, name)
+        except NoSuchNode:
+            return None
+
+
+def _fits(known: Dimension, wanted: WantedDimension) -> bool:
+    grows = known.unlimited and wanted.unlimited and known.size < wanted.size
+    return known.size == wanted.size or grows
 
 
 def _declaring(group: str, wanted: WantedDimension) -> str:
@@ -116,14 +142,6 @@ def _declaring(group: str, wanted: WantedDimension) -> str:
     for _ in range(wanted.levels or 0):
         group = parent_of(group)
     return group
-
-
-def _named(group: str, wanted: WantedDimension) -> str:
-    """How a dimension is looked for: by full name where the document says who declares it."""
-    assert wanted.name is not None
-    if wanted.levels is None:
-        return wanted.name
-    return "/" + below(_declaring(group, wanted), wanted.name)
 
 
 def _is_like(known: Variable, wanted: Variable) -> bool:

@@ -6,19 +6,12 @@ from collections.abc import Callable, Mapping
 
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.attributes import AttributesDirectory
-from nczfs.vfs.declaring import INFO
-from nczfs.vfs.leaves import (
-    At,
-    Broken,
-    ChunksDirectory,
-    broken_info,
-    group_info_file,
-    view_file,
-)
+from nczfs.vfs.leaves import ChunksDirectory, broken_info, info_file, view_file
 from nczfs.vfs.nodes import Node
+from nczfs.vfs.resolved import At, Broken
 from nczfs.vfs.viewfile import ViewContext
 from nczfs.views import catalog
-from nczfs.views.catalog import View
+from nczfs.views.catalog import INFO, View
 
 
 def node_files(
@@ -29,7 +22,8 @@ def node_files(
         problem = resolved
         return {INFO: lambda: broken_info(context, problem)}
     at, node = resolved, resolved.loaded.node
-    files: dict[str, Callable[[], Node]] = {}
+    # First, as programs copy what they list first: then it is known where the values belong.
+    files: dict[str, Callable[[], Node]] = {INFO: lambda: info_file(context, at, views[INFO])}
     prefix = at.dataset.prefix(at.path)
 
     def notes() -> tuple[str, ...]:
@@ -44,9 +38,8 @@ def node_files(
             files[catalog.CHUNKS] = lambda: ChunksDirectory(context, at, variable)
     files[catalog.ATTRIBUTES] = lambda: AttributesDirectory(context, at)
     for file_name, view in views.items():
-        files[file_name] = _maker(context, at, file_name, view)
-    if isinstance(node, GroupHeader):
-        files[INFO] = lambda: group_info_file(context, at, views[INFO])
+        if file_name != INFO:
+            files[file_name] = _maker(context, at, file_name, view)
     return files
 
 
@@ -56,11 +49,6 @@ def stem(name: str) -> str:
         if name.endswith(suffix) and len(name) > len(suffix):
             name = name.removesuffix(suffix)
     return name
-
-
-def view_word(name: str) -> str:
-    """How `--views` calls a file: its own name, and for those called after the group the suffix."""
-    return name.rpartition(".")[2] if name.endswith(".cdl") else name
 
 
 def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], Node]:

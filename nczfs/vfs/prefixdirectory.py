@@ -9,6 +9,7 @@ from nczfs import metrics
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import (
     BadArgument,
+    CrossesTrees,
     DirectoryNotEmpty,
     IsADirectory,
     NczfsError,
@@ -20,14 +21,19 @@ from nczfs.errors import (
     PathExists,
 )
 from nczfs.model.hierarchy import Variable
+from nczfs.vfs.arriving import NodeArrivals, held_file
+from nczfs.vfs.attributes import AttributesDirectory
+from nczfs.vfs.base import Changes
 from nczfs.vfs.datasets import DatasetsTree
 from nczfs.vfs.editing import Editing, refusal
-from nczfs.vfs.leaves import At, Broken, ChunksDirectory, Plain, Resolved
-from nczfs.vfs.nodefiles import node_files, stem, view_word
+from nczfs.vfs.leaves import ChunksDirectory
+from nczfs.vfs.nodefiles import node_files, stem
 from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
 from nczfs.vfs.objects import is_file_name
 from nczfs.vfs.removing import Removing
+from nczfs.vfs.resolved import At, Broken, Plain, Resolved
 from nczfs.views import catalog
+from nczfs.views.catalog import ATTRIBUTES, LINES, RAW
 from nczfs.zmap import keys
 from nczfs.zmap.keys import Key, Prefix
 
@@ -78,6 +84,9 @@ class PrefixDirectory(Directory):
     def stat(self) -> NodeStat:
         return self.listing_stat()
 
+    def change(self, changes: Changes) -> None:
+        self._tree.context.check_changes(changes)
+
     def listing_stat(self) -> NodeStat:
         # The same whether its metadata are known yet or not: tar reports a directory whose time
         # changes while it is read.
@@ -90,6 +99,10 @@ class PrefixDirectory(Directory):
         files = self._files(resolved)
         if name in files:
             return files[name]()
+        if (arrivals := self._tree.arrivals) is not None:
+            held = arrivals.get(self._prefix, name)
+            if held is not None:
+                return held
         if isinstance(resolved, Broken) or isinstance(resolved.loaded.node, Variable):
             raise NoSuchPath(f"{name}: no such file")
         reserved = self._reserved()
@@ -102,6 +115,8 @@ class PrefixDirectory(Directory):
         if not isinstance(resolved, Plain):
             for name, make in self._files(resolved).items():
                 yield name, make()
+            if self._tree.arrivals is not None:
+                yield from self._tree.arrivals.held_in(self._prefix).items()
         if isinstance(resolved, Broken):
             return
         if isinstance(resolved, At) and isinstance(resolved.loaded.node, Variable):
@@ -122,6 +137,8 @@ class PrefixDirectory(Directory):
         resolved = self.resolve()
         if editing is None or isinstance(resolved, Broken):
             raise self.refusal(name)
+        if isinstance(resolved, At) and name == ATTRIBUTES and self._shows_attributes(resolved):
+            return AttributesDirectory(self._tree.context, resolved)
         if isinstance(resolved, At) and (
             isinstance(resolved.loaded.node, Variable) or name in self._reserved()
         ):
@@ -134,26 +151,53 @@ class PrefixDirectory(Directory):
             pass
         else:
             raise PathExists(f"{name}: exists already")
+        arrivals = self._tree.arrivals
+        if isinstance(resolved, At) and arrivals is not None:
+            if not {RAW, LINES}.isdisjoint(arrivals.held_in(self._prefix)):
+                raise NotPermitted(f"{name}: values wait here for the info.json of a variable")
+            name = self._shown_as(name)
+        prefix = Prefix(keys.parse_key(keys.join(self._prefix, name)))
         if isinstance(resolved, At):
             path = f"{resolved.path}/{name}" if resolved.path else name
             editing.create_group(resolved.dataset, path)
-            return self._member(resolved, name)
-        prefix = Prefix(keys.parse_key(keys.join(self._prefix, name)))
-        editing.create_root(prefix)
-        self._tree.known.made(prefix)
-        return PrefixDirectory(self._tree, prefix, name)
+        else:
+            editing.create_root(prefix)
+            self._tree.known.made(prefix)
+        if arrivals is not None:
+            arrivals.begin(prefix, is_dataset=not isinstance(resolved, At))
+        return self._member(resolved, name) if isinstance(resolved, At) else self._below(name)
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
-        """No file can be made: what a copy of a dataset would make only repeats others."""
+        """Where datasets are copied, a file that a copy needs; all others only repeat them."""
         resolved = self.resolve()
         if self._editing is None or not isinstance(resolved, At):
             raise self.refusal(name)
-        refused = NotPermitted(f"{name}: {COPYING}")
-        self._tree.context.refusals.note_once(self._prefix, name, str(refused))
-        raise refused
+        try:
+            arriving = self._arriving(resolved)
+            if arriving is None:
+                raise NotPermitted(f"{name}: {COPYING}")
+            return arriving.create(name, exclusive=exclusive)
+        except NotPermitted as error:
+            self._tree.context.refusals.note_once(self._prefix, name, str(error))
+            raise
+
+    def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
+        """Give a file that is held its name."""
+        resolved = self.resolve()
+        arriving = self._arriving(resolved) if isinstance(resolved, At) else None
+        if arriving is None or not isinstance(target, PrefixDirectory):
+            raise self.refusal(name)
+        held = held_file(self._tree.arrivals, self._prefix, name)
+        if target._prefix != self._prefix:
+            raise CrossesTrees(f"{name}: belongs to another directory; copy it")
+        is_free = replace or not self._has(new_name)
+        arriving.rename(name, new_name, held, is_free=is_free)
 
     def unlink(self, name: str) -> None:
-        """A view is hidden: it is stored nowhere."""
+        """A view is hidden: it is stored nowhere. What is held is let go."""
+        arrivals = self._tree.arrivals
+        if arrivals is not None and arrivals.let_go(self._prefix, name):
+            return
         if isinstance(self.lookup(name), Directory):
             raise IsADirectory(f"{name}: is a directory")
         self._removing(name).hidden.hide(self._prefix, name)
@@ -184,6 +228,9 @@ class PrefixDirectory(Directory):
             return False
         node = resolved.loaded.node
         if isinstance(node, Variable) or node.attributes or node.dimensions:
+            return False
+        arrivals = self._tree.arrivals
+        if arrivals is not None and arrivals.held_in(self._prefix):
             return False
         return removing.hollow(resolved.dataset, resolved.path)
 
@@ -238,6 +285,34 @@ class PrefixDirectory(Directory):
         if removing is None or not removing.is_allowed:
             raise self.refusal(name)
         return removing
+
+    def _arriving(self, at: At) -> NodeArrivals | None:
+        """What comes into this directory file by file; None where nothing can."""
+        arrivals = self._tree.arrivals
+        if arrivals is None or self._editing is None:
+            return None
+        files = node_files(self._tree.context, at, self._name)
+        return NodeArrivals(self._tree.context, arrivals, at, files)
+
+    def _shows_attributes(self, at: At) -> bool:
+        """Show the directory of attributes, if it is hidden because this one began empty."""
+        arrivals = self._tree.arrivals
+        if arrivals is None or not arrivals.hidden.is_hidden(self._prefix, ATTRIBUTES):
+            return False
+        arrivals.hidden.put(self._prefix, ATTRIBUTES)
+        return True
+
+    def _shown_as(self, name: str) -> str:
+        """The name of the member of a copied group that is shown as ``NAME~``."""
+        base = name.rstrip("~")
+        return base if base in self._reserved() else name
+
+    def _has(self, name: str) -> bool:
+        try:
+            self.lookup(name)
+        except NoSuchPath:
+            return False
+        return True
 
     def _reserved(self) -> frozenset[str]:
         return catalog.reserved_group_names(stem(self._name))
@@ -332,11 +407,11 @@ class PrefixDirectory(Directory):
 
     def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], Node]]:
         """The virtual files that are wanted in this mount and were not removed."""
-        wanted, removing = self._tree.views, self._tree.removing
+        choice, removing = self._tree.choice, self._tree.removing
         return {
             name: make
             for name, make in node_files(self._tree.context, resolved, self._name).items()
-            if (wanted is None or isinstance(resolved, Broken) or view_word(name) in wanted)
+            if (isinstance(resolved, Broken) or choice.shows(resolved.loaded.node, name))
             and not (removing is not None and removing.hidden.is_hidden(self._prefix, name))
         }
 

@@ -20,13 +20,14 @@ from nczfs.errors import BadKey
 from nczfs.vfs.access import AccessLog
 from nczfs.vfs.appearance import Appearance
 from nczfs.vfs.base import Notifier
+from nczfs.vfs.choice import Choice
 from nczfs.vfs.control import ControlDirectory
 from nczfs.vfs.datasets import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.leaves import Plain
 from nczfs.vfs.nodes import Directory, FixedDirectory, Node
 from nczfs.vfs.objects import ObjectsOptions, ObjectStore, ObjectsTree, StoredOptions
 from nczfs.vfs.prefixdirectory import PrefixDirectory
+from nczfs.vfs.resolved import Plain
 from nczfs.vfs.showing import node_of
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
@@ -111,13 +112,14 @@ def mount_tree(
         format_options(parsed.modes, engine.options),
         access_log,
         mtime_ns,
-        options.views,
+        Choice(options.views),
         archive_in,
         writable=not options.read_only,
         written=lambda prefix: filesystem.kernel.forget_content(shown_at(prefix)),
         edited=lambda prefix: filesystem.kernel.forget_files(shown_at(prefix)),
         removed=lambda prefix: removed(prefix),
         may_remove=options.allow_delete,
+        spool=spool,
     )
     read_only = options.read_only or not zmap.features.writable
     file_mode, dir_mode = _modes(options, read_only=read_only)

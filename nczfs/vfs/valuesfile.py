@@ -85,10 +85,10 @@ class ValuesFile(File):
             return self.reader()
         editing = context.editing_of(self._dataset)
         if editing is None:
-            raise NotPermitted(f"{self._place}: can only be read")
+            raise NotPermitted(f"{self.place}: can only be read")
         self._array.require_codecs()
         return WritingView(
-            self._place,
+            self.place,
             self.reader,
             self.layout,
             self._store,
@@ -108,9 +108,7 @@ class ValuesFile(File):
             file.close()
 
     def change(self, changes: Changes) -> None:
-        """Times are taken and ignored, as programs set them after every copy."""
-        if (changes.mode, changes.uid, changes.gid) != (None, None, None):
-            super().change(changes)
+        self._context.check_changes(changes)
 
     def reader(self) -> OpenView:
         """The file as it is now, open for reading."""
@@ -129,8 +127,14 @@ class ValuesFile(File):
             editing.store(self._dataset, self._variable, self._array.stored)
 
     @property
-    def _place(self) -> str:
+    def place(self) -> str:
+        """Of the file in its dataset, for messages."""
         return f"/{self._variable.path}/{self._name}"
+
+    @property
+    def grows(self) -> bool:
+        """Whether records can be added at its end."""
+        return self._growing() is not None
 
     def _growing(self) -> Growing | None:
         editing = self._context.editing_of(self._dataset)

@@ -18,9 +18,11 @@ from nczfs.engine.prefetch import (
     ReadAhead,
 )
 from nczfs.engine.storedarray import StoredArray
+from nczfs.errors import NotPermitted
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.access import Access, AccessLog
-from nczfs.vfs.base import Buffer
+from nczfs.vfs.arrivals import Arrivals
+from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.editing import Editing
 from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
 from nczfs.vfs.refusals import Refusals
@@ -45,6 +47,7 @@ class ViewContext:
     opened : called when a file with values of a variable is opened.
     refusals : of what was written last.
     editing : what changes datasets; None where nothing may be changed.
+    arrivals : what comes into new directories; None where nothing can be copied into datasets.
     """
 
     engine: Engine
@@ -54,10 +57,21 @@ class ViewContext:
     opened: Callable[[Dataset, Variable], None]
     refusals: Refusals
     editing: Editing | None = None
+    arrivals: Arrivals | None = None
 
     def mtime_ns_of(self, loaded: Loaded) -> int:
         """The time of the files of a node."""
         return self.mtime_ns if loaded.mtime_ns is None else loaded.mtime_ns
+
+    def check_changes(self, changes: Changes) -> None:
+        """Take times, and do nothing with them; modes and owners only from those who copy.
+
+        Raises
+        ------
+        NotPermitted.
+        """
+        if self.arrivals is None and (changes.mode, changes.uid, changes.gid) != (None,) * 3:
+            raise NotPermitted("modes and owners cannot be changed here")
 
     def editing_of(self, dataset: Dataset) -> Editing | None:
         """What changes a dataset; None where it can only be read."""
@@ -107,6 +121,9 @@ class ViewFile(File):
         if self._view.is_arithmetic or self._is_current():
             return NodeStat(len(self._current_text()), self._mtime_ns)
         return NodeStat(0, self._mtime_ns, exact=False)
+
+    def change(self, changes: Changes) -> None:
+        self._context.check_changes(changes)
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         return FixedContent(self._current_text(), self._synced)

@@ -23,6 +23,9 @@ RENDERED_BYTES_MAX = 64 << 20
 
 CHUNKS = "chunks"
 ATTRIBUTES = "attributes"
+INFO = "info.json"
+RAW = "values.raw"
+LINES = "values.txt"
 VARIABLE_VIEWS = ("values.raw", "values.npy", "values.txt", "info.json")
 LATER_VARIABLE_NAMES = ("preview.png",)
 LATER_GROUP_SUFFIXES = (".nc", ".classic.nc", ".ncs")
@@ -91,7 +94,7 @@ def variable_views(
         views["values.txt"] = View(rendered, is_arithmetic=False, holds_values=True)
     else:
         problems.append(f"values.txt: {count} elements of variable length are too many to render")
-    views["info.json"] = View(lambda: _info(dataset, variable, [*problems, *notes()]))
+    views[INFO] = View(lambda: _info(dataset, variable, [*problems, *notes()]))
     return views
 
 
@@ -125,6 +128,9 @@ def group_views(
     """The files of a group, by name; `file_name` is what they are called after."""
 
     def described() -> Layout:
+        node = dataset.node(header.path)
+        if isinstance(node, Variable):  # it has become one
+            return _info(dataset, node, list(notes()))
         return Layout([Literal(info.group_info(dataset.group(header.path), notes()))])
 
     def printed() -> Layout:

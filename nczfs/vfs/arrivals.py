@@ -1,0 +1,142 @@
+"""What comes into a mount with ``--views copy`` in an order that nobody can tell beforehand."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from nczfs.engine.spool.space import Spool
+from nczfs.errors import PathExists
+from nczfs.vfs.held import HeldFile
+from nczfs.vfs.hiding import Hidden
+from nczfs.vfs.staging import stage
+from nczfs.views.catalog import ATTRIBUTES
+from nczfs.zmap.keys import Prefix, is_within, join
+
+log = logging.getLogger(__name__)
+
+_TEMPORARY: Final = re.compile(r"\.(.+)\.[A-Za-z0-9]{6}")
+
+
+class Arrivals:
+    """The directories that were made here, and the files that wait in them.
+
+    A new directory shows what was put into it, as programs expect that copy directories. What
+    cannot be stored yet is held on this machine: values before the info.json of their variable, and
+    files with a temporary name. `_lock` guards the dict and the set.
+
+    Parameters
+    ----------
+    hidden : what is not shown of each directory.
+    spool : where files are held.
+    """
+
+    def __init__(self, hidden: Hidden, spool: Spool) -> None:
+        self.hidden = hidden
+        self._spool = spool
+        self._lock = threading.Lock()
+        self._held: dict[tuple[Prefix, str], HeldFile] = {}
+        self._without_format: set[Prefix] = set()
+
+    def begin(self, prefix: Prefix, *, is_dataset: bool) -> None:
+        """A directory was made; with a dataset its format is still open."""
+        self.hidden.begin(prefix)
+        self.hidden.begin(attributes_of(prefix))
+        if is_dataset:
+            with self._lock:
+                self._without_format.add(prefix)
+
+    def is_format_open(self, root: Prefix) -> bool:
+        """Whether the first document that is put into a dataset tells its format."""
+        return root in self._without_format
+
+    def settle_format(self, root: Prefix) -> None:
+        """A dataset has the format that it keeps."""
+        with self._lock:
+            self._without_format.discard(root)
+
+    def hold(
+        self, prefix: Prefix, name: str, place: Callable[[HeldFile], bool], *, exclusive: bool
+    ) -> HeldFile:
+        """A file that is held in a directory, made if it is not there. Raises PathExists."""
+        with self._lock:
+            known = self._held.get((prefix, name))
+            if known is None:
+                staged = stage(self._spool, join(prefix, name))
+                known = self._held[prefix, name] = HeldFile(f"/{join(prefix, name)}", staged, place)
+                return known
+        if exclusive:
+            raise PathExists(f"{name}: is there already")
+        return known
+
+    def apart(self, prefix: Prefix, name: str, place: Callable[[HeldFile], bool]) -> HeldFile:
+        """A file that nobody finds by its name."""
+        return HeldFile(f"/{join(prefix, name)}", stage(self._spool, join(prefix, name)), place)
+
+    def get(self, prefix: Prefix, name: str) -> HeldFile | None:
+        """The file that is held under a name."""
+        return self._held.get((prefix, name)) if self._held else None
+
+    def held_in(self, prefix: Prefix) -> dict[str, HeldFile]:
+        """The files that are held in a directory, by name."""
+        if not self._held:
+            return {}
+        with self._lock:
+            return {name: file for (node, name), file in self._held.items() if node == prefix}
+
+    def move(
+        self, prefix: Prefix, name: str, new_name: str, place: Callable[[HeldFile], bool]
+    ) -> None:
+        """Give a held file another name, and place; what was held under that name is let go."""
+        with self._lock:
+            replaced = self._held.get((prefix, new_name))
+            file = self._held[prefix, new_name] = self._held.pop((prefix, name))
+            file.belongs(place)
+        if replaced is not None:
+            replaced.let_go()
+
+    def let_go(self, prefix: Prefix, name: str) -> bool:
+        """Hold a file no more; whether it was held."""
+        with self._lock:
+            file = self._held.pop((prefix, name), None)
+        if file is None:
+            return False
+        file.let_go()
+        return True
+
+    def forget(self, prefix: Prefix) -> None:
+        """A directory was removed with all below it."""
+        with self._lock:
+            gone = [place for place in self._held if is_within(place[0], prefix)]
+            self._without_format = {p for p in self._without_format if not is_within(p, prefix)}
+        for place in gone:
+            self.let_go(*place)
+
+    def close(self) -> None:
+        """Let everything go that never came to its place."""
+        with self._lock:
+            left = list(self._held.items())
+        for (prefix, name), file in left:
+            if file.size:
+                log.warning(
+                    "%s/%s: %d bytes are dropped: their directory got no info.json, or they have a "
+                    "temporary name",
+                    prefix,
+                    name,
+                    file.size,
+                )
+            self.let_go(prefix, name)
+
+
+def attributes_of(prefix: Prefix) -> Prefix:
+    """What stands for the directory ``attributes/`` of a node."""
+    return Prefix(join(prefix, ATTRIBUTES))
+
+
+def goal_of(name: str) -> str | None:
+    """The name that a file shall get which has a temporary one, as rsync gives it; else None."""
+    found = _TEMPORARY.fullmatch(name)
+    return found[1] if found is not None else None

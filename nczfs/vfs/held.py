@@ -1,0 +1,159 @@
+"""Files that are kept on this machine until it is known where their bytes belong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from nczfs.errors import BadArgument, BadHandle
+from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.nodes import File, NodeStat, OpenFile
+from nczfs.vfs.staging import StagedFile
+
+
+class HeldFile(File):
+    """Bytes in the spool, under its budget.
+
+    `_lock` guards the staged file and the number of open files.
+
+    Parameters
+    ----------
+    name : for messages.
+    place : at each close: puts the bytes where they belong, if that is known; whether it was.
+    """
+
+    writable = True
+
+    def __init__(self, name: str, staged: StagedFile, place: Callable[[HeldFile], bool]) -> None:
+        self.name = name
+        self._staged = staged
+        self._place = place
+        self._mtime_ns = time.time_ns()
+        self._lock = threading.Lock()
+        self._opens = 0
+        self._is_let_go = False
+        self._is_discarded = False
+        self._is_placed = False
+
+    @property
+    def token(self) -> object:
+        return self
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._staged.size
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody may still write."""
+        return self._opens > 0
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        return NodeStat(self.size, self._mtime_ns)
+
+    def change(self, changes: Changes) -> None:
+        """Everything is taken; a time is shown as long as the file is held."""
+        if changes.mtime_ns is not None:
+            self._mtime_ns = changes.mtime_ns
+
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        with self._lock:
+            self._opens += 1
+        if truncate:
+            self.cut(0)
+        return _OpenHeld(self)
+
+    def truncate(self, size: int) -> None:
+        self.cut(size)
+        self.place()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of the file, cut at its end."""
+        with self._lock:
+            return self._staged.read(offset, size)
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Put bytes anywhere; between them and the end before there are zeros. Raises NoSpace."""
+        with self._lock:
+            self._check()
+            self._is_placed = False
+            self._staged.write(offset, data)
+            self._mtime_ns = time.time_ns()
+
+    def cut(self, size: int) -> None:
+        """Set the size; what is added is zeros. Raises NoSpace."""
+        with self._lock:
+            self._check()
+            self._is_placed = False
+            self._staged.truncate(size)
+
+    def place(self) -> bool:
+        """Put the bytes where they belong, if that is known; whether it was."""
+        self._is_placed = self._is_placed or self._place(self)
+        return self._is_placed
+
+    def belongs(self, place: Callable[[HeldFile], bool]) -> None:
+        """Give the file another place."""
+        self._place, self._is_placed = place, False
+
+    def let_go(self) -> None:
+        """Nobody needs the bytes any more but those who have the file open."""
+        with self._lock:
+            self._is_let_go = True
+            self._discard_if_unused()
+
+    def closed(self) -> None:
+        """One less has it open."""
+        with self._lock:
+            self._opens -= 1
+            self._discard_if_unused()
+
+    def _discard_if_unused(self) -> None:
+        if self._is_let_go and not self._opens and not self._is_discarded:
+            self._is_discarded = True
+            self._staged.discard()
+
+    def _check(self) -> None:
+        if self._is_discarded:
+            raise BadHandle(f"{self.name}: is gone")
+
+
+class _OpenHeld(OpenFile):
+    """A held file while it is open."""
+
+    def __init__(self, held: HeldFile) -> None:
+        self._held = held
+
+    def read(self, offset: int, size: int) -> Buffer:
+        return self._held.read(offset, size)
+
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        return None
+
+    def write(self, offset: int, data: Buffer) -> int:
+        self._held.write(offset, data)
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._held.cut(size)
+
+    def flush(self) -> None:
+        self._held.place()
+
+    def fsync(self) -> None:
+        if not self._held.place():
+            raise BadArgument(
+                f"{self._held.name}: cannot be stored before it is known what it belongs to: it "
+                "waits for info.json, or for its name"
+            )
+
+    def close(self) -> None:
+        self._held.closed()
+
+    def drop(self) -> None:
+        self._held.closed()

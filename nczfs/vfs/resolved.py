@@ -1,0 +1,41 @@
+"""What a prefix of the store is: a node of a dataset, a broken one, or neither."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.hierarchy import Loaded
+from nczfs.model.hierarchy import GroupHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A prefix that is no node of a dataset."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A group or variable of a dataset."""
+
+    dataset: Dataset
+    path: str
+    loaded: Loaded
+
+    @property
+    def lists_members(self) -> bool:
+        """Whether the group's own metadata say what its members are (NCZarr)."""
+        node = self.loaded.node
+        return isinstance(node, GroupHeader) and node.arrays is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A node whose metadata cannot be read, and why."""
+
+    path: str
+    problem: str
+
+
+Resolved: TypeAlias = "Plain | At | Broken"
