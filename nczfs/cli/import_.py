@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
 from nczfs.cli.codecs import positive
 from nczfs.cli.command import Command, Request
+from nczfs.cli.netcdf_files import source_of
 from nczfs.cli.parser import typed
-from nczfs.cli.progress import tell
 from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_layout_arguments,
     add_target_arguments,
-    cdl_source_of,
     memory_limit,
     target,
     write,
 )
-
-if TYPE_CHECKING:
-    from nczfs.engine.transfer.source import Source
-
-_CDL = re.compile(r"(?:\s|//[^\n]*\n)*netcdf\s")
-_CDL_HEAD_BYTES = 4096
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,30 +51,6 @@ def run(request: Request) -> int:
     with source_of(arguments.file, limit, skip_unsupported=arguments.skip_unsupported) as source:
         write(source, target(request), choices)
     return 0
-
-
-@contextmanager
-def source_of(file: str, memory_limit_bytes: int, *, skip_unsupported: bool) -> Iterator[Source]:
-    """A netCDF file or a CDL text, by what it begins with."""
-    path = Path(file).expanduser()
-    if _is_cdl(path):
-        yield cdl_source_of(path)
-        return
-    from nczfs.engine.transfer.netcdf_source import netcdf_source
-
-    with netcdf_source(path, tell, memory_limit_bytes, skip_unsupported=skip_unsupported) as source:
-        yield source
-
-
-def _is_cdl(path: Path) -> bool:
-    if path.suffix == ".cdl":
-        return True
-    try:
-        with path.open("rb") as file:
-            head = file.read(_CDL_HEAD_BYTES)
-    except OSError:
-        return False  # opening it says why
-    return _CDL.match(head.decode("utf-8", "replace")) is not None
 
 
 COMMAND = Command(

@@ -1,16 +1,54 @@
-"""netCDF files among the places that commands take."""
+"""netCDF files, and CDL, among the places that commands take."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nczfs.cli.progress import tell
+from nczfs.cli.transfers import cdl_source_of
+
+if TYPE_CHECKING:
+    from nczfs.engine.transfer.source import Source
 
 _MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n")
+_CDL = re.compile(r"(?:\s|//[^\n]*\n)*netcdf\s")
+_CDL_HEAD_BYTES = 4096
 
 
 def is_netcdf_file(place: str) -> bool:
     """Whether a place is the path of a local file that begins as netCDF-3 and -4 files do."""
+    return _head(Path(place).expanduser(), 8).startswith(_MAGIC)
+
+
+def is_cdl(place: str) -> bool:
+    """Whether a place is the path of a local file that is called CDL, or begins as CDL does."""
+    path = Path(place).expanduser()
+    if path.suffix == ".cdl":
+        return True
+    return _CDL.match(_head(path, _CDL_HEAD_BYTES).decode("utf-8", "replace")) is not None
+
+
+@contextmanager
+def source_of(file: str, memory_limit_bytes: int, *, skip_unsupported: bool) -> Iterator[Source]:
+    """A netCDF file or a CDL text, by what it begins with."""
+    path = Path(file).expanduser()
+    if is_cdl(file):
+        yield cdl_source_of(path)
+        return
+    from nczfs.engine.transfer.netcdf_source import netcdf_source
+
+    with netcdf_source(path, tell, memory_limit_bytes, skip_unsupported=skip_unsupported) as source:
+        yield source
+
+
+def _head(path: Path, size: int) -> bytes:
+    """The first bytes of a file; none where it cannot be read: opening it gives the reason."""
     try:
-        with Path(place).expanduser().open("rb") as file:
-            return file.read(8).startswith(_MAGIC)
-    except OSError:
-        return False
+        with path.open("rb") as file:
+            return file.read(size)
+    except (OSError, ValueError):
+        return b""

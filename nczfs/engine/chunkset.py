@@ -55,6 +55,10 @@ class ChunkSet:
         """Whether all chunks of a box of the grid are in the set."""
         return bool(self._are_in(chunks).all())
 
+    def __iter__(self) -> Iterator[ChunkIndex]:
+        """The chunks in the set, in C order."""
+        return (index_of(number, self._counts) for number in self._in_order())
+
     def missing(self) -> Iterator[ChunkIndex]:
         """The chunks of the grid that are not in the set, in C order."""
         before = -1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -94,12 +93,15 @@ def pieces(selection: Selection, unit: Sequence[int], elements_max: int) -> Iter
 
 
 def aligned(selection: Selection, step: Sequence[int]) -> Iterator[Selection]:
-    """Cut a box at all multiples of `step`, counted from the origin of the array."""
-    axes = [
-        [
-            slice(max(at, part.start), min(at + s, part.stop))
-            for at in range(part.start // s * s, part.stop, s)
-        ]
-        for part, s in zip(selection, step, strict=True)
-    ]
-    yield from product(*axes)
+    """Cut a box at all multiples of `step`, counted from the origin of the array.
+
+    The pieces come in C order, one at a time: a box may have more of them than memory holds.
+    """
+    if not selection:
+        yield ()
+        return
+    part, length = selection[0], step[0]
+    for at in range(part.start // length * length, part.stop, length):
+        here = slice(max(at, part.start), min(at + length, part.stop))
+        for rest in aligned(selection[1:], step[1:]):
+            yield (here, *rest)

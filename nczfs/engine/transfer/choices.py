@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from nczfs.engine.creation import default_chunks
-from nczfs.engine.transfer.source import STRING_BYTES, Source, groups_of
-from nczfs.errors import NoSuchNode, UsageError
-from nczfs.formats.names import below, parent_of
+from nczfs.engine.transfer.source import STRING_BYTES, Scopes, Source
+from nczfs.errors import UsageError
+from nczfs.formats.names import below
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import CodecSpec, Dimension
@@ -53,12 +53,8 @@ def chosen(source: Source, choices: Choices) -> Source:
 class _Chooser:
     def __init__(self, choices: Choices, root: GroupDeclaration) -> None:
         self._choices = choices
-        self._dimensions = {
-            below(path, dimension.name): dimension
-            for path, group in groups_of(root)
-            for dimension in group.dimensions
-        }
-        self.names = {dimension.name for dimension in self._dimensions.values()}
+        self._scopes = Scopes(root)
+        self.names = self._scopes.names
 
     def group(self, group: GroupDeclaration, path: str) -> GroupDeclaration:
         dimensions = group.dimensions
@@ -82,7 +78,7 @@ class _Chooser:
         )
 
     def _chunk_shape(self, variable: VariableDeclaration, path: str) -> tuple[int, ...]:
-        dimensions = [self._dimension(name, path) for name in variable.dimensions]
+        dimensions = [self._scopes.find(name, path)[1] for name in variable.dimensions]
         chunks = variable.chunk_shape or default_chunks(
             [dimension.size for dimension in dimensions],
             [dimension.unlimited and not dimension.size for dimension in dimensions],
@@ -107,14 +103,3 @@ class _Chooser:
         return (
             1 if variable.type is NcType.CHAR else np.dtype(CODE_OF_NC_TYPE[variable.type]).itemsize
         )
-
-    def _dimension(self, name: str, group: str) -> Dimension:
-        """The dimension that a name means in a group: the nearest one upwards, or by full name."""
-        if name.startswith("/"):
-            return self._dimensions[name[1:]]
-        place = group
-        while (found := self._dimensions.get(below(place, name))) is None:
-            if not place:
-                raise NoSuchNode(f"/{group}: no dimension {name!r}")
-            place = parent_of(place)
-        return found

@@ -13,11 +13,12 @@ from nczfs.engine.transfer.chunk_pairs import ChunkPair
 from nczfs.engine.transfer.chunk_target import ChunkTarget
 from nczfs.engine.transfer.copying import Writes, copy
 from nczfs.engine.transfer.dataset_target import target_block_size
+from nczfs.engine.transfer.listed import listed_chunks
 from nczfs.engine.transfer.source import Progress
 from nczfs.engine.transfer.target import Target
 from nczfs.errors import NoSuchObject
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import ArrayDescription, Variable
+from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import Key, join
 
@@ -99,8 +100,10 @@ class ChunkCopier:
             pair.done = ChunkSet(pair.target.array.grid)
         stale: list[Key] = []
         dataset = self._target.dataset
-        arrays = {pair.target.key: (pair, pair.target.array) for pair in self._pairs}
-        for pair, chunk, stat in _chunks_in(dataset, self._target.path, arrays):
+        pairs = {pair.target.key: pair for pair in self._pairs}
+        arrays = {key: pair.target.array for key, pair in pairs.items()}
+        for key, chunk, stat in listed_chunks(dataset, self._target.path, arrays):
+            pair = pairs[key]
             assert pair.done is not None
             if pair.keeps_holes and not pair.is_wanted_chunk(chunk):
                 stale.append(stat.key)
@@ -110,10 +113,11 @@ class ChunkCopier:
             dataset.zmap.delete_many(stale)
 
     def _listed(self, pairs: Sequence[ChunkPair]) -> Iterator[tuple[ChunkPair, ChunkIndex, Stat]]:
-        arrays = {pair.source.key: (pair, pair.source.array) for pair in pairs}
-        for found in _chunks_in(self._source, self._base, arrays):
+        by_key = {pair.source.key: pair for pair in pairs}
+        arrays = {key: pair.source.array for key, pair in by_key.items()}
+        for key, chunk, stat in listed_chunks(self._source, self._base, arrays):
             self._progress(0)
-            yield found
+            yield by_key[key], chunk, stat
 
     # Copying
 
@@ -172,28 +176,3 @@ class ChunkCopier:
 
 def _key(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> Key:
     return join(dataset.prefix(variable.key), variable.array.chunk_keys.name(chunk))
-
-
-def _chunks_in(
-    dataset: Dataset, base: str, arrays: Mapping[str, tuple[ChunkPair, ArrayDescription]]
-) -> Iterator[tuple[ChunkPair, ChunkIndex, Stat]]:
-    """The stored chunks of some arrays, by one listing of the node that all are at or below.
-
-    Parameters
-    ----------
-    arrays : by their keys in the dataset.
-    """
-    cut = len(dataset.root) + 1 if dataset.root else 0
-    for stat in dataset.zmap.list(dataset.prefix(base)):
-        key = stat.key[cut:]
-        place = key
-        while place:
-            place = place.rpartition("/")[0]
-            found = arrays.get(place)
-            if found is None:
-                continue
-            pair, array = found
-            chunk = array.chunk_index(key[len(place) + 1 if place else 0 :])
-            if chunk is not None and chunk in array.grid:
-                yield pair, chunk, stat
-            break

@@ -10,8 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nczfs.engine.loaded import Values
-from nczfs.formats.names import below
+from nczfs.errors import NoSuchNode
+from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
+from nczfs.model.hierarchy import Dimension
 
 STRING_BYTES = 64
 """Assumed for a string of unknown length, and for what Python adds to each string."""
@@ -99,3 +101,31 @@ def with_variables(
         variables=tuple(change(below(path, v.name), v) for v in group.variables),
         groups=tuple(with_variables(g, change, below(path, g.name)) for g in group.groups),
     )
+
+
+class Scopes:
+    """The dimensions of a declaration, and what a name of one means in a group."""
+
+    def __init__(self, root: GroupDeclaration) -> None:
+        self._dimensions = {
+            below(path, dimension.name): dimension
+            for path, group in groups_of(root)
+            for dimension in group.dimensions
+        }
+        self.names = frozenset(dimension.name for dimension in self._dimensions.values())
+
+    def find(self, name: str, group: str) -> tuple[str, Dimension]:
+        """The nearest dimension of a name upwards, or the one of a full name; with its path.
+
+        Raises
+        ------
+        NoSuchNode : there is none.
+        """
+        if name.startswith("/"):
+            return name[1:], self._dimensions[name[1:]]
+        place = group
+        while (found := self._dimensions.get(below(place, name))) is None:
+            if not place:
+                raise NoSuchNode(f"/{group}: no dimension {name!r}")
+            place = parent_of(place)
+        return below(place, name), found

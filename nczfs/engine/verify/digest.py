@@ -135,7 +135,7 @@ def blocks(
 
 def _encoded(flat: Values, *, is_char: bool) -> Iterator[bytes | memoryview]:
     if flat.dtype.hasobject or (flat.dtype.kind in "SU" and not is_char):
-        yield b"".join(map(_prefixed, flat.tolist()))
+        yield b"".join(map(element_bytes, flat.tolist()))
         return
     little = np.ascontiguousarray(flat.astype(_little(flat.dtype), copy=False))
     yield little.view(np.uint8).data
@@ -147,7 +147,8 @@ def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return packed.newbyteorder("<")
 
 
-def _prefixed(value: object) -> bytes:
+def element_bytes(value: object) -> bytes:
+    """What a digest takes of an element that is a string, or of variable length."""
     match value:
         case str():
             data = value.rstrip("\0").encode("utf-8", "surrogatepass")

@@ -17,6 +17,7 @@ import netCDF4
 import numpy as np
 import pytest
 
+import nczfs
 from nczfs.cli.main import main
 from nczfs.engine.ownership import UNFINISHED
 from tests.support.mounts import nczfs as run
@@ -85,20 +86,22 @@ def test_an_export_that_is_interrupted_leaves_no_file(
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("words", [["verify"], ["verify", "--digest"], ["cat", "--raw"]])
-def test_what_only_reads_ends_at_any_moment(dataset: Path, words: list[str], seed: int) -> None:
+@pytest.mark.parametrize("words", [["verify"], ["verify", "--digest"], ["cat", "--raw"], ["diff"]])
+def test_what_only_reads_ends_at_any_moment(
+    dataset: Path, file: Path, words: list[str], seed: int
+) -> None:
     """Into a pipe that nobody empties, so that it cannot be done before the signal."""
     chance = random.Random(f"{words} {seed}")
     signum = chance.choice(SIGNALS)
     reader, writer = os.pipe()
     try:
-        place = dataset / "v" if words[0] == "cat" else dataset
-        with running(*words, place, stdout=writer) as command:
-            command.process.send_signal(0)
+        places = [dataset / "v" if words[0] == "cat" else dataset]
+        places += [file] if words[0] == "diff" else []
+        with running(*words, *places, stdout=writer) as command:
             with pytest.raises(subprocess.TimeoutExpired):
                 command.process.wait(chance.uniform(0, 0.2))
             command.send(signum)
-            assert command.status() in (STATUS[signum], 0 if words[0] == "verify" else None)
+            assert command.status() == STATUS[signum]
             assert "Traceback" not in command.stderr
     finally:
         os.close(reader)
@@ -116,11 +119,16 @@ SLOW = ("--request-timeout", "10min")
 
 
 @pytest.mark.parametrize("signum", SIGNALS)
-@pytest.mark.parametrize("words", [["ls"], ["verify"], ["info"], ["cat"], ["dump"]])
+@pytest.mark.parametrize(
+    "words",
+    [["ls"], ["verify"], ["info"], ["cat"], ["dump"], ["du"], ["rm", "-r"], ["cp"], ["diff"]],
+)
 def test_a_store_that_does_not_answer_keeps_no_command_from_ending(
-    silent_server: str, words: list[str], signum: signal.Signals
+    silent_server: str, tmp_path: Path, words: list[str], signum: signal.Signals
 ) -> None:
-    with running(*words, f"{silent_server}/d.zarr", *SLOW) as command:
+    places: list[str | Path] = [f"{silent_server}/d.zarr"]
+    places += [tmp_path / "b"] if words[0] in ("cp", "diff") else []
+    with running(*words, *places, *SLOW) as command:
         command.send(signum)
         assert command.status() == STATUS[signum]
 
@@ -178,6 +186,30 @@ def test_an_export_that_is_ended_at_once_leaves_no_file(dataset: Path, tmp_path:
         command.send(signal.SIGINT)
         assert command.status() == 130
     assert os.listdir(tmp_path) == []
+
+
+def test_an_archive_that_is_being_compacted_stays_what_it_was(tmp_path: Path) -> None:
+    archive = tmp_path / "a.zip"
+    for value in (1, 2):
+        with nczfs.open(str(archive), "a", format="zarr2") as root:
+            if value == 1:
+                root.create_variable("v", (1000,), "i4", codecs=[])
+            root.variables["v"][...] = value
+    before = archive.read_bytes()
+    script = _STUCK.replace(
+        "from nczfs.zmap.directory import DirectoryZMap", "from nczfs.zmap.zip import disk"
+    )
+    head, _, _ = script.partition("write = ")
+    script = head + (
+        "def slow(*_):\n    print('stuck', flush=True)\n    time.sleep(3600)\n"
+        "disk.copy = slow\nsys.exit(main.main(words))\n"
+    )
+    with running("60", "zip-compact", archive, script=script) as command:
+        command.wait_for(lambda: "stuck" in command.stdout)
+        command.send(signal.SIGTERM)
+        assert command.status() == 143
+    assert os.listdir(tmp_path) == ["a.zip"]
+    assert archive.read_bytes() == before
 
 
 def test_an_ignored_signal_stays_ignored(silent_server: str) -> None:

@@ -39,6 +39,7 @@ def test_a_set_has_what_was_added(case: Case, bitmap_bytes_max: int) -> None:
         every = list(product(*map(range, grid.counts)))
         inside = list(product(*map(range, box.start, box.stop)))
         assert [chunk for chunk in every if chunk in chunks] == sorted(set(added))
+        assert list(chunks) == sorted(set(added))
         assert list(chunks.missing()) == [chunk for chunk in every if chunk not in added]
         assert chunks.has_any(box) == any(chunk in added for chunk in inside)
         assert chunks.has_all(box) == all(chunk in added for chunk in inside)

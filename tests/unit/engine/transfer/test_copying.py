@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from itertools import islice, product
 from math import prod
 from typing import Any
 
@@ -44,6 +44,11 @@ def test_blocks_are_every_element_once(case: Case, size: BlockSize) -> None:
     for selection in blocks(shape, unit, wish, size):
         seen[selection] += 1
     assert (seen == 1).all()
+
+
+def test_blocks_of_an_array_of_exabytes_come_one_at_a_time() -> None:
+    some = islice(blocks((1 << 40, 1 << 20), (1, 1 << 10), (1, 1), BlockSize(1 << 20, 1 << 20)), 2)
+    assert [selection[0] for selection in some] == [slice(0, 1), slice(1, 2)]
 
 
 @given(cases(), sizes)

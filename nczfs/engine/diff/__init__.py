@@ -1,0 +1,1 @@
+"""What differs between two datasets, or netCDF files: structure, metadata and values."""

@@ -1,0 +1,76 @@
+"""A comparison of two sides: their structure first, and then the values, variable by variable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nczfs.engine.diff.differences import Difference, Kind
+from nczfs.engine.diff.side import Side
+from nczfs.engine.diff.structure import StructureDiff
+from nczfs.engine.diff.values import EXACT, Compared, Tolerance, value_differences
+from nczfs.engine.transfer.dataset_source import DatasetSource
+from nczfs.engine.transfer.source import Progress
+from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A variable whose values could not be compared, and why."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What is compared.
+
+    Attributes
+    ----------
+    values : else the metadata alone.
+    storage : chunks, codecs and byte order too.
+    """
+
+    values: bool = True
+    storage: bool = False
+    tolerance: Tolerance = EXACT
+
+
+def compare(
+    a: Side, b: Side, extent: Extent, memory_limit_bytes: int, progress: Progress
+) -> Iterator[Difference | Trouble]:
+    """All that differs, as it is found.
+
+    Parameters
+    ----------
+    progress : is given the bytes of `a` that are done.
+
+    Raises
+    ------
+    UsageError : a variable cannot be compared with a group.
+    StoreError : a store could not be asked.
+    """
+    structure = StructureDiff(a, b, with_storage=extent.storage)
+    yield from structure.differences()
+    if not extent.values:
+        return
+    if all(isinstance(side.source, DatasetSource) for side in (a, b)):
+        a, b = a.surveyed(progress), b.surveyed(progress)
+    for pair in structure.pairs:
+        one, other = a.source.contents.get(pair.a_path), b.source.contents.get(pair.b_path)
+        if one is None or other is None:  # CDL gives no values
+            continue
+        try:
+            found = value_differences(
+                Compared(one, a.stored.get(pair.a_path)),
+                Compared(other, b.stored.get(pair.b_path)),
+                memory_limit_bytes,
+                progress,
+                tolerance=extent.tolerance,
+            )
+        except (CodecError, CorruptStore, MetadataError, ReferenceRefused) as error:
+            yield Trouble(f"/{pair.path}", str(error))
+            continue
+        if found is not None:
+            yield Difference(f"/{pair.path}", Kind.VALUES, values=found)

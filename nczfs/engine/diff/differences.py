@@ -1,0 +1,126 @@
+"""What a comparison finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from nczfs.model.hierarchy import Json
+from nczfs.model.printing import printable
+
+
+class Kind(Enum):
+    """What differs (docs/copying.md has a row for each)."""
+
+    GROUP = "group"
+    VARIABLE = "variable"
+    DIMENSION = "dimension"
+    ATTRIBUTE = "attribute"
+    TYPE = "type"
+    DIMENSIONS = "dimensions"
+    FILL = "fill value"
+    STORAGE = "storage"
+    VALUES = "values"
+
+
+class Absent(Enum):
+    """In place of a value: one side does not have it."""
+
+    ABSENT = "absent"
+
+
+Shown: TypeAlias = "str | Absent"
+"""What one side has, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that the two sides do not have in common.
+
+    Attributes
+    ----------
+    path : of the group or variable, with a leading slash.
+    name : of a dimension, an attribute or a part of the storage; else "".
+    a, b : what the sides have.
+    values : of `Kind.VALUES` alone.
+    """
+
+    path: str
+    kind: Kind
+    name: str = ""
+    a: Shown = ""
+    b: Shown = ""
+    values: ValueDifferences | None = None
+
+    @property
+    def line(self) -> str:
+        """The difference on one line, whatever is in its names and texts."""
+        what = f"{self.kind.value} {self.name}".rstrip()
+        if self.values is not None:
+            text = self.values.text
+        elif self.b is Absent.ABSENT:
+            text = f"{self.a} only in A".lstrip()
+        elif self.a is Absent.ABSENT:
+            text = f"{self.b} only in B".lstrip()
+        else:
+            text = f"{self.a} and {self.b}"
+        return printable(f"{self.path}: {what}: {text}")
+
+    @property
+    def members(self) -> dict[str, Json]:
+        """The difference as a JSON object."""
+        found: dict[str, Json] = {"path": self.path, "kind": self.kind.value}
+        if self.name:
+            found["name"] = self.name
+        if self.values is not None:
+            return found | self.values.members
+        for side, value in (("a", self.a), ("b", self.b)):
+            found[side] = None if value is Absent.ABSENT else value
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDifferences:
+    """How the values of a variable differ.
+
+    Attributes
+    ----------
+    count : of the elements that differ; `total`: that were compared.
+    first : index of the first one in C order; () of a scalar.
+    a, b : what the sides have there.
+    largest : difference of two numbers; None: none of them are finite numbers.
+    reason : why they were not compared; "" where they were.
+    """
+
+    count: int
+    total: int
+    first: tuple[int, ...] = ()
+    a: str = ""
+    b: str = ""
+    largest: int | float | None = None
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.reason:
+            return f"not compared: {self.reason}"
+        of = f"{self.count} of {self.total} {'differs' if self.count == 1 else 'differ'}"
+        place = f", the first at {list(self.first)}" if self.first else ""
+        largest = "" if self.largest is None else f"; largest difference {self.largest:g}"
+        if isinstance(self.largest, int):
+            largest = f"; largest difference {self.largest}"
+        return f"{of}{place}: {self.a} and {self.b}{largest}"
+
+    @property
+    def members(self) -> dict[str, Json]:
+        if self.reason:
+            return {"reason": self.reason}
+        return {
+            "count": self.count,
+            "total": self.total,
+            "first": list(self.first),
+            "a": self.a,
+            "b": self.b,
+            "largest": self.largest,
+        }
