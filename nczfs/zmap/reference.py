@@ -231,7 +231,7 @@ def open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:
         return _of_directory(url, options)  # as mode=reference says of a name that says nothing
     finally:
         store.close()
-    table = read_references(bytes(blob.data), url.text)
+    table = read_references(blob.data, url.text)
     document = Document(url.text, blob.version, blob.mtime_ns)
     return ReferenceZMap(document, table, Targets(home, options), near=_is_near(home, options))
 
@@ -241,7 +241,7 @@ def _of_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
     store = open_store(home, options)
     try:
         blob = read_bounded(store, METADATA)
-        references = ParquetReferences(store, bytes(blob.data), url.text)
+        references = ParquetReferences(store, blob.data, url.text)
     except BaseException:
         store.close()
         raise

@@ -1,35 +1,40 @@
 """Documents of references as kerchunk writes them in JSON, versions 0 and 1.
 
 The references of a document are taken one by one as they are parsed, so that a million of them
-never stand in memory as objects.
+never stand in memory as objects. All that they come to is charged to one budget.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 from nczfs.errors import BadKey, BadMetadata, Unsupported
+from nczfs.zmap.base import Buffer
+from nczfs.zmap.jsonparts import STRING, JsonParts, text_in
 from nczfs.zmap.keys import Key, parse_key
-from nczfs.zmap.reference_table import WHOLE, Table, TableBuilder
+from nczfs.zmap.reference_table import WHOLE, Budget, Table, TableBuilder
 from nczfs.zmap.reference_templates import Templates, Value
 
-DOCUMENT_BYTES_MAX = 256 << 20
-GENERATED_MAX = 4_000_000
+DOCUMENT_BYTES_MAX: Final = 256 << 20
+GENERATED_MAX: Final = 4_000_000
+SECTION_BYTES_MAX: Final = 4 << 20  # of the templates, and of the rules of ``gen``
+INLINE_BYTES_MAX: Final = 64 << 20  # of one object in line
 
 _log = logging.getLogger(__name__)
-_BLANKS = " \t\n\r"
 _INTEGER_END = 1 << 63
-_decoder = json.JSONDecoder()
+_RANGE = re.compile(
+    rf"\[\s*({STRING})\s*(?:,\s*(-?[0-9]{{1,20}})\s*,\s*(-?[0-9]{{1,20}})\s*)?\]", re.DOTALL
+)
 
 
-def read_references(body: bytes, where: str) -> Table:
+def read_references(body: Buffer, where: str) -> Table:
     """The references of a document; those whose keys are not valid are left out, logged once.
 
     Parameters
@@ -39,48 +44,49 @@ def read_references(body: bytes, where: str) -> Table:
     Raises
     ------
     BadMetadata : it is not a document of references.
-    Unsupported : it is one of a version, or with templates, that are not understood.
+    Unsupported : it is one of a version, or with templates, that are not understood, or it comes
+        to more than is read.
     """
     try:
-        text = body.decode("utf-8", "surrogateescape")
-        return _Document(text, where).table()
+        return _Document(body, where).table()
+    except Unsupported as error:
+        raise Unsupported(f"{where}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise BadMetadata(f"{where}: not JSON: {error}") from error
 
 
 class _Document:
-    def __init__(self, text: str, where: str) -> None:
-        self._text = text
+    def __init__(self, body: Buffer, where: str) -> None:
+        self._parts = JsonParts(body)
         self._where = where
+        self._budget = Budget()
         self._dropped = 0
 
     def table(self) -> Table:
-        top, inner = TableBuilder(), TableBuilder()
+        top, inner = TableBuilder(self._budget), TableBuilder(self._budget)
         special: dict[str, Any] = {}
+        parts = self._parts
 
-        def refs(at: int) -> int:
-            return self._each(at, lambda key, at: self._take(inner, key, at))
-
-        def member(key: str, at: int) -> int:
-            if key == "refs" and self._text.startswith("{", at):
-                special[key] = True
-                return refs(at)
-            if key in ("version", "templates", "gen", "refs"):
-                special[key], at = _decoder.raw_decode(self._text, at)
+        def member(name: str, at: int) -> int:
+            if name == "refs" and parts.is_object(at):
+                special[name] = True
+                return parts.members(at, lambda key, at: self._take(inner, key, at))
+            if name in ("version", "templates", "gen", "refs"):
+                special[name], at = parts.value(at, SECTION_BYTES_MAX)
                 return at
-            return self._take(top, key, at)
+            return self._take(top, name, at)
 
-        end = self._each(_skip(self._text, 0), member)
-        if _skip(self._text, end) != len(self._text):
-            raise BadMetadata(f"{self._where}: something follows the document")
+        begin = parts.begin()
+        if not parts.is_object(begin):
+            raise BadMetadata(f"{self._where}: not a reference document (no object)")
+        parts.check_end(parts.members(begin, member))
         if "version" not in special:
             if special or not len(top):
                 raise BadMetadata(f"{self._where}: not a reference document (no version)")
             return self._finished(top, Templates({}))
         if special["version"] != 1:
             raise Unsupported(
-                f"{self._where}: references of version {str(special['version'])[:20]}, of which "
-                "0 and 1 are known"
+                f"references of version {str(special['version'])[:20]}, of which 0 and 1 are known"
             )
         if special.get("refs") is not True:
             raise BadMetadata(f"{self._where}: 'refs' is not an object")
@@ -94,52 +100,45 @@ class _Document:
                 "%s: left out %d references whose keys are not valid", self._where, self._dropped
             )
         table = builder.build()
-        try:
-            table.urls[:] = [templates.render(url) for url in table.urls]
-        except Unsupported as error:
-            raise Unsupported(f"{self._where}: {error}") from error
+        for number, url in enumerate(table.urls):
+            rendered = templates.render(url)
+            self._budget.spend(max(len(rendered) - len(url), 0))
+            table.urls[number] = rendered
         return table
-
-    def _each(self, at: int, take: Callable[[str, int], int]) -> int:
-        """Call `take` for every member of the object at a position; the position behind it."""
-        if not self._text.startswith("{", at):
-            raise BadMetadata(f"{self._where}: not a reference document (no object)")
-        at = _skip(self._text, at + 1)
-        while not self._text.startswith("}", at):
-            key, at = _decoder.raw_decode(self._text, at)
-            at = _skip(self._text, at)
-            if not isinstance(key, str) or not self._text.startswith(":", at):
-                raise BadMetadata(f"{self._where}: not JSON: no name at character {at}")
-            at = _skip(self._text, take(key, _skip(self._text, at + 1)))
-            if self._text.startswith(",", at):
-                at = _skip(self._text, at + 1)
-            elif not self._text.startswith("}", at):
-                raise BadMetadata(f"{self._where}: not JSON: no comma at character {at}")
-        return at + 1
 
     def _take(self, builder: TableBuilder, name: str, at: int) -> int:
         """Add the reference whose value stands at a position; the position behind it."""
-        value, end = _decoder.raw_decode(self._text, at)
+        parts = self._parts
         try:
             key = parse_key(name)
         except BadKey:
             self._dropped += 1
-            return end
-        match value:
-            case str():
-                builder.add_bytes(key, self._inline(key, value))
-            case dict():
-                builder.add_bytes(key, json.dumps(value, separators=(",", ":")).encode())
-            case [str() as url]:
+            return parts.end_of(at)
+        if parts.is_array(at):
+            found = parts.match(_RANGE, at)
+            if found is None:
+                raise self._no_reference(name)
+            url = text_in(found[1])
+            if found[2] is None:
                 builder.add_range(key, url, 0, WHOLE)
-            case [str() as url, int() as offset, int() as size]:
-                self._add(builder, key, url, offset, size)
-            case _:
-                raise BadMetadata(
-                    f"{self._where}: the reference of {name[:80]!r} is neither text nor "
-                    "[URL] nor [URL, offset, size]"
-                )
+            else:
+                self._add(builder, key, url, int(found[2]), int(found[3]))
+            return found.end()
+        if parts.is_object(at):
+            data, end = parts.raw(at)
+            builder.add_bytes(key, data)
+            return end
+        value, end = parts.value(at, INLINE_BYTES_MAX)
+        if not isinstance(value, str):
+            raise self._no_reference(name)
+        builder.add_bytes(key, self._inline(key, value))
         return end
+
+    def _no_reference(self, name: str) -> BadMetadata:
+        return BadMetadata(
+            f"{self._where}: the reference of {name[:80]!r} is neither text nor [URL] nor "
+            "[URL, offset, size]"
+        )
 
     def _add(self, builder: TableBuilder, key: Key, url: str, offset: int, size: int) -> None:
         if not (0 <= offset < _INTEGER_END and 0 <= size < _INTEGER_END - offset):
@@ -169,27 +168,26 @@ class _Document:
         for rule in rules:
             try:
                 ranges = {name: _dimension(values) for name, values in rule["dimensions"].items()}
-                key, url = rule["key"], rule["url"]
+                key, url = str(rule["key"]), str(rule["url"])
                 offset, size = rule.get("offset"), rule.get("length")
-                left -= prod(map(len, ranges.values()))
+                count = prod(map(len, ranges.values()))
             except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as error:
                 raise BadMetadata(
                     f"{self._where}: a rule of 'gen' is not valid: {error}"
                 ) from error
+            left -= count
             if left < 0:
-                raise Unsupported(f"{self._where}: 'gen' makes over {GENERATED_MAX} references")
+                raise Unsupported(f"'gen' makes over {GENERATED_MAX} references")
             try:
-                for names in _combinations(ranges):
-                    made = parse_key(templates.render(str(key), names))
-                    at = templates.render(str(url), names)
+                for names in _combinations(ranges) if count else ():
+                    made = parse_key(templates.render(key, names))
+                    at = templates.render(url, names)
                     if offset is None or size is None:
                         builder.add_range(made, at, 0, WHOLE)
                     else:
                         start = int(templates.render(str(offset), names))
-                        count = int(templates.render(str(size), names))
-                        self._add(builder, made, at, start, count)
-            except Unsupported as error:
-                raise Unsupported(f"{self._where}: {error}") from error
+                        length = int(templates.render(str(size), names))
+                        self._add(builder, made, at, start, length)
             except (BadKey, ValueError) as error:
                 raise BadMetadata(
                     f"{self._where}: a rule of 'gen' is not valid: {error}"
@@ -210,9 +208,3 @@ def _dimension(values: object) -> range | list[Value]:
         if all(type(number) is int for number in (start, stop, step)):
             return range(start, stop, step)
     raise ValueError("a dimension is a list, or has start, stop and step")
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in _BLANKS:
-        at += 1
-    return at

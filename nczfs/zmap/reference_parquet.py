@@ -17,18 +17,33 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from nczfs.errors import BadKey, BadMetadata, CorruptStore, NoSuchObject, UsageError
-from nczfs.zmap.base import Blob, ZMap
+from nczfs.errors import (
+    BadKey,
+    BadMetadata,
+    CorruptStore,
+    NoSuchObject,
+    Unsupported,
+    UsageError,
+)
+from nczfs.zmap.base import Blob, Buffer, ZMap
+from nczfs.zmap.jsonparts import JsonParts
 from nczfs.zmap.keys import Key, Prefix, join, parse_key
-from nczfs.zmap.reference_table import WHOLE, Reference, Table, TableBuilder
+from nczfs.zmap.reference_table import WHOLE, Budget, Reference, Table, TableBuilder
 
 METADATA = Key(".zmetadata")
 DOCUMENT_BYTES_MAX = 256 << 20
 PARTS_KEPT = 8
+PART_BYTES_MAX = 256 << 20  # of a file in memory, and of all that are kept
 RECORD_SIZE_MAX = 10_000_000
 PARTS_MAX = 100_000  # of an array
+ARRAY_BYTES_MAX = 4 << 20  # of the document of an array
+DIMENSIONS_MAX = 64
 
 _COLUMNS = ("path", "offset", "size", "raw")
+# Others stand for more bytes than a file says: a text for the beginning of the one before it.
+_ENCODINGS = frozenset(
+    {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BINARY_PACKED"}
+)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _HAS_PROTOCOL = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -78,7 +93,7 @@ class ParquetReferences:
     BadMetadata : ``.zmetadata`` does not describe references.
     """
 
-    def __init__(self, store: ZMap, document: bytes, where: str) -> None:
+    def __init__(self, store: ZMap, document: Buffer, where: str) -> None:
         self._store = store
         self._where = where
         self._arrow = _pyarrow(where)
@@ -160,16 +175,21 @@ class ParquetReferences:
                 self._parts.move_to_end(key)
                 return self._parts[key]
         try:
-            part = self._parsed(key, bytes(read_bounded(self._store, key).data))
+            part = self._parsed(key, read_bounded(self._store, key).data)
         except NoSuchObject:
             part = None
         with self._lock:
             self._parts[key] = part
-            while len(self._parts) > PARTS_KEPT:
+            while len(self._parts) > 1 and not self._fit():
                 self._parts.popitem(last=False)
         return part
 
-    def _parsed(self, key: Key, body: bytes) -> Any:
+    def _fit(self) -> bool:
+        """Whether the files that are kept are few and small enough."""
+        sizes = [part.nbytes for part in self._parts.values() if part is not None]
+        return len(self._parts) <= PARTS_KEPT and sum(sizes) <= PART_BYTES_MAX
+
+    def _parsed(self, key: Key, body: Buffer) -> Any:
         arrow = self._arrow
         where = f"{self._where}/{key}"
         try:
@@ -179,17 +199,54 @@ class ParquetReferences:
                     f"{where}: has {file.metadata.num_rows} rows, and should have at most "
                     f"{self._record_size}"
                 )
-            if missing := [name for name in _COLUMNS if name not in file.schema_arrow.names]:
+            columns = {file.schema.column(i).path for i in range(len(file.schema.names))}
+            if missing := [name for name in _COLUMNS if name not in columns]:
                 raise CorruptStore(f"{where}: has no column {missing[0]!r}")
-            part = file.read(columns=list(_COLUMNS))
-            types = (arrow.string(), arrow.int64(), arrow.int64(), arrow.binary())
-            return (
-                part.select(_COLUMNS)
-                .cast(arrow.schema(list(zip(_COLUMNS, types, strict=True))))
-                .combine_chunks()
+            _check_size(file.metadata, where)
+            # Of texts that are the same in many rows, one is in memory: in the file, too, a million
+            # rows may take some bytes.
+            file = arrow.parquet.ParquetFile(
+                arrow.BufferReader(body), metadata=file.metadata, read_dictionary=["path", "raw"]
             )
+            part = file.read(columns=list(_COLUMNS)).select(_COLUMNS)
+            if part.nbytes > PART_BYTES_MAX:
+                raise _too_much(where)
+            return part.cast(self._schema(part)).combine_chunks()
         except (arrow.ArrowException, OSError) as error:
             raise CorruptStore(f"{where}: cannot be read as parquet: {error}") from error
+
+    def _schema(self, part: Any) -> Any:
+        """The types that the columns shall have."""
+        arrow = self._arrow
+        types = {
+            "path": arrow.string(),
+            "offset": arrow.int64(),
+            "size": arrow.int64(),
+            "raw": arrow.binary(),
+        }
+        for name in ("path", "raw"):
+            if arrow.types.is_dictionary(part.schema.field(name).type):
+                types[name] = arrow.dictionary(arrow.int32(), types[name])
+        return arrow.schema([(name, types[name]) for name in _COLUMNS])
+
+
+def _check_size(metadata: Any, where: str) -> None:
+    """Raise where the file says itself that its columns are too large."""
+    size = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in _COLUMNS:
+                size += max(column.total_uncompressed_size, 0)
+                if not _ENCODINGS.issuperset(column.encodings):
+                    raise CorruptStore(f"{where}: is encoded in a way that is not read")
+    if size > PART_BYTES_MAX:
+        raise _too_much(where)
+
+
+def _too_much(where: str) -> CorruptStore:
+    return CorruptStore(
+        f"{where}: its references come to more than the {PART_BYTES_MAX >> 20} MiB that are read"
+    )
 
 
 def _file(path: str, number: int) -> Key:
@@ -218,40 +275,58 @@ def _pyarrow(where: str) -> Any:
     return pyarrow
 
 
-def _described(document: bytes, where: str) -> tuple[Table, dict[str, _Grid], int]:
+def _described(document: Buffer, where: str) -> tuple[Table, dict[str, _Grid], int]:
     """The documents that ``.zmetadata`` holds, the grids of the arrays, rows in a file."""
+    builder = TableBuilder(Budget())
+    grids: dict[str, _Grid] = {}
+    metadata: list[bytes] = []
+    record_size: Any = None
+    parts = JsonParts(document)
+
+    def add(name: str, at: int) -> int:
+        key = parse_key(name)
+        path, _, last = key.rpartition("/")
+        if last == ".zarray":
+            grids[path] = _grid(parts.value(at, ARRAY_BYTES_MAX)[0])
+        data, at = parts.raw(at)
+        builder.add_bytes(key, data)
+        metadata.append(b"%s:%s" % (json.dumps(key).encode(), data))
+        return at
+
+    def member(name: str, at: int) -> int:
+        nonlocal record_size
+        if name == "metadata":
+            return parts.members(at, add)
+        if name == "record_size":
+            record_size, at = parts.value(at, 20)
+            return at
+        return parts.end_of(at)
+
     try:
-        content = json.loads(document)
-        metadata, record_size = content["metadata"], content["record_size"]
+        parts.check_end(parts.members(parts.begin(), member))
         if type(record_size) is not int or not 0 < record_size <= RECORD_SIZE_MAX:
             raise ValueError(f"a record_size of {record_size!r}"[:80])
-        builder = TableBuilder()
-        grids: dict[str, _Grid] = {}
-        for name, value in metadata.items():
-            key = parse_key(name)
-            builder.add_bytes(key, json.dumps(value, separators=(",", ":")).encode())
-            path, _, last = key.rpartition("/")
-            if last == ".zarray":
-                grids[path] = _grid(value, record_size * PARTS_MAX)
+        if any(prod(grid.counts) > record_size * PARTS_MAX for grid in grids.values()):
+            raise ValueError("an array has an absurd number of chunks")
         builder.add_bytes(
-            METADATA, json.dumps({"metadata": metadata, "zarr_consolidated_format": 1}).encode()
+            METADATA, b'{"metadata":{%s},"zarr_consolidated_format":1}' % b",".join(metadata)
         )
     except (LookupError, AttributeError, TypeError, ValueError, RecursionError, BadKey) as error:
         raise BadMetadata(
             f"{where}/{METADATA}: does not describe references in parquet: {error}"
         ) from error
+    except Unsupported as error:
+        raise Unsupported(f"{where}/{METADATA}: {error}") from error
     return builder.build(), grids, record_size
 
 
-def _grid(array: Any, chunks_max: int) -> _Grid:
+def _grid(array: Any) -> _Grid:
     shape, chunks = array["shape"], array["chunks"]
-    if len(shape) != len(chunks) or not all(
+    if not len(shape) == len(chunks) <= DIMENSIONS_MAX or not all(
         type(number) is int and number >= least
         for numbers, least in ((shape, 0), (chunks, 1))
         for number in numbers
     ):
         raise ValueError("an array has no shape with chunks")
     counts = tuple(-(-size // chunk) for size, chunk in zip(shape, chunks, strict=True))
-    if prod(counts) > chunks_max:
-        raise ValueError("an array has an absurd number of chunks")
     return _Grid(counts, "/" if array.get("dimension_separator") == "/" else ".")

@@ -5,15 +5,22 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from nczfs.errors import Unsupported
 from nczfs.zmap.keys import Key, Prefix
 
 WHOLE = -1
 """As the size of a reference: the whole object."""
 
+EXPANDED_BYTES_MAX: Final = 512 << 20
+"""Of the references of a document in memory, whatever they are made of."""
+
 _INLINE = -1
+_ROW_BYTES = 64  # that a reference takes besides its key
+_URL_BYTES = 160  # that a URL takes besides its characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +42,30 @@ class Reference:
     size: int = WHOLE
 
 
+class Budget:
+    """What a document of references may come to, in bytes.
+
+    A document of 60 KB can stand for gigabytes: by rules that make references, by templates, or by
+    values that take more in memory than in the document.
+    """
+
+    def __init__(self) -> None:
+        self._left = EXPANDED_BYTES_MAX
+
+    def spend(self, size: int) -> None:
+        """Take some of it. Raises Unsupported where there is not enough."""
+        self._left -= size
+        if self._left < 0:
+            raise Unsupported(
+                f"its references come to more than the {EXPANDED_BYTES_MAX >> 20} MiB that are read"
+            )
+
+
 class TableBuilder:
     """Takes references in any order; of two with the same key the later one counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._keys = bytearray()
         self._ends = array("Q", [0])
         self._targets = array("i")
@@ -52,12 +79,17 @@ class TableBuilder:
 
     def add_bytes(self, key: Key, data: bytes) -> None:
         """A key whose bytes stand in the document."""
+        self._budget.spend(len(data))
         self._add(key, _INLINE, len(self._data), len(data))
         self._data += data
 
     def add_range(self, key: Key, url: str, offset: int, size: int) -> None:
         """A key whose bytes are a range of an object, or all of it."""
-        self._add(key, self._urls.setdefault(url, len(self._urls)), offset, size)
+        target = self._urls.get(url)
+        if target is None:
+            self._budget.spend(len(url) + _URL_BYTES)
+            target = self._urls[url] = len(self._urls)
+        self._add(key, target, offset, size)
 
     def build(self) -> Table:
         """The table; nothing more may be added."""
@@ -92,7 +124,9 @@ class TableBuilder:
         )
 
     def _add(self, key: Key, target: int, offset: int, size: int) -> None:
-        self._keys += _encoded(key)
+        encoded = _encoded(key)
+        self._budget.spend(len(encoded) + _ROW_BYTES)
+        self._keys += encoded
         self._ends.append(len(self._keys))
         self._targets.append(target)
         self._offsets.append(offset)

@@ -7,8 +7,8 @@ calls of templates with named arguments. Everything else is refused by its name.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from nczfs.errors import Unsupported
@@ -16,11 +16,11 @@ from nczfs.errors import Unsupported
 Value: TypeAlias = "int | str"
 
 EXPRESSION_CHARACTERS_MAX = 1000
-TEXT_CHARACTERS_MAX = 1 << 16
+TEXT_CHARACTERS_MAX = 8192  # of a key or URL, and what a template comes to
 DEPTH_MAX = 16  # of templates in templates
 CALLS_MAX = 1000  # of templates, for one text
+STEPS_MAX = 50_000_000  # of computing, for one document: some twenty seconds
 
-_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda left, right: left + right,
     ast.Sub: lambda left, right: left - right,
@@ -42,6 +42,7 @@ class Templates:
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
         self._calls = 0
+        self._steps = 0
 
     def render(self, text: str, names: Mapping[str, Value] | None = None, depth: int = 0) -> str:
         """A text with its expressions replaced by what they come to.
@@ -58,14 +59,28 @@ class Templates:
             return text
         if not depth:
             self._calls = 0
+        if len(text) > TEXT_CHARACTERS_MAX:
+            raise Unsupported(f"the template {text[:60]!r} is too long")
         if "{%" in text:
             raise Unsupported(f"the template {text[:60]!r} holds statements, which are not run")
-        rendered = _EXPRESSION.sub(
-            lambda found: str(_Evaluation(self, names or {}, depth).value(found[1])), text
-        )
-        if len(rendered) > TEXT_CHARACTERS_MAX:
+        pieces: list[str] = []
+        length = at = 0
+        while (begin := text.find("{{", at)) >= 0 and (end := text.find("}}", begin)) >= 0:
+            value = str(_Evaluation(self, names or {}, depth).value(text[begin + 2 : end]))
+            pieces += (text[at:begin], value)
+            length += begin - at + len(value)
+            at = end + 2
+            if length > TEXT_CHARACTERS_MAX:
+                break
+        if length + len(text) - at > TEXT_CHARACTERS_MAX:
             raise Unsupported(f"the template {text[:60]!r} becomes too long")
-        return rendered
+        return "".join((*pieces, text[at:]))
+
+    def step(self) -> None:
+        """Count a step of computing."""
+        self._steps += 1
+        if self._steps > STEPS_MAX:
+            raise Unsupported("its templates need too much computing")
 
     def call(self, name: str, arguments: Mapping[str, Value], depth: int) -> str:
         """What a template comes to, with names of its own."""
@@ -76,6 +91,11 @@ class Templates:
             known = ", ".join(sorted(self._texts)[:20]) or "none"
             raise Unsupported(f"a template names {name!r}, which is not known; known: {known}")
         return self.render(self._texts[name], arguments, depth + 1)
+
+
+@lru_cache(maxsize=256)  # the same few for each of a million references
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 class _Evaluation:
@@ -90,11 +110,12 @@ class _Evaluation:
         if len(text) > EXPRESSION_CHARACTERS_MAX:
             raise Unsupported(f"the expression {text[:60]!r}... is too long")
         try:
-            return self._of(ast.parse(text.strip(), mode="eval").body)
+            return self._of(_parsed(text.strip()))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise Unsupported(f"the expression {text[:60]!r} is not understood") from error
 
     def _of(self, node: ast.expr) -> Value:
+        self._templates.step()
         match node:
             case ast.Constant(value=bool()):
                 pass

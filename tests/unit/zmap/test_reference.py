@@ -71,7 +71,7 @@ DOCUMENT = {
     "é/0": ["data.bin", 1, 1],
 }
 VALUES = {
-    ".zgroup": b'{"zarr_format":2}',
+    ".zgroup": b'{"zarr_format": 2}',
     "x/.zarray": b'{"zarr_format": 2}',
     "x/0": DATA[10:30],
     "x/1": b"more",
