@@ -83,9 +83,9 @@ def _path(text: str) -> str:
 def _endpoint(text: str) -> str:
     """GDAL's AWS_S3_ENDPOINT: a host, with AWS_HTTPS=NO for plain HTTP."""
     if "://" in text:
-        return text
+        return values.endpoint(text)
     secure = os.environ.get("AWS_HTTPS", "YES").upper() not in ("NO", "FALSE", "OFF", "0")
-    return f"{'https' if secure else 'http'}://{text}"
+    return values.endpoint(f"{'https' if secure else 'http'}://{text}")
 
 
 _S, _M, _V, _L = Scope.STORE, Scope.MOUNT, Scope.SHOWN, Scope.LOG
@@ -94,7 +94,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "endpoint-url",
         _S,
-        str,
+        values.endpoint,
         None,
         "the S3 server, if it is not Amazon's",
         "URL",

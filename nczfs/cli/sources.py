@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,14 +184,14 @@ def resolve(
     for option in OPTIONS:
         for variable, parse in option.fallbacks:
             if text := os.environ.get(variable):
-                values[option.name] = parse(text)
+                values[option.name] = _parse(parse, text, variable)
     for path in _files(config):
         values |= _read_file(path, source, required=str(path) == config)
     for option in OPTIONS:
         if (text := os.environ.get(option.variable)) is not None:
-            values[option.name] = _parse(option, text, option.variable)
+            values[option.name] = _parse(option.parse, text, option.variable)
     for name, text in words.items():
-        values[name] = _parse(BY_NAME[name], text, f"-o {name}")
+        values[name] = _parse(BY_NAME[name].parse, text, f"-o {name}")
     return Settings(values | dict(given))
 
 
@@ -228,12 +228,12 @@ def _read_section(path: Path, section: Mapping[str, object]) -> dict[str, object
             raise _unknown(name, str(path))
         if isinstance(value, list):
             value = ",".join(map(str, value))
-        values[option.name] = _parse(option, str(value), f"{path}: {name}")
+        values[option.name] = _parse(option.parse, str(value), f"{path}: {name}")
     return values
 
 
-def _parse(option: Option, text: str, where: str) -> object:
+def _parse(parse: Callable[[str], object], text: str, where: str) -> object:
     try:
-        return option.parse(text)
+        return parse(text)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from nczfs.errors import UsageError
+from nczfs.zmap.url import check_endpoint
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b?)", re.IGNORECASE)
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)", re.IGNORECASE)
@@ -95,8 +96,16 @@ def names(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"[^\s,:]+", text))
 
 
+def endpoint(text: str) -> str:
+    """The URL of a server; one that holds a password is refused, since options are shown."""
+    check_endpoint(text)
+    return text
+
+
 def prefixes(text: str) -> frozenset[str]:
     """URLs and paths between commas or blanks (in ``-o`` a comma would need a backslash)."""
+    if re.search(r"://[^/\s,]*@", text):
+        raise UsageError("a prefix of URLs has no user name and no password")
     # Absolute at once: a daemon changes its working directory.
     return frozenset(
         word if "://" in word else os.path.abspath(os.path.expanduser(word))

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from nczfs.errors import BadKey, BadUrl
+from nczfs.errors import BadKey, BadUrl, UsageError
 from nczfs.zmap.keys import ROOT, Prefix, parse_prefix
 
 ENTRY_POINTS = "nczfs.zmap"
@@ -161,6 +161,30 @@ def parse_url(text: str) -> StoreUrl:
             return _in_memory(source[scheme.end() :], fragment)
         case other:
             return _third_party(other, source, fragment)
+
+
+# Parts of URLs that stand alone
+
+
+def check_endpoint(text: str) -> None:
+    """See that a text is the URL of an S3 server.
+
+    Raises
+    ------
+    UsageError : it is not; the message quotes no secret of it.
+    """
+    try:
+        parts = urlsplit(text)
+        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise UsageError("the endpoint has a malformed host or port") from None
+    if "@" in text or parts.query or parts.fragment:
+        raise UsageError(
+            "an endpoint has no user name, password or query; give credentials by --profile or "
+            "the variables of AWS"
+        )
+    if not is_one:
+        raise UsageError(f"{text[:200]!r}: an endpoint is http(s)://HOST[:PORT]")
 
 
 # Local paths

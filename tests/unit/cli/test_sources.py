@@ -183,3 +183,25 @@ def test_the_effective_set_can_be_written_as_json() -> None:
 
 def test_the_default_memory_limit_leaves_room_for_others() -> None:
     assert 64 << 20 <= default_memory_limit() <= 2 << 30
+
+
+SECRET = "http://user:hush-hush@host:9000"
+
+
+def test_an_endpoint_with_a_password_is_refused_wherever_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(where: str, words: dict[str, str] | None = None) -> None:
+        with pytest.raises(UsageError, match=where) as caught:
+            resolve({}, words or {})
+        assert "hush" not in str(caught.value)
+
+    refused("-o endpoint-url: an endpoint has no user name", {"endpoint-url": SECRET})
+    with monkeypatch.context() as patch:
+        patch.setenv("NCZFS_ENDPOINT_URL", SECRET)
+        refused("NCZFS_ENDPOINT_URL: an endpoint has no user name")
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_S3_ENDPOINT", SECRET.removeprefix("http://"))
+        refused("AWS_S3_ENDPOINT: an endpoint has no user name")
+    user_file(tmp_path, f'endpoint-url = "{SECRET}"')
+    refused(r"config\.toml: endpoint-url: an endpoint has no user name")

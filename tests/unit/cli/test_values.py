@@ -94,3 +94,36 @@ def test_flags_are_words() -> None:
     assert not any(values.flag(word) for word in ("no", "False", "0", "off"))
     with pytest.raises(UsageError, match="neither yes nor no"):
         values.flag("maybe")
+
+
+@pytest.mark.parametrize("text", ["http://h", "https://h:9000", "http://[::1]:9000/s3/"])
+def test_an_endpoint_is_the_url_of_a_server(text: str) -> None:
+    assert values.endpoint(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://user:hush@host",
+        "http://hush@host",
+        "http://host?token=hush",
+        "http://host#hush",
+        "host:9000",
+        "ftp://host",
+        "http://",
+        "http://[::1",
+        "http://host:port",
+        "",
+    ],
+)
+def test_what_is_no_endpoint_is_refused_without_its_secrets(text: str) -> None:
+    with pytest.raises(UsageError, match="endpoint") as caught:
+        values.endpoint(text)
+    assert "hush" not in str(caught.value)
+
+
+def test_prefixes_hold_no_password() -> None:
+    assert values.prefixes("https://host/a,s3://bucket") == {"https://host/a", "s3://bucket"}
+    with pytest.raises(UsageError, match="no user name") as caught:
+        values.prefixes("https://host/a,https://user:hush@host")
+    assert "hush" not in str(caught.value)
