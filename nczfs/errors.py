@@ -19,6 +19,7 @@
     │   ├── ObjectTooLarge         over a limit of the store or a configured size
     │   ├── CorruptStore           the container itself is broken (a torn zip archive)
     │   ├── Unavailable            could not ask: no connection, 5xx, throttled (transient)
+    │   ├── OutOfDescriptors       could not ask: no file can be opened any more (transient)
     │   └── DeadlinePassed         could not ask in time (transient)
     ├── MetadataError              a metadata document does not say what it must
     │   ├── BadMetadata            broken JSON, a wrong type, an absurd size
@@ -131,6 +132,12 @@ class CorruptStore(StoreError):
 
 class Unavailable(StoreError):
     """The store could not be asked: no connection, server error, throttled."""
+
+    transient = True
+
+
+class OutOfDescriptors(StoreError):
+    """The store could not be asked: this process, or the machine, has no descriptor left."""
 
     transient = True
 

@@ -26,6 +26,7 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.ObjectTooLarge: errno.EFBIG,
     errors.CorruptStore: errno.EIO,
     errors.Unavailable: errno.EIO,
+    errors.OutOfDescriptors: errno.ENFILE,  # EMFILE would be about the program that asks
     errors.DeadlinePassed: errno.ETIMEDOUT,
     # What cannot be decoded never yields values.
     errors.MetadataError: errno.EIO,
@@ -86,7 +87,12 @@ def is_ordinary(operation: str, code: int) -> bool:
 
 
 def to_errno(error: Exception) -> int:
-    """The errno for an exception: that of its nearest class in the table, EIO for strangers."""
+    """The errno for an exception: that of its nearest class in the table, EIO for strangers.
+
+    Whatever opens a file may find that there is no descriptor left.
+    """
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return ERRNO[errors.OutOfDescriptors]
     return next((ERRNO[cls] for cls in type(error).__mro__ if cls in ERRNO), errno.EIO)
 
 

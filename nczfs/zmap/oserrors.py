@@ -12,6 +12,7 @@ from nczfs.errors import (
     NoSpace,
     NoSuchObject,
     ObjectTooLarge,
+    OutOfDescriptors,
     ReadOnlyStore,
     StoreError,
     Unavailable,
@@ -29,6 +30,8 @@ ERRORS: Final[Mapping[int, type[StoreError]]] = {
     errno.EDQUOT: NoSpace,
     errno.EFBIG: ObjectTooLarge,
     errno.ENAMETOOLONG: KeyTooLong,
+    errno.EMFILE: OutOfDescriptors,
+    errno.ENFILE: OutOfDescriptors,
 }
 
 

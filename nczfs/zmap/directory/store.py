@@ -87,7 +87,7 @@ class DirectoryZMap(ZMap):
             self._root.close()
             raise translated(error, self._name) from error
         leftovers = Leftovers(self._root, locks=locks)
-        self._walker = Walker(self._root, leftovers)
+        self._walker = Walker(self._root, leftovers, self._name)
         self._replacer = Replacer(
             self._root,
             leftovers,

@@ -11,22 +11,31 @@ from nczfs.zmap.directory.leftovers import Leftovers
 from nczfs.zmap.directory.oserrors import is_absent
 from nczfs.zmap.directory.rooted import OutsideRoot, RootedDirectory
 from nczfs.zmap.keys import MAX_KEY_BYTES, Key, is_name, join
+from nczfs.zmap.leaving_out import leave_out
+
+_OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # not of an entry
 
 
 class Walker:
     """Finds the files of a directory tree, links inside it followed.
 
     Raises `OSError` of the system calls. What dead writers left is removed on the way.
+
+    Parameters
+    ----------
+    name : of the store, for the log.
     """
 
-    def __init__(self, root: RootedDirectory, leftovers: Leftovers) -> None:
+    def __init__(self, root: RootedDirectory, leftovers: Leftovers, name: str) -> None:
         self._root = root
         self._leftovers = leftovers
+        self._name = name
 
     def children(self, prefix: str) -> Iterator[tuple[Key, os.stat_result, bool]]:
         """What stands in a directory, links followed, and whether it is one.
 
-        Nothing where there is no directory.
+        Nothing where there is no directory. What cannot be looked at is left out, unless it is all
+        that there is.
         """
         try:
             dir_fd = self._root.open_directory(prefix)
@@ -37,6 +46,8 @@ class Walker:
                 return
             raise
         swept = False
+        found = 0
+        failed: list[OSError] = []
         try:
             with os.scandir(dir_fd) as entries:
                 for entry in entries:
@@ -44,18 +55,29 @@ class Walker:
                         swept |= self._leftovers.sweep(entry.name, dir_fd)
                         continue
                     try:
-                        if entry.is_symlink():
-                            yield key, self._root.linked(entry.name, dir_fd), True
-                        else:
-                            yield key, entry.stat(follow_symlinks=False), False
+                        is_link = entry.is_symlink()
+                        status = (
+                            self._root.linked(entry.name, dir_fd)
+                            if is_link
+                            else entry.stat(follow_symlinks=False)
+                        )
                     except OSError as error:
                         # Removed meanwhile, or a link that leads nowhere or outside.
                         if not isinstance(error, OutsideRoot) and not is_absent(error):
-                            raise
+                            if error.errno in _OF_THE_PROCESS:
+                                raise
+                            failed.append(error)
+                        continue
+                    found += 1
+                    yield key, status, is_link
             if not prefix and self._root.is_gone():
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         finally:
             os.close(dir_fd)
+        if failed and not found:
+            raise failed[0]
+        if failed:
+            leave_out(f"{self._name}/{prefix}", len(failed), str(failed[0].strerror))
         if swept:
             self._leftovers.prune(prefix)
 
@@ -73,7 +95,9 @@ class Walker:
         """Whether there is a regular file below a directory."""
         try:
             return any(True for _ in self.files(prefix))
-        except PermissionError:
+        except OSError as error:
+            if error.errno in _OF_THE_PROCESS:
+                raise
             return True  # could not be asked: shown, and denied to who enters it
 
     def _is_above(self, status: os.stat_result, key: Key) -> bool:

@@ -33,6 +33,7 @@ _PIECE_BYTES: Final = 8 << 20
 _RUN_ENTRIES: Final = 512  # their fixed fields are taken at once
 _JOINED: Final = 4096  # names that are cut at a time
 _SIGNPOST_EVERY: Final = 8  # keys that are held as objects: a search among them takes C alone
+_SIZE_END: Final = 1 << 63  # of a file
 _BESIDE_THE_TOP: Final = frozenset({b".zgroup"})
 
 # Most names, told to be keys in a tenth of the time of looking at each component of each.
@@ -106,7 +107,7 @@ class ZipIndex(Sequence[bytes]):
     ----------
     end : where the central directory is, and so where the last member ends.
     top : the directory of the archive that is the root of the keys; "" when that is the archive.
-    dropped : how many members have names that are no keys.
+    dropped : how many members have names that are no keys, or sizes that no file has.
     columns : what it consists of.
     """
 
@@ -186,6 +187,7 @@ class _Entries:
         self._end = end
         self._first = b""  # name of the first entry, which may be a directory
         self._dropped = 0
+        self._absurd = 0
         self._names: list[bytes] = []  # b"" for directories and dropped members
         parts = [np.zeros(0, MEMBER), *map(self._taken, whole_entries(pieces))]
         self._members = np.concatenate(parts)
@@ -193,6 +195,9 @@ class _Entries:
             raise CorruptStore(
                 f"its central directory has {len(self._names)} members and should have {end.count}"
             )
+        if self._absurd and not any(self._names):
+            raise CorruptStore("the zip64 fields of its central directory are damaged")
+        self._dropped += self._absurd
 
     def index(self, top: str | None) -> ZipIndex:
         """The index; nothing is left here after it."""
@@ -238,7 +243,7 @@ class _Entries:
             found[column] = fixed[column]
         found["head_size"] = np.diff(at, append=len(data)) - CENTRAL.size + LOCAL.size
         found["head_size"] -= raw[:, 32] + 256 * raw[:, 33].astype(np.uint32)  # the comment
-        self._widen(found, data, starts)
+        absurd = self._widen(found, data, starts)
         found["offset"] += np.uint64(self._end.shift)
         sizes = raw[:, 28] + 256 * raw[:, 29].astype(np.int64)
         at += CENTRAL.size
@@ -249,20 +254,37 @@ class _Entries:
             self._first = self._first or names[0]
             names = [self._checked(name) for name in names]
         self._first = self._first or names[0]
+        for row in absurd:
+            self._absurd += bool(names[row])
+            names[row] = b""
         self._names += names
         return found
 
-    def _widen(self, found: NDArray[np.void], data: bytes, starts: list[int]) -> None:
-        """Take the values of zip64 fields where the fixed ones are full."""
+    def _widen(self, found: NDArray[np.void], data: bytes, starts: list[int]) -> list[int]:
+        """Take the values of zip64 fields where the fixed ones are full.
+
+        Returns
+        -------
+        which of the entries say what cannot be.
+        """
         columns = ("size", "compressed_size", "offset")
         full = np.zeros(len(found), bool)
         for column in columns:
             full |= found[column] == FULL32
+        absurd: list[int] = []
         for at in np.flatnonzero(full).tolist():
             _, extra, _ = entry_parts(data, starts[at])
-            values = widened(extra, [int(found[column][at]) for column in columns])
+            try:
+                values = widened(extra, [int(found[column][at]) for column in columns])
+            except CorruptStore:
+                absurd.append(at)
+                continue
+            if max(values) >= _SIZE_END:
+                absurd.append(at)
+                continue
             for column, value in zip(columns, values, strict=True):
                 found[column][at] = value
+        return absurd
 
     def _checked(self, name: bytes) -> bytes:
         if name.endswith(b"/"):

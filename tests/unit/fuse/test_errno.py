@@ -50,3 +50,10 @@ def test_an_error_of_a_plugin_takes_the_errno_of_its_base() -> None:
 def test_a_stranger_is_an_input_output_error() -> None:
     assert to_errno(ZeroDivisionError()) == errno.EIO
     assert not is_expected(ZeroDivisionError())
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_daemon_without_descriptors_says_so_wherever_it_met_it(number: int) -> None:
+    assert to_errno(OSError(number, "no more")) == errno.ENFILE
+    assert to_errno(errors.OutOfDescriptors("no more")) == errno.ENFILE
+    assert to_errno(OSError(errno.EPIPE, "broken")) == errno.EIO

@@ -175,18 +175,39 @@ def test_a_broken_member_breaks_itself_alone(
     assert _keys(zmap) == ["a", "b"]
 
 
-def test_a_cut_off_zip64_field_is_a_corrupt_store() -> None:
+ZIP64_CUT = struct.pack("<2HL", 1, 4, 0)
+ZIP64_ABSURD = struct.pack("<2HQ", 1, 8, 1 << 63)
+
+
+@pytest.mark.parametrize("extra", [ZIP64_CUT, ZIP64_ABSURD])
+@pytest.mark.parametrize("full", [SIZE, COMPRESSED_SIZE, OFFSET])
+def test_a_member_whose_size_or_place_cannot_be_is_left_out_alone(
+    extra: bytes, full: int, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add("left out 1 ")
+    zmap = _opened(_with_zip64(extra, full, "good", "dir/also"))
+    assert _keys(zmap) == ["dir/also", "good"]
+    assert _bytes(zmap, "dir/also") == b"1"
+    with pytest.raises(NoSuchObject):
+        zmap.read(Key("bad"))
+
+
+@pytest.mark.parametrize("extra", [ZIP64_CUT, ZIP64_ABSURD])
+def test_an_archive_of_such_members_alone_is_a_corrupt_store(extra: bytes) -> None:
     with pytest.raises(CorruptStore, match="zip64"):
-        _opened(_zip64_cut())
+        _opened(_with_zip64(extra, SIZE))
 
 
-def _zip64_cut() -> bytes:
+def _with_zip64(extra: bytes, full: int, *others: str) -> bytes:
+    """An archive whose first member has a full field, and this for it among its extra fields."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        info = zipfile.ZipInfo("a")
-        info.extra = struct.pack("<2HL", 1, 4, 0)
+        info = zipfile.ZipInfo("bad")
+        info.extra = extra
         archive.writestr(info, b"1")
-    return patched(file.getvalue(), {OFFSET: u32(0xFFFFFFFF)})
+        for name in others:
+            archive.writestr(name, b"1")
+    return patched(file.getvalue(), {full: u32(0xFFFFFFFF)})
 
 
 def test_a_deflate64_member_that_inflates_to_more_than_it_declares_is_stopped() -> None:

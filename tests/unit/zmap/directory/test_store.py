@@ -14,6 +14,7 @@ from nczfs.errors import (
     KeyTooLong,
     NoContent,
     NoSpace,
+    OutOfDescriptors,
     ReadOnlyStore,
     StoreError,
     Unavailable,
@@ -78,7 +79,7 @@ def test_a_closed_store_does_not_answer(zmap: DirectoryZMap) -> None:
         (errno.EIO, Unavailable),
         (errno.ESTALE, Unavailable),
         (errno.ENOTCONN, Unavailable),
-        (errno.EMFILE, Unavailable),
+        (errno.EMFILE, OutOfDescriptors),
     ],
 )
 def test_errors_of_the_system_say_what_happened_to_which_key(

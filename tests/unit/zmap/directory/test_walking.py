@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from nczfs import metrics
 from nczfs.errors import (
     AccessDenied,
     NoSuchObject,
+    OutOfDescriptors,
 )
 from nczfs.zmap.directory import DirectoryZMap
-from nczfs.zmap.keys import MAX_KEY_BYTES, Key
+from nczfs.zmap.keys import MAX_KEY_BYTES, ROOT, Key, Prefix
+from tests.conftest import ExpectedWarnings
 from tests.support.directories import files_in, keys_in, names_in
+
+NOBODY = 65_534
 
 
 def test_what_is_not_a_regular_file_is_hidden_and_left_alone(
@@ -55,3 +63,67 @@ def test_names_too_deep_for_a_key_are_left_out(zmap: DirectoryZMap, root: Path) 
     (deep / "fits").write_bytes(b"")
     (deep / ("x" * 200)).write_bytes(b"")
     assert [len(key) <= MAX_KEY_BYTES for key in keys_in(zmap)] == [True]
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """What root may do everywhere, nobody may not."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_what_cannot_be_looked_at_does_not_hide_the_others(
+    root: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS A8."""
+    (root / "good").write_bytes(b"good")
+    (root / "closed").mkdir()
+    (root / "closed/x").write_bytes(b"")
+    (root / "link").symlink_to("closed/x")
+    root.chmod(0o755)
+    zmap = DirectoryZMap(root)
+    (root / "closed").chmod(0)
+    hidden = metrics.value("nczfs_hidden_keys_total")
+    expected_warnings.add("left out 1 entries, the first: Permission denied")
+    with as_nobody():
+        assert names_in(zmap) == ["closed", "good"]
+    assert metrics.value("nczfs_hidden_keys_total") == hidden + 1
+    (root / "closed").chmod(0o755)
+    zmap.close()
+
+
+def test_where_nothing_can_be_looked_at_is_no_empty_directory(root: Path) -> None:
+    (root / "dir").mkdir()
+    (root / "dir/link").symlink_to("../closed/x")
+    (root / "closed").mkdir()
+    (root / "closed/x").write_bytes(b"")
+    root.chmod(0o755)
+    zmap = DirectoryZMap(root)
+    (root / "closed").chmod(0)
+    with as_nobody(), pytest.raises(AccessDenied, match="dir: Permission denied"):
+        list(zmap.search(Prefix("dir")))
+    (root / "closed").chmod(0o755)
+    zmap.close()
+
+
+def test_without_a_descriptor_left_nothing_is_taken_for_empty(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    """SEMANTICS A9."""
+    zmap.write(Key("d/x"), b"")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)  # the lowest one
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        for ask in (lambda: zmap.read(Key("d/x")), lambda: list(zmap.search(ROOT))):
+            with pytest.raises(OutOfDescriptors, match="Too many open files"):
+                ask()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
