@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import logging.handlers
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nczfs.cli.sources import Settings
+from nczfs.engine.spool.space import make_private
 from nczfs.errors import UsageError
 
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
@@ -45,6 +47,15 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields)
 
 
+class LogFileHandler(logging.handlers.WatchedFileHandler):
+    """Appends to a file; to a new one, for its owner and group alone, after a rotation."""
+
+    def _open(self) -> io.TextIOWrapper:
+        return open(
+            _open(Path(self.baseFilename)), "a", encoding="utf-8", errors="backslashreplace"
+        )
+
+
 def configure_command(settings: Settings) -> None:
     """Log as a command that runs and ends: warnings on stderr, more if asked."""
     _install(logging.StreamHandler(), settings, _level(settings, "warning"), "nczfs: %(message)s")
@@ -57,9 +68,7 @@ def configure_foreground(settings: Settings) -> Path | None:
         _install(logging.StreamHandler(), settings, _level(settings, "info"), _TEXT)
         return None
     path = Path(name)
-    os.close(_open(path))
-    handler = logging.handlers.WatchedFileHandler(path)
-    _install(handler, settings, _level(settings, "info"), _TEXT)
+    _install(LogFileHandler(path), settings, _level(settings, "info"), _TEXT)
     return path
 
 
@@ -78,7 +87,7 @@ def configure_background(settings: Settings, mountpoint: str) -> LogTarget:
         )
         _install(handler, settings, level, "nczfs: %(levelname)s %(message)s")
     else:
-        _install(logging.handlers.WatchedFileHandler(path), settings, level, _TEXT)
+        _install(LogFileHandler(path), settings, level, _TEXT)
     return LogTarget(descriptor, path)
 
 
@@ -86,7 +95,7 @@ def _own_file(mountpoint: str) -> Path:
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     directory = Path(state, "nczfs")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
     except OSError as error:
         raise UsageError(f"{directory}: {error.strerror}; name a --log-file") from error
     return directory / (mountpoint.strip("/").replace("/", "-") + ".log")

@@ -12,7 +12,7 @@ from nczfs.cli import logs
 from nczfs.cli.command import Command, Request
 from nczfs.cli.options import Scope
 from nczfs.cli.store import store_options
-from nczfs.errors import NczfsError, UsageError
+from nczfs.errors import NczfsError, SpoolError, UsageError
 from nczfs.model.printing import printable
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--export", metavar="DIR", type=Path, help="copy the data to files in DIR")
     what.add_argument("--discard", action="store_true", help="delete entries; their data are lost")
     parser.add_argument(
-        "--force", action="store_true", help="overwrite objects that have changed since"
+        "--force",
+        action="store_true",
+        help="overwrite objects that have changed since, and trust entries of other users",
     )
     parser.add_argument(
         "--url", help="URL with the user name, password or query that the spool does not keep"
@@ -45,7 +47,7 @@ def run(request: Request) -> int:
 
     arguments = request.arguments
     spool_dir = Path(request.settings.maybe_text("spool-dir") or default_spool_dir())
-    found = _chosen(recovery.entries(spool_dir), arguments.names)
+    found = _chosen(recovery.entries(spool_dir, force=arguments.force), arguments.names)
     if arguments.discard and not arguments.names:
         raise UsageError("--discard: name the entries to delete; --list shows them")
     if not found and not arguments.json:
@@ -85,6 +87,12 @@ class _Work:
         from nczfs.engine.spool import recovery
 
         arguments = self._arguments
+        is_read_only = arguments.list or arguments.export is not None
+        if found.is_foreign and not (is_read_only or arguments.force):
+            raise SpoolError(
+                f"{found.path}: belongs to another user, who may have put anything there; --export "
+                "DIR shows it, --force trusts it"
+            )
         if arguments.discard:
             recovery.remove(found)
             return str(found.path), "discarded"
@@ -94,6 +102,8 @@ class _Work:
         if found.leftover is not None:
             return description, "incomplete"
         if arguments.list:
+            if found.is_foreign:
+                return description, "of another user"
             return description, "in use by its mount" if found.in_use else "unsaved"
         if found.is_owned:
             return description, "left to its mount, which is running"

@@ -98,6 +98,11 @@ class Found:
         return f"{self.path.parent.name}/{self.path.name.removesuffix(SUFFIX)}"
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether another user owns it, or the directory that it is in."""
+        return _is_foreign(self.path) or _is_foreign(self.path.parent)
+
+    @property
     def is_owned(self) -> bool:
         """Whether a living mount has it in memory too."""
         if self.entry is None:
@@ -110,11 +115,18 @@ def left_of(spool_dir: Path, url: str) -> list[Found]:
     return [found for found in entries(spool_dir) if found.url == url and not found.in_use]
 
 
-def entries(spool_dir: Path) -> list[Found]:
-    """All files in a spool, the oldest first. What killed mounts left is made entries of first."""
+def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
+    """All files in a spool, the oldest first. What killed mounts left is made entries of first.
+
+    Parameters
+    ----------
+    force : do so with what mounts of other users left, too.
+    """
     found = []
     problems: dict[Path, str] = {}
     for directory in spool_dir.glob("*"):
+        if _is_foreign(directory) and not force:
+            continue
         try:
             salvage(directory)
         except NczfsError as error:
@@ -421,6 +433,13 @@ def _entry(found: Found) -> Entry:
     if found.entry is None:
         raise SpoolError(found.problem)
     return found.entry
+
+
+def _is_foreign(path: Path) -> bool:
+    try:
+        return os.lstat(path).st_uid != os.geteuid()
+    except OSError:
+        return False  # it is gone
 
 
 def _is_locked(lock: Path) -> bool:

@@ -149,7 +149,7 @@ class Spool:
 
     def _made(self) -> int | None:
         """The lock of the directory, or None: somebody took it for a dead mount's meanwhile."""
-        os.makedirs(self.directory, 0o700, exist_ok=True)
+        make_private(self.directory)
         lock = self.directory / LOCK
         try:
             fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -168,6 +168,16 @@ class Spool:
             raise
         os.close(fd)
         return None
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory, and those above it, for their owner alone, whatever the umask.
+
+    Directories that exist keep their modes.
+    """
+    if not directory.exists():
+        make_private(directory.parent)
+        directory.mkdir(0o700, exist_ok=True)
 
 
 def quoted(name: str) -> str:

@@ -52,6 +52,27 @@ def test_a_daemon_without_syslog_logs_to_a_file_of_its_own(
     assert "hello" in target.path.read_text()
 
 
+@pytest.mark.parametrize("configure", ["background", "foreground"])
+def test_a_new_file_after_a_rotation_is_for_its_owner_and_group(
+    configure: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    settings = Settings({"log-file": str(path)})
+    before = os.umask(0)
+    try:
+        if configure == "background":
+            os.close(logs.configure_background(settings, "/mnt").descriptor)
+        else:
+            logs.configure_foreground(settings)
+        log.info("before")
+        path.rename(tmp_path / "log.1")
+        log.info("after")
+    finally:
+        os.umask(before)
+    assert "INFO after" in path.read_text()
+    assert {oct(each.stat().st_mode & 0o777) for each in tmp_path.iterdir()} == {"0o640"}
+
+
 def test_lines_can_be_json(tmp_path: Path) -> None:
     path = tmp_path / "log"
     logs.configure_foreground(Settings({"log-file": str(path), "log-format": "json"}))

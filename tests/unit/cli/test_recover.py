@@ -290,3 +290,44 @@ def test_what_nobody_was_promised_is_incomplete_and_can_be_exported_and_discarde
     name = line.partition(": ")[0]
     assert main.main(["recover", *spool_dir, "--discard", name]) == 0
     assert os.listdir(left) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("given", ["directory", "entry"])
+def test_what_another_user_left_is_shown_and_needs_force(
+    given: str, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.die(at1=11)
+    (path,) = place.spool.glob("*/*.unsaved")
+    os.chown(path if given == "entry" else path.parent, 1234, 1234)
+    name = f"{path.parent.name}/{path.stem}"
+    assert place.recover("--list") == 0
+    (line,) = lines(capsys)
+    assert "v[1:2]: of another user (20" in line
+    assert place.recover("--export", str(tmp_path / "out")) == 0
+    assert len(os.listdir(tmp_path / "out")) == 1
+    capsys.readouterr()
+    for words in ([], ["--discard", name]):
+        assert place.recover(*words) == 1
+        (line,) = lines(capsys)
+        assert f"{path}: belongs to another user" in line
+    assert path.exists()
+    assert place.values[1] == -1
+    assert place.recover("--force") == 0
+    assert place.values[1] == 11
+    assert not path.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_the_logs_of_another_users_mount_become_entries_only_by_force(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else its values would be taken for our own."""
+    directory = place.spool / "theirs"
+    directory.mkdir(parents=True)
+    (directory / "lock").touch()
+    os.chown(directory, 1234, 1234)
+    assert place.recover() == 0
+    assert directory.exists()
+    assert place.recover("--force") == 0
+    assert not directory.exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nczfs.engine.spool import recovery
-from nczfs.engine.spool.space import Spool, default_spool_dir
+from nczfs.engine.spool.space import LOCK, Spool, default_spool_dir
 
 
 def test_the_directory_is_made_with_the_first_file_and_goes_at_the_end(tmp_path: Path) -> None:
@@ -28,6 +28,20 @@ def test_a_directory_with_something_unsaved_stays(tmp_path: Path) -> None:
     path.write_bytes(b"unsaved")
     spool.close()
     assert path.read_bytes() == b"unsaved"
+
+
+def test_what_is_made_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        spool = Spool(tmp_path / "state/nczfs/spool")
+        spool.new_path("a")
+    finally:
+        os.umask(before)
+    made = [spool.directory, *spool.directory.parents][:4]
+    assert made[-1] == tmp_path / "state"
+    assert [oct(path.stat().st_mode & 0o777) for path in made] == ["0o700"] * 4
+    assert (spool.directory / LOCK).stat().st_mode & 0o777 == 0o600
+    spool.close()
 
 
 def test_files_are_staged_in_the_state_directory(monkeypatch: pytest.MonkeyPatch) -> None:
