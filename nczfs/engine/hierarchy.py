@@ -100,6 +100,13 @@ class Hierarchy:
         self._edited.put(path, (stored, revision, edited), nbytes)
         return edited
 
+    def load_now(self, path: str) -> Loaded | None:
+        """As `load`; the store is asked for what the node was made of."""
+        known = self._nodes.get(path)
+        if known is not None:
+            self._metadata.ask_again(known.used)
+        return self.load(path)
+
     def load_listed(self, path: str) -> Loaded | None:
         """As `load`; an array that its group lists must be there.
 

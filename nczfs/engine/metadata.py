@@ -18,6 +18,7 @@ from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
 NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
+PROMPT_TTL_S: Final = 1.0  # who believes for no longer sees what was stored when a file is opened
 USUAL_DOCUMENT_BYTES: Final = 1 << 20  # a larger one is measured before it is read whole
 LEDGER_SHARE: Final = 4  # a quarter of the memory is for metadata, as far as they need it
 
@@ -65,6 +66,7 @@ class MetadataCache:
         self.zmap = zmap
         self.far = not zmap.features.near
         self.ttl_s = options.metadata_ttl_s if self.far else min(options.metadata_ttl_s, NEAR_TTL_S)
+        self.is_prompt = self.ttl_s <= PROMPT_TTL_S
         self.ledger = ledger or Ledger(options.memory_limit_bytes // LEDGER_SHARE)
         self._pools = pools
         self._clock = clock

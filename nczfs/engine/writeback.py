@@ -101,8 +101,7 @@ class WriteBack:
         clip : the elements of the chunk that lie in the array.
         region : the elements to write, counted like `clip` from the first one of the chunk.
         """
-        if self._dirty.nbytes > self._limit:  # there was no room at the last time
-            self._make_room()
+        self.wait_for_room()
         while True:
             chunk = self._dirty.entry(chunk_id, io, clip)
             try:
@@ -141,6 +140,16 @@ class WriteBack:
             return None
         return self._flusher.send(chunk_id, *lent, self._keep)
 
+    def wait_for_room(self) -> None:
+        """Return when there is room for more, which there was none for at the last time.
+
+        Raises
+        ------
+        NoSpace, StoreError, CodecError : there is none.
+        """
+        if self._dirty.nbytes > self._limit:
+            self._make_room()
+
     def settle(self) -> None:
         """After something was written: have the background look at it, and make room if needed.
 
@@ -150,8 +159,7 @@ class WriteBack:
         """
         if self._dirty.chunks:
             self.expect()
-        if self._dirty.nbytes > self._limit:
-            self._make_room()
+        self.wait_for_room()
 
     def expect(self) -> None:
         """Have the background look at what waits for being stored."""

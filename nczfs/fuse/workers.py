@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Generic, NoReturn, TypeVar
 
 import trio
 
+from nczfs.engine.effects import Request
 from nczfs.errors import DeadlinePassed
 from nczfs.metrics import FUSE_SECONDS
 
@@ -50,11 +53,43 @@ class _Pending(Generic[T]):
             threading.Thread(target=self._undo, args=(result,), daemon=True).start()
 
 
+class _Outcome(Generic[T]):
+    """How a call in a thread ends, for a caller that waits on the event loop."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._loop = trio.lowlevel.current_trio_token()
+        self._ended = trio.Event()
+        self._result: Callable[[], T] | None = None
+        self.request = Request()
+
+    def call(self) -> T:
+        try:
+            with self.request.under_way():
+                result = self._function()
+        except BaseException as error:
+            self._end(partial(_raise, error))
+            raise
+        self._end(lambda: result)
+        return result
+
+    async def wait(self) -> T:
+        await self._ended.wait()
+        assert self._result is not None
+        return self._result()
+
+    def _end(self, result: Callable[[], T]) -> None:
+        self._result = result
+        with contextlib.suppress(trio.RunFinishedError):
+            self._loop.run_sync_soon(self._ended.set)
+
+
 class Pool:
     """Runs blocking calls in at most `limit` threads, each caller waiting at most `timeout_s`.
 
-    A call whose caller gave up keeps its thread until it ends, and counts against the limit:
-    a store that hangs cannot make threads without end.
+    A call that has begun to have an effect by then is waited for: its caller must not be told that
+    it failed. Any other one never has one afterwards; it keeps its thread until it ends, and counts
+    against the limit: a store that hangs cannot make threads without end.
     """
 
     def __init__(self, limit: int, timeout_s: float) -> None:
@@ -69,12 +104,15 @@ class Pool:
         DeadlinePassed : the deadline passed, waiting for a thread included.
         """
         start = time.monotonic()
+        outcome = _Outcome(function)
         try:
             with trio.move_on_after(self._timeout_s):
                 return await trio.to_thread.run_sync(
-                    function, abandon_on_cancel=True, limiter=self._limiter
+                    outcome.call, abandon_on_cancel=True, limiter=self._limiter
                 )
-            raise DeadlinePassed(f"no answer within {self._timeout_s:g} s")
+            if outcome.request.withdraw():
+                raise DeadlinePassed(f"no answer within {self._timeout_s:g} s")
+            return await outcome.wait()
         finally:
             FUSE_SECONDS.labels(operation).observe(time.monotonic() - start)
 
@@ -119,3 +157,7 @@ class Workers:
         object.__setattr__(self, "readers", Pool(64, self.timeout_s))
         object.__setattr__(self, "writers", Pool(16, self.timeout_s))
         object.__setattr__(self, "flushers", Pool(16, self.flush_timeout_s))
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error

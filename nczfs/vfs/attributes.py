@@ -239,7 +239,7 @@ class AttributeFile(File):
         return self._data
 
     def stat(self) -> NodeStat:
-        self._ask()
+        self._ask(self._dataset.load(self._path))
         return self.listing_stat()
 
     def listing_stat(self) -> NodeStat:
@@ -251,7 +251,7 @@ class AttributeFile(File):
         )
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        self._ask()
+        self._ask(self._context.load(self._dataset, self._path))
         if not (writing or truncate):
             return FixedContent(self._data, self._refusals.check)
         if self._editing is None:
@@ -276,9 +276,8 @@ class AttributeFile(File):
         file.truncate(size)
         file.flush()
 
-    def _ask(self) -> None:
+    def _ask(self, loaded: Loaded | None) -> None:
         revision = self._dataset.edits.revision
-        loaded = self._dataset.load(self._path)
         if loaded is not None:
             if loaded.mtime_ns is not None:
                 self._mtime_ns = loaded.mtime_ns

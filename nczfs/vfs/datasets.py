@@ -80,6 +80,7 @@ class DatasetsTree:
         self.context = ViewContext(
             engine,
             metadata.ttl_s,
+            metadata.is_prompt,
             mtime_ns,
             access_log,
             self._opened,

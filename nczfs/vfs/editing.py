@@ -172,6 +172,22 @@ class Growing:
                 self._begins = layout.size
                 self._hold(offset + inside - layout.size, data[inside:])
 
+    def append(self, data: memoryview) -> int:
+        """Write bytes behind what there is; at which offset that was."""
+        with self._lock:
+            layout = self._layout()
+            if self._tail and self._begins != layout.size:
+                self._overtaken(layout)
+            self._begins = layout.size
+            offset = layout.size + len(self._tail)
+            self._hold(len(self._tail), data)
+            return offset
+
+    def show(self) -> None:
+        """Have every file of the variable shown anew."""
+        self._array.note_changed()
+        self._editing.show(self._dataset, self._variable.key, self._array)
+
     def resize(self, size: int) -> None:
         """Make the variable longer, to whole records."""
         with self._lock:
@@ -203,8 +219,7 @@ class Growing:
             if dropped:
                 self._tail.clear()
         if dropped:
-            self._array.note_changed()
-            self._editing.show(self._dataset, self._variable.key, self._array)
+            self.show()
 
     def _hold(self, place: int, data: memoryview) -> None:
         """Put bytes `place` behind the end of the array, and add what records they complete."""

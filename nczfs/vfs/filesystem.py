@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
+from nczfs.engine import effects
 from nczfs.errors import (
     IsADirectory,
     NameTooLong,
@@ -32,9 +33,11 @@ from nczfs.vfs.handles import FileHandle, HandleTable
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.kernel import KernelCache
 from nczfs.vfs.listing import OpenDirectory
-from nczfs.vfs.nodes import Directory, File, OpenFile
+from nczfs.vfs.nodes import Directory, File, NodeStat, OpenFile
 from nczfs.vfs.objects import NAME_BYTES_MAX
 from nczfs.zmap.base import Capacity
+
+PAGE_BYTES = 4096
 
 
 class TreeFileSystem(FileSystem):
@@ -100,7 +103,7 @@ class TreeFileSystem(FileSystem):
         # Counted before anything blocks, so that a forget meanwhile cannot drop it.
         self.inodes.remember(inode.ino)
         try:
-            return self._appearance.of(inode.ino, inode.node, inode.node.stat())
+            return self._told(inode, inode.node.stat())
         except BaseException:
             self.inodes.forget([(inode.ino, 1)])
             raise
@@ -114,19 +117,19 @@ class TreeFileSystem(FileSystem):
             return None
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
-        return self._appearance.of(inode.ino, node, stat)
+        return self._told(inode, stat)
 
     def forget(self, counts: Iterable[tuple[InodeNo, int]]) -> None:
         self.inodes.forget(counts)
 
     def getattr(self, ino: InodeNo) -> Attributes:
-        node = self.inodes.get(ino).node
-        return self._appearance.of(ino, node, node.stat())
+        inode = self.inodes.get(ino)
+        return self._told(inode, inode.node.stat())
 
     def getattr_if_cached(self, ino: InodeNo) -> Attributes | None:
-        node = self.inodes.get(ino).node
-        stat = node.stat_if_cached()
-        return self._appearance.of(ino, node, stat) if stat is not None else None
+        inode = self.inodes.get(ino)
+        stat = inode.node.stat_if_cached()
+        return self._told(inode, stat) if stat is not None else None
 
     def setattr(self, ino: InodeNo, changes: Changes, handle: HandleNo | None) -> Attributes:
         inode = self.inodes.get(ino)
@@ -135,13 +138,18 @@ class TreeFileSystem(FileSystem):
         if changes.size is not None:
             with self.kernel.changing():
                 if handle is not None:
-                    self._files.get(handle).file.truncate(changes.size)
+                    file = self._files.get(handle).file
+                    if not file.begins_itself:
+                        effects.begin()
+                    file.truncate(changes.size)
                 else:
+                    effects.begin()
                     self._file(inode).truncate(changes.size)
         attributes = self.getattr(ino)
         rest = beyond(changes, attributes)
         if rest == Changes():
             return attributes
+        effects.begin()
         inode.node.change(rest)
         return self.getattr(ino)
 
@@ -168,7 +176,10 @@ class TreeFileSystem(FileSystem):
         if writing or truncate:
             self._check_writable(inode)
         token_before = node.pages_token
-        file = node.open(writing=writing, truncate=truncate)
+        with self.kernel.changing():
+            file = node.open(writing=writing, truncate=truncate)
+            if not truncate:
+                self.kernel.check_size(inode)
         file.appending = bool(flags & os.O_APPEND)
         keep = self.kernel.keeps_pages(inode, node, token_before) and not truncate
         return self._opened(inode, node, file, keep=keep)
@@ -180,11 +191,20 @@ class TreeFileSystem(FileSystem):
         return self._files.get(handle).file.read_if_cached(offset, size)
 
     def write(self, handle: HandleNo, offset: int, data: Buffer) -> int:
-        file = self._files.get(handle).file
-        if not file.judges_writes:
-            return file.write(offset, data)
-        with self.kernel.changing():
-            return file.write(offset, data)
+        found = self._files.get(handle)
+        file, inode = found.file, found.inode
+        if not file.begins_itself:
+            effects.begin()
+        # The kernel writes pages of a mapping back through any file that is open for writing. They
+        # lie within what it takes for the file; what a program appends lies at the end of that.
+        known = inode.told_size
+        is_behind = known is not None and (offset >= known or offset % PAGE_BYTES != 0)
+        write = file.append if file.appending and is_behind else file.write
+        with self.kernel.changing() if file.judges_writes else nullcontext():
+            count = write(offset, data)
+        if known is not None:
+            inode.told_size = max(inode.told_size or 0, offset + count)
+        return count
 
     def flush(self, handle: HandleNo) -> None:
         with self.kernel.changing():
@@ -219,7 +239,7 @@ class TreeFileSystem(FileSystem):
         self.inodes.remember(inode.ino)
         opened = self._opened(inode, node, file, keep=False)
         self._give(inode, owner)
-        return opened, self._appearance.of(inode.ino, node, node.stat())
+        return opened, self._told(inode, node.stat())
 
     def mkdir(
         self, parent: InodeNo, name: bytes, mode: int, owner: Owner | None = None
@@ -230,7 +250,7 @@ class TreeFileSystem(FileSystem):
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
         self._give(inode, owner)
-        return self._appearance.of(inode.ino, node, node.stat())
+        return self._told(inode, node.stat())
 
     def unlink(self, parent: InodeNo, name: bytes) -> None:
         directory, text = self._place(parent, name)
@@ -268,7 +288,7 @@ class TreeFileSystem(FileSystem):
             node = self._node_of(directory).link(source, text)
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
-        return self._appearance.of(inode.ino, node, node.stat())
+        return self._told(inode, node.stat())
 
     def statfs(self) -> Capacity:
         return self._capacity()
@@ -307,7 +327,8 @@ class TreeFileSystem(FileSystem):
         return inode.node
 
     def _place(self, parent: InodeNo, name: bytes) -> tuple[Inode, str]:
-        """A directory, and a name in it that shall be made or changed."""
+        """A directory, and a name in it that is made or changed from here on."""
+        effects.begin()
         directory = self._directory(parent)
         text = os.fsdecode(name)
         if self._read_only:
@@ -342,6 +363,11 @@ class TreeFileSystem(FileSystem):
         self.inodes.opened(inode.ino)
         handle = self._files.add(FileHandle(inode, file))
         return Opened(handle, node.direct_io, keep)
+
+    def _told(self, inode: Inode, stat: NodeStat) -> Attributes:
+        """The attributes of an inode, which the kernel is told now."""
+        inode.told_size = stat.size
+        return self._appearance.of(inode.ino, inode.node, stat)
 
     def _find_again(self, inode: Inode) -> None:
         """The node of an inode below a directory that was renamed: it knows its new place."""

@@ -19,10 +19,21 @@ class Inode:
     """An inode in use: its node, where it stands, and why it must be kept.
 
     `pages_from` and `pages_token` remember when the kernel's cached pages were last begun anew,
-    and for which state of the node.
+    and for which state of the node; `told_size` is what it takes the size of the file to be, None
+    where it was never told.
     """
 
-    __slots__ = ("ino", "lookups", "name", "node", "opens", "pages_from", "pages_token", "parent")
+    __slots__ = (
+        "ino",
+        "lookups",
+        "name",
+        "node",
+        "opens",
+        "pages_from",
+        "pages_token",
+        "parent",
+        "told_size",
+    )
 
     def __init__(self, ino: InodeNo, parent: InodeNo, name: str, node: Node) -> None:
         self.ino = ino
@@ -33,6 +44,7 @@ class Inode:
         self.opens = 0
         self.pages_from = 0.0
         self.pages_token: object = None
+        self.told_size: int | None = None
 
 
 _NONE: Mapping[str, Inode] = {}

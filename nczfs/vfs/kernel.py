@@ -57,6 +57,12 @@ class KernelCache:
             inode.pages_from = now()
         return keep and not node.direct_io
 
+    def check_size(self, inode: Inode) -> None:
+        """Have the kernel ask again for a file that has another size than it was told."""
+        stat = inode.node.listing_stat()
+        if inode.told_size is not None and stat.exact and stat.size != inode.told_size:
+            self._forget_content(inode)
+
     def forget_all(self, concerns: Callable[[str], bool]) -> None:
         """Have the kernel ask again for the files whose paths `concerns` holds for."""
         for inode in self._inodes.all():

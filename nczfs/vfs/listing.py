@@ -62,6 +62,7 @@ class OpenDirectory:
                 self._made.add(inode.ino)
             node = inode.node
             attributes = self._appearance.of(inode.ino, node, node.listing_stat())
+            inode.told_size = attributes.size
             yield DirectoryEntry(os.fsencode(name), attributes, position + FIRST_COOKIE)
             position += 1
 

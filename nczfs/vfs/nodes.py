@@ -186,10 +186,12 @@ class OpenFile(ABC):
     ----------
     appending : it was opened with O_APPEND.
     judges_writes : a write is refused for what it says, and other files tell why.
+    begins_itself : it says itself when a write begins to have an effect (`engine/effects.py`).
     """
 
     appending = False
     judges_writes = False
+    begins_itself = False
 
     @abstractmethod
     def read(self, offset: int, size: int) -> Buffer:
@@ -202,6 +204,15 @@ class OpenFile(ABC):
     def write(self, offset: int, data: Buffer) -> int:
         """Write all of `data`."""
         raise BadHandle("this file was not opened for writing")
+
+    def append(self, offset: int, data: Buffer) -> int:
+        """Write all of `data` where the file ends by now.
+
+        Parameters
+        ----------
+        offset : where the kernel takes its end to be.
+        """
+        return self.write(offset, data)
 
     def truncate(self, size: int) -> None:
         """Set the size."""

@@ -214,7 +214,7 @@ def mount_tree(
             attr_ttl_s=metadata.ttl_s,
         ),
         read_only=read_only,
-        pages_ttl_s=metadata.ttl_s,
+        pages_ttl_s=0.0 if metadata.is_prompt else metadata.ttl_s,
         forget=forget,
         sync=_steps(engine.writeback.flush, datasets.sync, zmap.flush),
         capacity=zmap.capacity,

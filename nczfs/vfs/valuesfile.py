@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from nczfs.engine.array import now
 from nczfs.engine.dataset import Dataset
-from nczfs.errors import NotPermitted
+from nczfs.errors import NotPermitted, StaleHandle
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.base import Changes
 from nczfs.vfs.editing import Growing
@@ -80,6 +79,8 @@ class ValuesFile(File):
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         context = self._context
+        if context.is_prompt:
+            self._look_anew()
         context.opened(self._dataset, self._variable)
         if not (writing or truncate):
             return self.reader()
@@ -93,6 +94,7 @@ class ValuesFile(File):
             self.layout,
             self._store,
             self._dataset.zmap.flush,
+            context.engine.writeback.wait_for_room,
             self._growing(),
             self._array.stored,
             self._dataset.lease,
@@ -115,10 +117,25 @@ class ValuesFile(File):
         context, layout = self._context, self.layout()
         url = self._dataset.url("")
         access = context.access_log.opened(url, self._variable, self._name, layout)
-        fresh_since = now() - context.ttl_s
+        fresh_since = context.fresh_since
         return OpenView(
             context.engine, layout, access, self._array.stored, fresh_since, self._store
         )
+
+    def _look_anew(self) -> None:
+        """Have the layout be that of the variable now.
+
+        Raises
+        ------
+        StaleHandle : it was removed, or made anew; the kernel looks the path up again then.
+        """
+        loaded = self._context.load(self._dataset, self._variable.path)
+        node = loaded.node if loaded is not None else None
+        is_same = isinstance(node, Variable) and (
+            self._dataset.array(node).stored is self._array.stored
+        )
+        if not is_same:
+            raise StaleHandle(f"{self.place}: the variable was removed or made anew")
 
     def _store(self) -> None:
         """Have all stored that was written to the variable, through whichever file or handle."""

@@ -43,6 +43,7 @@ class ViewContext:
     Attributes
     ----------
     ttl_s : for how long a text is kept, and chunks are believed, without asking the store.
+    is_prompt : a file shows what others have stored when it is opened, however lately it was asked.
     mtime_ns : of files whose store tells no time.
     opened : called when a file with values of a variable is opened.
     refusals : of what was written last.
@@ -52,6 +53,7 @@ class ViewContext:
 
     engine: Engine
     ttl_s: float
+    is_prompt: bool
     mtime_ns: int
     access_log: AccessLog
     opened: Callable[[Dataset, Variable], None]
@@ -72,6 +74,15 @@ class ViewContext:
         """
         if self.arrivals is None and (changes.mode, changes.uid, changes.gid) != (None,) * 3:
             raise NotPermitted("modes and owners cannot be changed here")
+
+    def load(self, dataset: Dataset, path: str) -> Loaded | None:
+        """A node for a file that is opened."""
+        return dataset.load_now(path) if self.is_prompt else dataset.load(path)
+
+    @property
+    def fresh_since(self) -> float:
+        """Before when chunks must have been confirmed to be believed by a file opened now."""
+        return now() if self.is_prompt else now() - self.ttl_s
 
     def editing_of(self, dataset: Dataset) -> Editing | None:
         """What changes a dataset; None where it can only be read."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from nczfs.engine import effects
 from nczfs.engine.lease import Lease
 from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
@@ -29,7 +30,7 @@ class WritingView(OpenFile):
     A program writes in pieces that end anywhere. What a piece has of a last line of text waits for
     the next piece: only a whole line tells a number. Numbers in binary form wait for nothing.
 
-    `_lock` makes the writes of one open file one after the other; it is held while chunks are
+    `_lock` makes the writes of one open file one after the other; it is not held while chunks are
     stored, and reading does not take it.
 
     Parameters
@@ -39,10 +40,13 @@ class WritingView(OpenFile):
     layout : the layout as it is by now.
     store : has everything stored that was written to the variable.
     commit : has the store make sure of what it gathers first.
+    room : waits until memory has room for what is written.
     growing : the end of the variable; None: its length is fixed.
     lease : of the dataset, held as long as the file is open.
     rewrite : it was truncated: what is written replaces everything, when it is whole.
     """
+
+    begins_itself = True
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class WritingView(OpenFile):
         layout: Callable[[], Layout],
         store: Callable[[], None],
         commit: Callable[[], None],
+        room: Callable[[], None],
         growing: Growing | None,
         array: StoredArray,
         lease: Lease,
@@ -62,6 +67,7 @@ class WritingView(OpenFile):
         self._current_layout = layout
         self._store = store
         self._commit = commit
+        self._room = room
         self._growing = growing
         self._array = array
         self._lease = lease
@@ -71,7 +77,7 @@ class WritingView(OpenFile):
         self._reads = layout()
         self._held: tuple[int, bytes] | None = None
         self._rewrite = Rewrite() if rewrite else None
-        self._has_written = False
+        self._writes = self._answered = 0  # how many there were, and for how many a flush was 0
         if growing is not None:
             growing.opened()
         lease.opened()
@@ -89,9 +95,7 @@ class WritingView(OpenFile):
 
     def write(self, offset: int, data: Buffer) -> int:
         given = memoryview(data)
-        with self._lock, _named(self._place):
-            self._lease.require()
-            self._has_written = True
+        with self._changing():
             if self._rewrite is None:
                 self._write(offset, given)
             elif self._growing is None and offset + len(given) > self._current_layout().size:
@@ -100,18 +104,28 @@ class WritingView(OpenFile):
                 self._rewrite.write(offset, given)
         return len(given)
 
+    def append(self, offset: int, data: Buffer) -> int:
+        """Write where the file ends by now, which the kernel may not know yet."""
+        growing = self._growing
+        if growing is None or self._rewrite is not None:
+            return self.write(offset, data)
+        given = memoryview(data)
+        with self._changing():
+            if growing.append(given) != offset:
+                growing.show()  # the kernel has put the pages where it took the end to be
+        return len(given)
+
     def truncate(self, size: int) -> None:
-        with self._lock, _named(self._place):
-            self._lease.require()
+        if self._rewrite is None and size == self._current_layout().size:
+            return
+        with self._changing():
             known = self._current_layout().size
             if self._rewrite is not None:
                 self._rewrite.truncate(size)
             elif size == 0 < known:
                 self._rewrite = Rewrite()
-                self._has_written = True
             elif size > known and self._growing is not None:
                 self._growing.resize(size)
-                self._has_written = True
             elif size != known:
                 raise NotPermitted(
                     f"has {known} bytes: nczfs.open(...).resize_dimension changes its shape"
@@ -119,15 +133,17 @@ class WritingView(OpenFile):
 
     def flush(self) -> None:
         with self._lock, _named(self._place):
-            if self._has_written or self._array.has_lost:
+            writes, has_written = self._writes, self._writes > self._answered
+            if has_written or self._array.has_lost:
                 self._array.check()
             # A shell closes its own descriptor of a file that it opened with O_TRUNC before a byte.
-            if self._rewrite is not None and self._has_written:
+            if self._rewrite is not None and has_written:
                 self._apply(self._rewrite)
             self._settle()
-            # The pages of a mapping may have come through another handle.
-            self._store()
-            has_written, self._has_written = self._has_written, False
+        # The pages of a mapping may have come through another handle.
+        self._store()
+        with self._lock, _named(self._place):
+            self._answered = max(self._answered, writes)
             if self._growing is not None and has_written:
                 self._growing.check_whole()
 
@@ -153,6 +169,17 @@ class WritingView(OpenFile):
             self._rewrite.close()
         self._reader.close()
         self._lease.closed()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One change at a time, under the lease; what is done in the block is not withdrawn."""
+        self._lease.require()
+        with self._lock, _named(self._place):
+            self._lease.require()
+            self._room()
+            effects.begin()
+            self._writes += 1
+            yield
 
     def _write(self, offset: int, data: memoryview) -> None:
         if self._held is not None:

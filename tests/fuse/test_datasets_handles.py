@@ -157,3 +157,26 @@ def test_a_mapping_that_was_there_at_a_refresh_is_stored(mount: Served, store: P
     assert stored(store)[0, :2].tolist() == [-1, -2]
     pages.close()
     assert status(mount)["unsaved_chunks"] == 0
+
+
+def test_pages_that_are_written_back_through_a_file_for_appending_stay_where_they_are(
+    mount: Served, store: Path
+) -> None:
+    """SEMANTICS W1, W8."""
+    raw = raw_of(mount, "r")
+    with raw.open("r+b") as file:
+        pages = mmap.mmap(file.fileno(), 0)
+    handle = os.open(raw, os.O_RDWR | os.O_APPEND)
+    mapped = mmap.mmap(handle, 0)
+    for turn in range(3):
+        pages[800:808] = number(-turn)
+        pages.flush()
+        mapped[8 * 1999 : 8 * 2000] = number(-turn)
+        os.write(handle, VALUES[20 + turn].tobytes())
+        mapped.flush()
+    pages.close()
+    mapped.close()
+    os.close(handle)
+    wanted = VALUES[:23].copy()
+    wanted[1, 0] = wanted[19, 99] = -2
+    np.testing.assert_array_equal(stored(store, "r"), wanted)

@@ -7,7 +7,8 @@ import threading
 import pytest
 import trio
 
-from nczfs.errors import DeadlinePassed
+from nczfs.engine import effects
+from nczfs.errors import DeadlinePassed, NoSpace
 from nczfs.fuse.workers import Pool
 
 
@@ -114,3 +115,70 @@ def test_an_error_of_the_call_reaches_the_caller() -> None:
 
     with pytest.raises(ZeroDivisionError):
         trio.run(main)
+
+
+def test_a_call_that_has_begun_to_have_an_effect_is_waited_for() -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def act() -> str:
+        effects.begin()
+        begun.set()
+        release.wait()
+        return "done"
+
+    async def main() -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_release_late)
+            return await Pool(1, 0.05).run("write", act)
+
+    async def _release_late() -> None:
+        await trio.to_thread.run_sync(begun.wait)
+        await trio.sleep(0.1)
+        release.set()
+
+    assert trio.run(main) == "done"
+
+
+def test_the_error_of_a_call_that_was_waited_for_is_told() -> None:
+    release = threading.Event()
+
+    def fail() -> None:
+        effects.begin()
+        release.wait()
+        raise NoSpace("full")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_release_late)
+            with pytest.raises(NoSpace, match="full"):
+                await Pool(1, 0.05).run("write", fail)
+
+    async def _release_late() -> None:
+        await trio.sleep(0.1)
+        release.set()
+
+    trio.run(main)
+
+
+def test_a_call_that_was_given_up_never_has_an_effect() -> None:
+    release, ended = threading.Event(), threading.Event()
+    happened: list[str] = []
+
+    def act_late() -> None:
+        release.wait()
+        try:
+            effects.begin()
+            happened.append("effect")
+        except DeadlinePassed:
+            happened.append("withdrawn")
+        finally:
+            ended.set()
+
+    async def main() -> None:
+        with pytest.raises(DeadlinePassed):
+            await Pool(1, 0.05).run("write", act_late)
+        release.set()
+
+    trio.run(main)
+    assert ended.wait(5)
+    assert happened == ["withdrawn"]

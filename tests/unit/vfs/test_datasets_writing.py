@@ -6,20 +6,30 @@ import io
 import itertools
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nczfs.engine.effects import Request
 from nczfs.engine.loaded import Values
 from nczfs.engine.opening import open_zmap
-from nczfs.errors import BadArgument, BadValue, NotPermitted, ReadOnlyMount, Unavailable
+from nczfs.errors import (
+    BadArgument,
+    BadValue,
+    DeadlinePassed,
+    NotPermitted,
+    ReadOnlyMount,
+    Unavailable,
+)
 from nczfs.testing.datasets import put_array, put_group
-from nczfs.vfs.base import Changes
+from nczfs.testing.faults import Faulty
+from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
-from nczfs.zmap.base import ZMap
+from nczfs.zmap.base import Features, ZMap
 from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.registry import open_store
@@ -130,19 +140,34 @@ def test_what_one_view_wrote_every_other_shows_before_it_is_stored(
     fs.release(sibling)
 
 
-def test_pages_that_the_kernel_kept_are_not_believed_after_a_write(fs: TreeFileSystem) -> None:
-    """SEMANTICS W2."""
+class Far(Faulty):
+    """A store that says of itself that it is across a network."""
+
+    @property
+    def features(self) -> Features:
+        return replace(super().features, near=False)
+
+
+@pytest.mark.parametrize("is_far", [False, True], ids=["near", "far"])
+def test_pages_that_the_kernel_kept_are_not_believed_after_a_write(
+    store: ZMap, url: str, monkeypatch: pytest.MonkeyPatch, is_far: bool
+) -> None:
+    """SEMANTICS D9, W2."""
+    kind = Far if is_far else Faulty
+    monkeypatch.setattr("nczfs.vfs.tree.open_store", lambda *_: kind(store))
+    fs = mount_tree(url, options=VfsOptions(read_only=False))
     ino = find(fs, f"{V}/values.txt").ino
     for _ in range(2):
         opened = fs.open(ino, os.O_RDONLY)
         fs.release(opened.handle)
-    assert opened.keep_cache
+    assert opened.keep_cache == is_far, "in a near store others may have written"
     before = fs.getattr(ino).mtime_ns
     write(fs, f"{V}/values.raw", b"1234", 0)
     opened = fs.open(ino, os.O_RDONLY)
     assert not opened.keep_cache
     assert fs.getattr(ino).mtime_ns > before
     fs.release(opened.handle)
+    fs.close()
 
 
 @pytest.mark.parametrize(("offset", "size"), [(1, 1), (3, 2), (2, 9), (0, 95), (95, 1), (5, 90)])
@@ -426,3 +451,34 @@ def test_a_rewrite_may_have_more_records(fs: TreeFileSystem, store: ZMap) -> Non
     with pytest.raises(BadArgument):
         write(fs, R, new[:9].tobytes(), 0, os.O_WRONLY | os.O_TRUNC)
     np.testing.assert_array_equal(stored(store, "r", "n.zarr"), new.reshape(4, 3))
+
+
+WITHDRAWN: dict[str, Callable[[TreeFileSystem, HandleNo], object]] = {
+    "write": lambda fs, handle: fs.write(handle, 0, b"1234"),
+    "truncate": lambda fs, handle: fs.setattr(
+        find(fs, f"{V}/values.raw").ino, Changes(size=0), handle
+    ),
+    "mkdir": lambda fs, _: fs.mkdir(find(fs, "datasets/a.zarr").ino, b"new", 0o755),
+    "create": lambda fs, _: fs.create(find(fs, "objects/a.zarr").ino, b"new", os.O_WRONLY, 0o644),
+    "unlink": lambda fs, _: fs.unlink(find(fs, "objects/a.zarr/v").ino, b".zattrs"),
+    "rename": lambda fs, _: fs.rename(
+        find(fs, "objects/a.zarr").ino, b"v", find(fs, "objects").ino, b"w", replace=True
+    ),
+}
+
+
+@pytest.mark.parametrize("change", WITHDRAWN.values(), ids=WITHDRAWN)
+def test_what_nobody_waits_for_any_more_changes_nothing(
+    fs: TreeFileSystem, store: ZMap, change: Callable[[TreeFileSystem, HandleNo], object]
+) -> None:
+    """SEMANTICS A1."""
+    before = {stat.key: stat.version for stat in store.list(parse_prefix(""))}
+    handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_RDWR).handle
+    request = Request()
+    assert request.withdraw()
+    with request.under_way(), pytest.raises(DeadlinePassed, match="nothing was changed"):
+        change(fs, handle)
+    assert raw(fs).tobytes() == FIELD.tobytes()
+    fs.flush(handle)
+    fs.release(handle)
+    assert {stat.key: stat.version for stat in store.list(parse_prefix(""))} == before
