@@ -62,8 +62,12 @@ def converted_fill(fill: Any, dtype: DataType, place: str) -> Values:
     ------
     BadValue : it is none of the type; also where `converted` would drop a fraction.
     """
-    found = converted(np.asarray(fill), dtype, f"{place}: fill value").reshape(-1)
-    if dtype.stored.kind in "iu" and not np.array_equal(found, np.asarray(fill).reshape(-1)):
+    try:
+        given = np.asarray(fill)
+    except ValueError:
+        raise BadValue(f"{place}: fill value: lists of unequal lengths are no value") from None
+    found = converted(given, dtype, f"{place}: fill value").reshape(-1)
+    if dtype.stored.kind in "iu" and not np.array_equal(found, given.reshape(-1)):
         raise BadValue(f"{place}: fill value: {fill} is not a value of type {dtype.typestr}")
     return found[:1]
 
