@@ -81,9 +81,9 @@ ORDINARY = frozenset(
 def is_ordinary(operation: str, code: int) -> bool:
     """Whether an error is none that a user would look for in the log.
 
-    The kernel answers ESTALE of an open by looking the path up again.
+    The kernel answers ESTALE of an open or a create by looking the path up again.
     """
-    return code in ORDINARY or (operation == "open" and code == errno.ESTALE)
+    return code in ORDINARY or (operation in {"open", "create"} and code == errno.ESTALE)
 
 
 def to_errno(error: Exception) -> int:

@@ -43,6 +43,19 @@ class Ranges:
         if kept:
             self._stops[first] = stop
 
+    def copy(self) -> Ranges:
+        """The same ranges, which go their own way."""
+        made = Ranges()
+        made._starts, made._stops, made.total = self._starts[:], self._stops[:], self.total
+        return made
+
+    def within(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The parts of a range that are in the set."""
+        for i in range(bisect_right(self._stops, start), len(self._starts)):
+            if self._starts[i] >= stop:
+                break
+            yield max(start, self._starts[i]), min(stop, self._stops[i])
+
     def gaps(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """The parts of a range that are not in the set."""
         at = start

@@ -75,7 +75,9 @@ class HeldFile(File):
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of the file, cut at its end."""
         with self._lock:
-            return self._staged.read(offset, size)
+            found = self._staged.read(offset, size)
+        assert found is not None  # nothing of it is elsewhere
+        return found
 
     def write(self, offset: int, data: Buffer) -> None:
         """Put bytes anywhere; between them and the end before there are zeros. Raises NoSpace."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
+import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from nczfs.engine.spool.staged import StagedLog
 from nczfs.errors import NczfsError, ObjectTooLarge, Unavailable
 from nczfs.model.ranges import Ranges
 from nczfs.vfs.base import Buffer
-from nczfs.zmap.base import Part, Range, Stat, Version
+from nczfs.zmap.base import Part, Piece, Range, Stat, Version, Zeros
 
 OBJECT_BYTES_MAX = 5 << 40  # the limit of S3
+MOVED_BYTES = 1 << 20  # copied at a time, while the file cannot be written to
 
 
 class Base:
@@ -32,6 +34,18 @@ class Base:
         self.stat = stat
         self.fetch = fetch
         self.step = step
+
+
+class Fetched:
+    """Bytes of a base, from `start` on."""
+
+    __slots__ = ("base", "data", "start", "stop")
+
+    def __init__(self, base: Base, start: int, stop: int) -> None:
+        self.base = base
+        self.start = start
+        self.stop = stop
+        self.data = memoryview(base.fetch(start, stop))
 
 
 def stage(spool: Spool, key: str, size: int = 0, base: Base | None = None) -> StagedFile:
@@ -52,8 +66,9 @@ def stage(spool: Spool, key: str, size: int = 0, base: Base | None = None) -> St
 class StagedFile:
     """A sparse file, and which ranges of it are valid. Its user sees to it that calls are single.
 
-    A range that is not valid comes from `base`; beyond that the disk has room for every byte, zeros
-    included: who looks at mapped bytes that find no room is killed.
+    A range that is not valid comes from `base`, below `_base_stop`; beyond that it is a hole, which
+    reads as zeros and costs no disk. Nothing ever maps the file: a full disk or one that fails is
+    an error of the call that meets it.
     """
 
     def __init__(self, spool: Spool, path: Path, fd: int, size: int, base: Base | None) -> None:
@@ -64,99 +79,94 @@ class StagedFile:
         self._base = base
         self._base_stop = min(size, base.stat.size) if base is not None else 0
         self._valid = Ranges()
+        self._moving = threading.Lock()  # guards bytes that a snapshot has to go on seeing
+        self._snapshots: list[Snapshot] = []
         is_kept = spool.survives is not Survives.NOTHING
         self._log = StagedLog(spool, path, fd) if is_kept else None
         self._resize(size)
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Bytes of the file, cut at its end."""
+    def read(self, offset: int, size: int, fetched: Fetched | None = None) -> bytes | None:
+        """Bytes of the file, cut at its end; None while some must be fetched: `missing`.
+
+        Parameters
+        ----------
+        fetched : bytes that a call of `missing` named, taken where nothing newer stands.
+        """
         stop = min(offset + size, self.size)
         if stop <= offset:
             return b""
-        self._load(offset, stop)
         with disk(self.path):
             data = os.pread(self._fd, stop - offset, offset)
         if len(data) < stop - offset:
             raise Unavailable(f"{self.path}: another program has shortened it")
-        return data
+        gaps = list(self._valid.gaps(offset, min(stop, self._base_stop)))
+        if not gaps:
+            return data
+        if fetched is None or fetched.base is not self._base:
+            return None
+        pieces = bytearray(data)
+        for start, end in gaps:
+            if start < fetched.start or end > fetched.stop:
+                return None
+            pieces[start - offset : end - offset] = fetched.data[
+                start - fetched.start : end - fetched.start
+            ]
+        return bytes(pieces)
+
+    def missing(self, offset: int, size: int) -> Callable[[], Fetched] | None:
+        """What fetches the bytes of the base that a read needs; None: none.
+
+        It is called without a lock.
+        """
+        base, stop = self._base, min(offset + size, self._base_stop)
+        gaps = list(self._valid.gaps(offset, stop))
+        if base is None or not gaps:
+            return None
+        start = gaps[0][0] - gaps[0][0] % base.step
+        end = min(self._base_stop, gaps[-1][1] + -gaps[-1][1] % base.step)
+        return lambda: Fetched(base, start, end)
+
+    def take(self, fetched: Fetched) -> None:
+        """Have fetched bytes where nothing newer stands. Raises NoSpace."""
+        if fetched.base is not self._base:
+            return
+        for start, stop in list(
+            self._valid.gaps(fetched.start, min(fetched.stop, self._base_stop))
+        ):
+            self._write(start, fetched.data[start - fetched.start : stop - fetched.start])
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write bytes, all of them or none. Raises NoSpace, ObjectTooLarge."""
-        stop = offset + len(data)
-        self._check_size(stop)
-        if (before := self.size) < offset:
-            self.truncate(offset)
+        self._check_size(offset + len(data))
+        before = self.size
         try:
             self._write(offset, data)
         except NczfsError:
-            if before < offset:
-                self.truncate(before)
+            if os.fstat(self._fd).st_size > before:
+                self._resize(before)
             raise
-
-    def _write(self, offset: int, data: Buffer) -> None:
-        stop = offset + len(data)
-        gaps = list(self._valid.gaps(offset, stop))
-        claimed = sum(b - a for a, b in gaps)
-        self._spool.reserve(claimed)
-        left = memoryview(data)
-        try:
-            with disk(self.path):
-                while left:
-                    left = left[os.pwrite(self._fd, left, stop - len(left)) :]
-        except NczfsError:
-            self._spool.reserve(-claimed)
-            raise
-        self._valid.add(offset, stop)
-        self.size = max(self.size, stop)
-        if self._log is not None:
-            self._log.wrote((a, min(b, self._base_stop)) for a, b in gaps if a < self._base_stop)
 
     def truncate(self, size: int) -> None:
-        """Set the size; what is added is zeros. Raises NoSpace, ObjectTooLarge."""
+        """Set the size; what is added is a hole. Raises NoSpace, ObjectTooLarge."""
         self._check_size(size)
-        if size > self.size:
-            self._add_zeros(size)
-        else:
+        with self._moving:
+            if size < self.size:
+                self._preserve(size, self.size)
             self._resize(size)
-            self._base_stop = min(self._base_stop, size)
-            before = self._valid.total
-            self._valid.cut(size)
-            self._spool.reserve(self._valid.total - before)
+        self._base_stop = min(self._base_stop, size)
+        before = self._valid.total
+        self._valid.cut(size)
+        self._spool.reserve(self._valid.total - before)
         self.size = size
         if self._log is not None:
             self._log.cut(size)
 
-    def fill(self) -> None:
-        """Fetch whatever is missing, so that the file stands for itself."""
-        self._load(0, self.size)
-
-    @contextlib.contextmanager
-    def parts(self, *, copies: bool) -> Iterator[Sequence[Part]]:
-        """What the object shall be put together of; valid within the block only.
-
-        Parameters
-        ----------
-        copies : what was never fetched stays where it is, and is named as a range of the base.
-        """
-        if not copies:
-            self.fill()
-        if not self.size:
-            yield [b""]
-            return
-        with disk(self.path):
-            os.ftruncate(self._fd, self.size)
-            mapped = mmap.mmap(self._fd, self.size, access=mmap.ACCESS_READ)
-        with _closing(mapped), memoryview(mapped) as view, contextlib.ExitStack() as slices:
-            parts: list[Part] = []
-            at = 0
-            for start, stop in [*self._valid.gaps(0, self._base_stop), (self.size, self.size)]:
-                if start > at:
-                    parts.append(slices.enter_context(view[at:start]))
-                if stop > start:
-                    assert self._base is not None
-                    parts.append(Range(self._base.stat, start, stop))
-                at = stop
-            yield parts
+    def snapshot(self) -> Snapshot:
+        """The file as it is now, whatever is written to it later; to be closed."""
+        found = Snapshot(self)
+        with self._moving:
+            self._snapshots.append(found)
+        return found
 
     def note_unsaved(self, key: str, replaces: Version) -> None:
         """The file is not in the store: have it survive this process, where that is wanted.
@@ -166,6 +176,14 @@ class StagedFile:
         if self._log is not None:
             self._log.begin(key, replaces, list(self._valid.gaps(0, self._base_stop)))
 
+    def note_stored(self, key: str, replaces: Version) -> None:
+        """An older state of the file is in the store, as a version under a key.
+
+        Never raises: what is kept of it then stands for the version that it replaced before.
+        """
+        if self._log is not None:
+            self._log.renew(key, replaces, list(self._valid.gaps(0, self._base_stop)))
+
     def note_saved(self) -> None:
         """The file is in the store, or will never be."""
         if self._log is not None:
@@ -173,7 +191,7 @@ class StagedFile:
 
     def rebase(self, base: Base) -> None:
         """What was never fetched is the same in another version, and comes from there."""
-        self._base, self._base_stop = base, min(self.size, base.stat.size)
+        self._base, self._base_stop = base, min(self._base_stop, base.stat.size)
 
     def keep(self, key: str, replaces: Version, reason: str) -> Path:
         """Leave the file in the spool as an entry, and close it: where it is then.
@@ -186,15 +204,12 @@ class StagedFile:
         ------
         NoSpace, Unavailable : it is no entry; its bytes are left where they are.
         """
-        with contextlib.suppress(NczfsError):
-            self.fill()
         missing = list(self._valid.gaps(0, self._base_stop))
         details = {"replaces": replaces, "missing": missing}
         entry = Entry(Kind.OBJECT, self._spool.url, key, reason, details)
         try:
-            with disk(self.path):
-                os.ftruncate(self._fd, self.size)
-            kept = seal(self.path, self._fd, entry)
+            with self._spool.last_descriptor():
+                kept = seal(self.path, self._fd, entry)
         except NczfsError:
             self._close()
             raise
@@ -209,36 +224,28 @@ class StagedFile:
             os.unlink(self.path)
         self._close()
 
-    def _load(self, start: int, stop: int) -> None:
-        base = self._base
-        if base is None:
-            return
-        stop = min(stop, self._base_stop)
-        if not any(self._valid.gaps(start, stop)):
-            return
-        start -= start % base.step
-        stop = min(self._base_stop, stop + -stop % base.step)
-        for gap_start, gap_stop in list(self._valid.gaps(start, stop)):
-            for at in range(gap_start, gap_stop, base.step):
-                self._put(at, base.fetch(at, min(gap_stop, at + base.step)))
-
-    def _put(self, offset: int, data: Buffer) -> None:
-        """Write fetched bytes; they are part of the file already."""
-        size = self.size
-        self.write(offset, data)
-        self.size = size
-
-    def _add_zeros(self, size: int) -> None:
-        start, count = self.size, size - self.size
-        self._spool.reserve(count)
+    def _write(self, offset: int, data: Buffer) -> None:
+        stop = offset + len(data)
+        gaps = list(self._valid.gaps(offset, stop))
+        claimed = sum(b - a for a, b in gaps)
+        self._spool.reserve(claimed)
+        left = memoryview(data)
         try:
-            with disk(self.path):
-                os.posix_fallocate(self._fd, start, count)
+            with self._moving, disk(self.path):
+                self._preserve(offset, stop)
+                while left:
+                    left = left[os.pwrite(self._fd, left, stop - len(left)) :]
         except NczfsError:
-            self._spool.reserve(-count)
-            self._resize(start)
+            self._spool.reserve(-claimed)
             raise
-        self._valid.add(start, size)
+        self._valid.add(offset, stop)
+        self.size = max(self.size, stop)
+        if self._log is not None:
+            self._log.wrote((a, min(b, self._base_stop)) for a, b in gaps if a < self._base_stop)
+
+    def _preserve(self, start: int, stop: int) -> None:
+        for snapshot in self._snapshots:
+            snapshot.preserve(start, stop)
 
     def _resize(self, size: int) -> None:
         with disk(self.path):
@@ -256,14 +263,96 @@ class StagedFile:
             self._log.remove()
 
 
-@contextlib.contextmanager
-def _closing(mapped: mmap.mmap) -> Iterator[None]:
-    """Close a map, unless the traceback of an error still has views of it: then it goes with them.
+class Snapshot:
+    """A staged file as it was, while it is written to: what is overwritten is moved aside first.
 
-    The error of the store is the one to be told.
+    Made under the lock of the file's user, read and closed without it.
     """
-    try:
-        yield
-    finally:
-        with contextlib.suppress(BufferError):
-            mapped.close()
+
+    def __init__(self, staged: StagedFile) -> None:
+        self.size = staged.size
+        self._staged = staged
+        self._base = staged._base
+        self._base_stop = staged._base_stop
+        self._valid = staged._valid.copy()
+        self._aside = Ranges()
+        self._fd: int | None = None
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """What the object shall be put together of: bytes, holes, and ranges of the base."""
+        return list(self._parts()) or [b""]
+
+    def close(self) -> None:
+        """Give back what was moved aside."""
+        with self._staged._moving:
+            self._staged._snapshots.remove(self)
+            fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+            self._staged._spool.reserve(-self._aside.total)
+
+    def preserve(self, start: int, stop: int) -> None:
+        """Move bytes aside that are about to be overwritten. Raises NoSpace, Unavailable.
+
+        The caller holds the lock of the staged file.
+        """
+        for first, last in list(self._aside.gaps(start, min(stop, self.size))):
+            for begin, end in self._valid.within(first, last):
+                self._move_aside(begin, end)
+
+    def _move_aside(self, start: int, stop: int) -> None:
+        staged = self._staged
+        staged._spool.reserve(stop - start)
+        try:
+            with disk(staged.path):
+                if self._fd is None:
+                    self._fd = _nameless(staged.path.parent)
+                for at in range(start, stop, MOVED_BYTES):
+                    data = memoryview(os.pread(staged._fd, min(MOVED_BYTES, stop - at), at))
+                    while data:
+                        count = os.pwrite(self._fd, data, at)
+                        data, at = data[count:], at + count
+        except NczfsError:
+            staged._spool.reserve(start - stop)
+            raise
+        self._aside.add(start, stop)
+
+    def _parts(self) -> Iterator[Part]:
+        at = 0
+        for start, stop in [*self._valid.gaps(0, self.size), (self.size, self.size)]:
+            if start > at:
+                yield Piece(self._read, at, start)
+            if start < self._base_stop and stop > start:
+                assert self._base is not None
+                yield Range(self._base.stat, start, min(stop, self._base_stop))
+            if stop > max(start, self._base_stop):
+                yield Zeros(stop - max(start, self._base_stop))
+            at = stop
+
+    def _read(self, start: int, stop: int) -> bytes:
+        data = bytearray(stop - start)
+        staged = self._staged
+        for at in range(start, stop, MOVED_BYTES):
+            end = min(at + MOVED_BYTES, stop)
+            with staged._moving, disk(staged.path):
+                self._read_into(data, start, staged._fd, [*self._aside.gaps(at, end)])
+                if self._fd is not None:
+                    self._read_into(data, start, self._fd, [*self._aside.within(at, end)])
+        return bytes(data)
+
+    def _read_into(
+        self, data: bytearray, start: int, fd: int, ranges: Sequence[tuple[int, int]]
+    ) -> None:
+        for first, last in ranges:
+            found = os.pread(fd, last - first, first)
+            if len(found) < last - first:
+                raise Unavailable(f"{self._staged.path}: another program has shortened it")
+            data[first - start : last - start] = found
+
+
+def _nameless(directory: Path) -> int:
+    """A file that goes with its descriptor."""
+    fd, path = tempfile.mkstemp(dir=directory, prefix="aside-")
+    os.unlink(path)
+    return fd

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, NewType, TypeAlias
 
 from nczfs.errors import CorruptStore, NoSuchObject
@@ -72,13 +73,57 @@ class Range:
         return self.stop - self.start
 
 
-Part: TypeAlias = "Buffer | Range"
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes [start, stop) of something on this machine, read when they are needed.
+
+    Whoever makes it sees to it that they stay what they are until the object is written.
+
+    Attributes
+    ----------
+    reader : gives the bytes between two offsets, or raises an `NczfsError`.
+    """
+
+    reader: Callable[[int, int], Buffer]
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self.stop - self.start
+
+    def read(self) -> Buffer:
+        """All of them."""
+        return self.reader(self.start, self.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros:
+    """So many bytes of zero; where a store can have holes, one."""
+
+    size: int
+
+
+Part: TypeAlias = "Buffer | Range | Piece | Zeros"
 """What an object is put together of: bytes, or those of an object in the same store."""
 
 
 def part_size(part: Part) -> int:
     """How many bytes a part has."""
-    return part.size if isinstance(part, Range) else memoryview(part).nbytes
+    return part.size if isinstance(part, Range | Piece | Zeros) else memoryview(part).nbytes
+
+
+def cut_part(part: Part, start: int, stop: int) -> Part:
+    """Bytes [start, stop) of a part, as a part."""
+    match part:
+        case Range():
+            return Range(part.stat, part.start + start, part.start + stop)
+        case Piece():
+            return Piece(part.reader, part.start + start, part.start + stop)
+        case Zeros():
+            return Zeros(stop - start)
+    return memoryview(part).cast("B")[start:stop]
 
 
 class Entry(NamedTuple):
@@ -284,7 +329,8 @@ class ZMap(ABC):
         """
         if not self.features.writable:
             return self.write(key, b"", replaces=replaces)  # which raises, before anything is read
-        pieces = (piece for part in parts for piece in _read_part(self, part))
+        read = partial(read_range, self)
+        pieces = (piece for part in parts for piece in part_bytes(part, read))
         data = join(pieces, sum(map(part_size, parts)))
         return self.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
 
@@ -395,11 +441,22 @@ def read_range(zmap: ZMap, part: Range) -> Buffer:
     return data
 
 
-def _read_part(zmap: ZMap, part: Part) -> Iterator[Buffer]:
-    if not isinstance(part, Range):
-        yield part
-        return
+def part_bytes(part: Part, read: Callable[[Range], Buffer]) -> Iterator[Buffer]:
+    """The bytes of a part, some at a time.
+
+    Parameters
+    ----------
+    read : gives those of a range.
+    """
     # Nothing is read as well, of a range without bytes: its version may be another one.
-    for start in range(part.start, max(part.stop, part.start + 1), RANGE_STEP_BYTES):
-        stop = min(part.stop, start + RANGE_STEP_BYTES)
-        yield read_range(zmap, Range(part.stat, start, stop))
+    for start in range(0, max(part_size(part), 1), RANGE_STEP_BYTES):
+        stop = min(part_size(part), start + RANGE_STEP_BYTES)
+        match cut_part(part, start, stop):
+            case Range() as piece:
+                yield read(piece)
+            case Piece() as piece:
+                yield piece.read()
+            case Zeros(size):
+                yield bytes(size)
+            case piece:
+                yield piece

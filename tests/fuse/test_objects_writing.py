@@ -427,22 +427,36 @@ def test_the_budget_of_the_spool_is_a_full_disk(store: Path, tmp_path: Path) -> 
         assert (store / "a").stat().st_size == 1 << 20
 
 
-def test_a_hole_that_the_disk_of_the_spool_has_no_room_for_is_refused(
+def test_a_full_disk_of_the_spool_is_an_error_of_the_write_that_needs_room(
     store: Path, tmp_path: Path
 ) -> None:
-    """SEMANTICS O13."""
+    """SEMANTICS O13: a hole needs none, and a mapping learns it at msync."""
+    size = 40 << 20
     with small_disk(tmp_path / "disk", 8):
         options = ["--spool-dir", str(tmp_path / "disk/spool")]
         with store_served(store, *options, expect="ENOSPC") as mount:
             path = mount.path / "objects/a"
             path.write_bytes(b"old")
-            with pytest.raises(OSError, match="No space left"):
-                os.truncate(path, 40 << 20)
-            with path.open("r+b") as file, pytest.raises(OSError, match="No space left"):
-                file.truncate(40 << 20)
-            assert path.read_bytes() == b"old"
-            os.truncate(path, 1 << 20)
-            assert path.read_bytes() == b"old" + bytes((1 << 20) - 3)
+            os.truncate(path, size)
+            with path.open("r+b", buffering=0) as file:
+                for place in range(0, size, 1 << 20):
+                    try:
+                        os.pwrite(file.fileno(), b"x" * (1 << 20), place)
+                    except OSError as error:
+                        assert error.errno == errno.ENOSPC  # noqa: PT017 - it must end so
+                        break
+                assert 2 << 20 <= place <= 8 << 20
+                assert os.pread(file.fileno(), 3, place - 1) == b"x" + bytes(2)
+                os.ftruncate(file.fileno(), 1 << 20)
+                os.fsync(file.fileno())
+                os.ftruncate(file.fileno(), size)
+                with mmap.mmap(file.fileno(), size) as mapped:
+                    mapped[:] = b"y" * size
+                    with pytest.raises(OSError, match="No space left"):
+                        mapped.flush()
+                os.ftruncate(file.fileno(), 1 << 20)
+                os.fsync(file.fileno())
+            assert len(path.read_bytes()) == 1 << 20
             wait_until(mount, spool_used_bytes=0)
 
 

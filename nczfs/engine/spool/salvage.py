@@ -239,18 +239,16 @@ def _seal(path: Path, log: Path, records: list[Record]) -> None:
 def _read_staged(path: Path, records: list[Record], size: int) -> tuple[int | None, Entry]:
     """The size with which it was begun to be made an entry, and the entry."""
     try:
-        first = records[0].document
-        missing = [(int(start), int(stop)) for start, stop in first["missing"]]
-        base_stop = max((stop for _, stop in missing), default=0)
-        there = Ranges()
-        at = 0
-        for start, stop in missing:
-            there.add(at, start)
-            at = stop
         sealed = None
-        for record in records[1:]:
+        base_stop, there, unsaved = 0, Ranges(), records[0].document
+        for record in records:
             document = record.document
             match document["is"]:
+                case "unsaved":
+                    unsaved, base_stop, there, at = document, 0, Ranges(), 0
+                    for start, stop in document["missing"]:
+                        there.add(at, int(start))
+                        at = base_stop = int(stop)
                 case "wrote":
                     for start, stop in document["ranges"]:
                         there.add(int(start), int(stop))
@@ -260,8 +258,8 @@ def _read_staged(path: Path, records: list[Record], size: int) -> tuple[int | No
                 case "sealed":
                     sealed = size = int(document["size"])
         left = list(there.gaps(0, min(base_stop, size)))
-        details = {"replaces": str(first["replaces"]), "missing": left}
-        return sealed, Entry(Kind.OBJECT, str(first["url"]), str(first["key"]), REASON, details)
+        details = {"replaces": str(unsaved["replaces"]), "missing": left}
+        return sealed, Entry(Kind.OBJECT, str(unsaved["url"]), str(unsaved["key"]), REASON, details)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise SpoolError(f"{path}: its log cannot be understood: {error!r}") from error
 

@@ -70,6 +70,8 @@ class Spool:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._lock_fd: int | None = None
+        self._last = threading.Lock()  # one at a time has the descriptor that is held back
+        self._spare_fd: int | None = None
 
     def new_path(self, name: str, before: str = "") -> Path:
         """The path of a new file, named after a key. Raises NoSpace, Unavailable.
@@ -109,6 +111,19 @@ class Spool:
             self._bytes_taken -= taken
             self._kept[path] = taken
 
+    @contextlib.contextmanager
+    def last_descriptor(self) -> Iterator[None]:
+        """The time of what must not fail for want of descriptors: one is held back for it."""
+        with self._last:
+            fd, self._spare_fd = self._spare_fd, None
+            if fd is not None:
+                os.close(fd)
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):
+                    self._spare_fd = _spare()
+
     @property
     def bytes_used(self) -> int:
         """Of the budget."""
@@ -131,6 +146,9 @@ class Spool:
         """Remove the directory, unless something unsaved is in it."""
         with self._lock:
             fd, self._lock_fd = self._lock_fd, None
+            spare, self._spare_fd = self._spare_fd, None
+            if spare is not None:
+                os.close(spare)
             if fd is None:
                 return
             with contextlib.suppress(OSError):
@@ -146,6 +164,7 @@ class Spool:
             with disk(self.directory):
                 while self._lock_fd is None:
                     self._lock_fd = self._made()
+                self._spare_fd = _spare()
 
     def _made(self) -> int | None:
         """The lock of the directory, or None: somebody took it for a dead mount's meanwhile."""
@@ -178,6 +197,10 @@ def make_private(directory: Path) -> None:
     if not directory.exists():
         make_private(directory.parent)
         directory.mkdir(0o700, exist_ok=True)
+
+
+def _spare() -> int:
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def quoted(name: str) -> str:

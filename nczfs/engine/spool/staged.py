@@ -2,7 +2,8 @@
 
 Beside the file stands a log, of these records:
 
-* ``unsaved``: what the file is to become, and which ranges of it were never fetched. The first one.
+* ``unsaved``: what the file is to become, and which ranges of it were never fetched. The first one,
+  and again when that has changed.
 * ``wrote``: ranges that have bytes of the file by now.
 * ``cut``: the file was made shorter, to so many bytes.
 * ``sealed``: the size that the file had when an entry was begun to be made of it.
@@ -58,8 +59,22 @@ class StagedLog:
         if self._log.size:
             return
         self._sync()
+        self._log.append([self._unsaved(key, replaces, missing)])
+
+    def renew(self, key: str, replaces: str, missing: Sequence[tuple[int, int]]) -> None:
+        """As `begin`, of a file that is to become something else from now on. Never raises."""
+        if not self._log.size:
+            return
+        try:
+            self._log.append([self._unsaved(key, replaces, missing)], always=True)
+        except NczfsError as error:
+            log.warning("%s: its log says what it was to replace before: %s", self._staged, error)
+
+    def _unsaved(
+        self, key: str, replaces: str, missing: Sequence[tuple[int, int]]
+    ) -> list[bytes | memoryview]:
         document = {"is": "unsaved", "url": self._spool.url, "key": key, "replaces": replaces}
-        self._log.append([packed({**document, "missing": missing})])
+        return packed({**document, "missing": missing})
 
     def wrote(self, missed: Iterable[tuple[int, int]]) -> None:
         """The file was written to; `missed` are the ranges that it had no bytes of before."""

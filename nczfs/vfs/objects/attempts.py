@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nczfs.vfs.objects.store import ObjectStore
-from nczfs.zmap.base import Part, Range, Stat
+from nczfs.zmap.base import Buffer, Part, Range, Stat, part_bytes, part_size
 from nczfs.zmap.keys import Key
 
 
@@ -37,6 +37,11 @@ def attempt_of(key: Key, parts: Sequence[Part]) -> Attempt | None:
     for part in parts:
         if isinstance(part, Range):
             return None
-        digest.update(part)
-        size += len(part)
+        for data in part_bytes(part, _nothing):
+            digest.update(data)
+        size += part_size(part)
     return Attempt(key, size, digest.digest())
+
+
+def _nothing(part: Range) -> Buffer:
+    raise AssertionError(part)

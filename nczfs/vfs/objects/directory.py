@@ -106,7 +106,7 @@ class ObjectsDirectory(Directory):
         try:
             self.lookup(name)
         except NoSuchPath:
-            self._store.mark(Prefix(key))
+            self._store.mark_directory(Prefix(key))
             self._store.made.add(Prefix(key))
             self._store.kept.touch(Prefix(key))
             self._touch()
@@ -127,7 +127,7 @@ class ObjectsDirectory(Directory):
         self._touch()
 
     def _unlink_open(self, live: LiveFile) -> None:
-        with live.lock:
+        with live.turn:
             live.hold()
             if live.base is not None:
                 # What is only here by now, since another client deleted it, goes as well.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -68,28 +68,27 @@ class ObjectFile(File):
         return NodeStat(size, mtime_ns, exact, kept.mode, kept.uid, kept.gid, linked, kept.atime_ns)
 
     def change(self, changes: Changes) -> None:
-        live = self._unsaved()
-        if live is None:
+        if self._unsaved() is None:
             self.stat()
-            if changes.mtime_ns is not None:
-                self._set_mtime(changes.mtime_ns)
-        else:
-            live.mtime_ns = _or(changes.mtime_ns, live.mtime_ns)
-            if not live.linked:
-                return
+        if changes.mtime_ns is not None:
+            self._set_mtime(changes.mtime_ns)
+        opened = self._opened
+        if opened is not None and not opened.linked:
+            return
         self._tree.store.kept.change(self._key, replace(changes, mtime_ns=None))
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         """Open the version that is there now (a far store is asked once in its TTL)."""
         tree = self._tree
         writing = writing or truncate  # what O_RDONLY truncated is stored when it is closed, too
-        live = tree.files.unsaved(self._key)
-        if live is None:
-            if writing or not tree.store.metadata.far:
-                self._known = tree.store.stat(self._key)
-            else:
-                self.stat()
-        live = self._opened = tree.files.open(self._key, self._known, writing=writing)
+        tree.files.await_rename(self._key)
+        live = None
+        while live is None:
+            mark = tree.store.mark()
+            if tree.files.unsaved(self._key) is None:
+                self._look(anew=writing or not tree.store.metadata.far)
+            live = tree.files.open(self._key, self._known, writing=writing, mark=mark)
+        self._opened = live
         handle = OpenObject(tree.store, tree.files, tree.engine, live, writing=writing)
         if truncate:
             try:
@@ -124,20 +123,38 @@ class ObjectFile(File):
             return None
         return self._known.version
 
+    def _look(self, *, anew: bool) -> None:
+        """Find the version that is opened. Raises NoSuchPath.
+
+        StaleHandle : the kernel has been told another size. It looks the path up again then, and
+        does neither read nor append at the end that the file had before.
+        """
+        known = self._known
+        if not anew:
+            self.stat()
+            return
+        store = self._tree.store
+        self._known = found = store.stat(self._key)
+        is_other = known is not None and known.size != found.size
+        if is_other and not store.is_ours(found):
+            store.metadata.stored(found)
+            raise StaleHandle(f"{self._key}: another client changed it since it was looked up")
+
     def _set_mtime(self, mtime_ns: int) -> None:
         """Of what is in the store; who has it open goes on with the version that it has then."""
-        store, known = self._tree.store, self._known
-        assert known is not None
-        live = self._tree.files.get(self._key)
-        with live.lock if live is not None else nullcontext():
+        store = self._tree.store
+        if self._opened is not None and not self._opened.linked:
+            self._opened.set_mtime(mtime_ns)
+            return
+        with self._tree.files.held(self._key) as live:
+            if live is not None and (live.dirty or live.base == self._known):
+                with suppress(StaleHandle):  # of another client's object
+                    self._known = live.set_mtime(mtime_ns) or self._known
+                    return
             try:
-                changed = store.set_mtime(known, mtime_ns)
+                self._known = store.set_mtime(self._known or store.stat(self._key), mtime_ns)
             except StaleHandle:  # of a listing, perhaps
-                known = store.stat(self._key)
-                changed = store.set_mtime(known, mtime_ns)
-            if live is not None and live.base is not None and live.base.version == known.version:
-                live.moved(changed)
-        self._known = changed
+                self._known = store.set_mtime(store.stat(self._key), mtime_ns)
 
     def _unsaved(self) -> LiveFile | None:
         """The open file that is not what the store has under this key: written, or removed."""
@@ -153,7 +170,3 @@ class ObjectFile(File):
         name = self._key.rpartition("/")[2]
         _, entry = self._tree.store.metadata.known_entry(parent_of(self._key), name)
         return entry.stat if entry is not None else None
-
-
-def _or(value: int | None, otherwise: int) -> int:
-    return otherwise if value is None else value

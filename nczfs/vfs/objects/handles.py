@@ -9,7 +9,8 @@ from nczfs.engine.prefetch import FAR_FIRST_AHEAD_BYTES, MIB, AheadOptions, Read
 from nczfs.errors import BadHandle, StaleHandle
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.nodes import OpenFile
-from nczfs.vfs.objects.live import LiveFile, LiveFiles
+from nczfs.vfs.objects.live import LiveFile
+from nczfs.vfs.objects.livefiles import LiveFiles
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.zmap.base import Stat
 
@@ -55,12 +56,12 @@ class OpenObject(OpenFile):
             try:
                 return self._reader_of(base).read(offset, size)
             except StaleHandle:
-                if live.base == base and not live.is_staged:
+                if not live.is_past(base):
                     raise
 
     def write(self, offset: int, data: Buffer) -> int:
         self._check_writing()
-        self._live.write(offset, data, at_end=self.appending)
+        self._live.write(offset, data)
         return len(data)
 
     def truncate(self, size: int) -> None:

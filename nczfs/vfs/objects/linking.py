@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nczfs.vfs.objects.live import LiveFiles
+from nczfs.vfs.objects.livefiles import LiveFiles
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.zmap.keys import Key
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from functools import partial
 
-from nczfs.errors import Conflict, NotPermitted, StaleHandle
-from nczfs.vfs.objects.live import LiveFile, LiveFiles
+from nczfs.errors import Conflict, NczfsError, NotPermitted, StaleHandle
+from nczfs.vfs.objects.live import LiveFile
+from nczfs.vfs.objects.livefiles import LiveFiles
 from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.zmap import keys
@@ -21,19 +22,21 @@ def rename_file(
 
     The new object is there before the old one goes: whoever ends in between leaves both.
     """
-    with files.held(goal) as replaced, files.held(key) as live:
+    with (
+        files.held(goal) as replaced,
+        files.held(key) as live,
+        files.turns(replaced, live),
+    ):
         if replaced is not None:
             replaced.hold()
         if live is None:
             _move_stored(store, key, goal, replace=replace)
-            files.unlink(goal)
-            return
-        with live.lock:
-            if live.dirty:
-                _move_written(store, live, goal, replace=replace)
-            else:
-                live.moved(_move_stored(store, key, goal, replace=replace))
-            files.unlink(goal)
+        elif live.dirty:
+            _move_written(store, live, goal, replace=replace)
+        else:
+            live.moved(goal, _move_stored(store, key, goal, replace=replace))
+        files.unlink(goal)
+        if live is not None:
             files.rename(live, goal)
 
 
@@ -52,20 +55,36 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     except Conflict as error:
         raise NotPermitted(f"{error}; rename it with another client") from error
     new_key = partial(keys.moved, prefix=prefix, goal=goal)
-    for unsaved in files.below(prefix):
-        rename_file(store, files, unsaved.key, new_key(unsaved.key), replace=True)
-    stats = [stat for stat in store.zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
-    with ExitStack() as held:
+    with files.renaming(prefix) as opened:
+        written = {live.key: live for live in opened if live.dirty}
+        for live in written.values():
+            if live.base is not None:
+                live.check_base()
+        stats = [stat for stat in store.zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
         with store.noted(prefix, goal) if stats or markers else nullcontext():
-            found = store.each(lambda stat: _copy_newest(store, stat, new_key(stat.key)), stats)
-            copies = {s.key: copy for s, copy in zip(stats, found, strict=True) if copy is not None}
-            open_files = [held.enter_context(files.held(key)) for key in files.keys_below(prefix)]
-            store.zmap.delete_many(copies)
-            store.move_markers(prefix, markers, goal)
-        for live in open_files:
-            if live is not None and live.key in copies:
-                live.moved(copies[live.key])
-                files.rename(live, live.key)
+            stored = {key: live.stored_at(new_key(key)) for key, live in written.items()}
+            left = [stat for stat in stats if stat.key not in written]
+            found = store.each(lambda stat: _copy_newest(store, stat, new_key(stat.key)), left)
+            copies = {s.key: copy for s, copy in zip(left, found, strict=True) if copy is not None}
+
+            def follow(live: LiveFile) -> None:
+                base, generation = stored.get(live.key, (copies.get(live.key), None))
+                goal_key = new_key(live.key)
+                live.moved(goal_key, base, generation)
+                files.rename(live, goal_key)
+
+            try:
+                gone = [stat.key for stat in stats if stat.key in {*copies, *stored}]
+                store.zmap.delete_many(gone)
+                store.move_markers(prefix, markers, goal)
+            except NczfsError:
+                for live in opened:
+                    if live.base is not None and _is_gone(store, live.key):
+                        follow(live)  # it goes on where its object is
+                raise
+        for live in opened:
+            follow(live)
+        copies |= {key: stat for key, (stat, _) in stored.items()}
     for directory in [prefix, *store.made.below(prefix)]:
         store.made.add(Prefix(new_key(directory)))
         store.kept.move(directory, new_key(directory))
@@ -96,6 +115,13 @@ def _move_stored(store: ObjectStore, key: Key, goal: Key, *, replace: bool) -> S
     store.kept.move(key, goal, copy)
     store.delete(key)
     return copy
+
+
+def _is_gone(store: ObjectStore, key: Key) -> bool:
+    try:
+        return store.find(key) is None
+    except NczfsError:
+        return False
 
 
 def _copy_newest(store: ObjectStore, stat: Stat, goal: Key) -> Stat | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -30,7 +32,17 @@ from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
 from nczfs.vfs.objects.names import new_key, parent_of
 from nczfs.vfs.objects.times import KnownTimes
 from nczfs.vfs.staging import Base, StagedFile, stage
-from nczfs.zmap.base import ABSENT, Entry, Part, Range, Stat, Version, part_size
+from nczfs.zmap.base import (
+    ABSENT,
+    Entry,
+    Part,
+    Range,
+    Stat,
+    Version,
+    part_bytes,
+    part_size,
+    read_range,
+)
 from nczfs.zmap.keys import Key, Prefix, checked_text, moved
 
 T = TypeVar("T")
@@ -39,6 +51,19 @@ U = TypeVar("U")
 MIB = 1 << 20
 NEAR_STEP = 128 * 1024
 FAR_STEP = 4 * MIB
+CHANGES_MAX = 4096  # more than are under way at a time
+JOINED_BYTES_MAX = 8 * MIB  # an object of no more is one buffer
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The change of an object, counted, and the version that it has then."""
+
+    number: int
+    version: Version
+
+
+_NEVER = _Change(0, ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +113,9 @@ class ObjectStore:
         self.made = MadeDirectories()
         self._changed = changed
         self._lost = lost
+        self._marks_lock = threading.Lock()  # guards the two below
+        self._changes = 0
+        self._changed_at: OrderedDict[Key, _Change] = OrderedDict()
         self._prepared = False
         self._preparing = threading.Lock()
 
@@ -156,6 +184,20 @@ class ObjectStore:
         """How many bytes are worth one request."""
         return FAR_STEP if self.metadata.far else NEAR_STEP
 
+    def mark(self) -> int:
+        """The moment before something is asked, for `has_changed`."""
+        return self._changes
+
+    def has_changed(self, key: Key, mark: int) -> bool:
+        """Whether an object was stored or deleted here since a moment that is not long ago."""
+        with self._marks_lock:
+            return self._changed_at.get(key, _NEVER).number > mark
+
+    def is_ours(self, stat: Stat) -> bool:
+        """Whether this version was stored here not long ago."""
+        with self._marks_lock:
+            return self._changed_at.get(stat.key, _NEVER).version == stat.version
+
     def write(
         self, key: Key, parts: Sequence[Part], replaces: Version | None, mtime_ns: int
     ) -> Stat:
@@ -163,7 +205,7 @@ class ObjectStore:
 
         Parameters
         ----------
-        parts : bytes all in one, or ranges of the version that is replaced and bytes.
+        parts : bytes, holes, and ranges of the version that is replaced.
 
         Raises
         ------
@@ -238,7 +280,7 @@ class ObjectStore:
         """Whether `mtime_of` an object is its time, and no stand-in."""
         return self.times is None or self.times.of(stat) is not None
 
-    def mark(self, prefix: Prefix) -> None:
+    def mark_directory(self, prefix: Prefix) -> None:
         """Have a new directory be in the store, where that is wanted."""
         if self._marks:
             self._prepare()
@@ -272,6 +314,7 @@ class ObjectStore:
 
     def deleted(self, key: Key) -> None:
         """Note that an object is gone."""
+        self._note_change(key, ABSENT)
         self.made.add(parent_of(key))
         self.kept.discard(key)
         self.metadata.deleted(key)
@@ -328,13 +371,14 @@ class ObjectStore:
         self, key: Key, parts: Sequence[Part], replaces: Version | None, mtime_ns: int
     ) -> Stat:
         kept = mtime_ns if self.times is not None else None
-        if any(isinstance(part, Range) for part in parts):
+        size = sum(map(part_size, parts))
+        if size > JOINED_BYTES_MAX or any(isinstance(part, Range) for part in parts):
             version = self.zmap.write_parts(key, parts, replaces=replaces, mtime_ns=kept)
         else:
-            (data,) = parts
-            assert not isinstance(data, Range)
+            read = partial(read_range, self.zmap)
+            data = b"".join(piece for part in parts for piece in part_bytes(part, read))
             version = self.zmap.write(key, data, replaces=replaces, mtime_ns=kept)
-        return self._stored(Stat(key, sum(map(part_size, parts)), version, mtime_ns, kept))
+        return self._stored(Stat(key, size, version, mtime_ns, kept))
 
     @contextmanager
     def _conditional(self, key: Key) -> Iterator[None]:
@@ -348,7 +392,16 @@ class ObjectStore:
                 f"it was opened ({error})"
             ) from error
 
+    def _note_change(self, key: Key, version: Version) -> None:
+        with self._marks_lock:
+            self._changes += 1
+            self._changed_at[key] = _Change(self._changes, version)
+            self._changed_at.move_to_end(key)
+            if len(self._changed_at) > CHANGES_MAX:
+                self._changed_at.popitem(last=False)
+
     def _stored(self, stat: Stat) -> Stat:
+        self._note_change(stat.key, stat.version)
         if self.times is None:
             self.kept.change(stat.key, Changes(mtime_ns=stat.mtime_ns), stat.version)
         else:

@@ -10,7 +10,7 @@ from nczfs.vfs.nodes import Directory, File, Node, OpenFile
 from nczfs.vfs.objects.directory import ObjectsDirectory
 from nczfs.vfs.objects.file import ObjectFile
 from nczfs.vfs.objects.handles import OpenObject
-from nczfs.vfs.objects.live import LiveFiles
+from nczfs.vfs.objects.livefiles import LiveFiles
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.zmap import keys
 from nczfs.zmap.base import Entry
@@ -63,5 +63,6 @@ class ObjectsTree:
     def new_file(self, key: Key) -> tuple[File, OpenFile]:
         """A file that is not in the store yet, open for writing."""
         live = self.files.open(key, None, writing=True)
+        assert live is not None
         handle = OpenObject(self.store, self.files, self.engine, live, writing=True)
         return ObjectFile(self, key, None), handle

@@ -7,11 +7,13 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
 from nczfs.errors import AccessDenied, Conflict, NoSuchObject, ObjectExists, Unavailable
-from nczfs.zmap.base import ABSENT, Buffer, Version
+from nczfs.zmap.base import ABSENT, Part, Version
+from nczfs.zmap.directory.filling import fill
 from nczfs.zmap.directory.leftovers import Leftovers, new_temporary
 from nczfs.zmap.directory.locking import hold_lock
 from nczfs.zmap.directory.rooted import RootedDirectory
@@ -52,11 +54,22 @@ class Replacer:
         self._durable = durable
         self._lock_timeout_s = lock_timeout_s
 
-    def write(self, key: Key, data: Buffer, replaces: Version | None) -> Version:
-        """Replace an object whole; with `replaces`, only that version."""
+    def write(
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        replaces: Version | None,
+        opened: Callable[[Key], int],
+    ) -> Version:
+        """Replace an object whole; with `replaces`, only that version.
+
+        Parameters
+        ----------
+        opened : gives a descriptor of an object of which there is a range.
+        """
         for _ in range(_ATTEMPTS):
             try:
-                return self._replace(key, data, replaces)
+                return self._replace(key, parts, replaces, opened)
             except FileNotFoundError:
                 if self._root.is_gone():
                     raise  # and no directory can be made in it again
@@ -74,7 +87,13 @@ class Replacer:
                 os.fsync(dir_fd)
         self._leftovers.prune(parent)
 
-    def _replace(self, key: Key, data: Buffer, replaces: Version | None) -> Version:
+    def _replace(
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        replaces: Version | None,
+        opened: Callable[[Key], int],
+    ) -> Version:
         """One attempt to write; FileNotFoundError when the directory went away meanwhile."""
         parent, _, leaf = key.rpartition("/")
         dir_fd = self._root.make_directory(parent, durable=self._durable)
@@ -85,7 +104,7 @@ class Replacer:
                 if self._locks:
                     # Held as long as we live: `Leftovers.sweep` removes what nobody holds.
                     fcntl.flock(fd, fcntl.LOCK_EX)
-                _write_all(fd, data)
+                fill(fd, parts, opened)
                 if self._durable:
                     os.fsync(fd)
                 with self._locked(dir_fd):
@@ -152,9 +171,3 @@ class Replacer:
         if not self._locks:
             return contextlib.nullcontext()
         return hold_lock(dir_fd, timeout_s=self._lock_timeout_s)
-
-
-def _write_all(fd: int, data: Buffer) -> None:
-    left = memoryview(data).cast("B")
-    while left:
-        left = left[os.write(fd, left) :]

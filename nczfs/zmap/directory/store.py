@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap.base import Blob, Buffer, Capacity, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Buffer, Capacity, Entry, Features, Part, Stat, Version, ZMap
 from nczfs.zmap.directory.casing import check_spelling, seen_case_sensitive, tried_case_sensitive
 from nczfs.zmap.directory.leftovers import Leftovers
 from nczfs.zmap.directory.locking import can_lock
@@ -145,12 +145,22 @@ class DirectoryZMap(ZMap):
         replaces: Version | None = None,
         mtime_ns: int | None = None,
     ) -> Version:
+        return self.write_parts(key, [data], replaces=replaces, mtime_ns=mtime_ns)
+
+    def write_parts(
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
         self._check_writable(key)
         try:
             if not self._features.case_sensitive:
                 with contextlib.suppress(FileNotFoundError):
                     check_spelling(self._root, key, f"{self._name}/{key}")
-            return self._replacer.write(key, data, replaces)
+            return self._replacer.write(key, parts, replaces, self._open)
         except NotADirectoryError as error:
             raise ObjectExists(
                 f"{self._name}/{key}: an object has the name of its directory"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nczfs.zmap.base import Part, Range, part_size
+from nczfs.zmap.base import Part, Range, cut_part, part_size
 
 PART_BYTES_MIN = 5 << 20  # of S3, but for the last part
 PARTS_MAX = 10_000
@@ -74,11 +74,12 @@ class _Cutting:
             rest = size - start
             if isinstance(part, Range) and not self._held and rest >= self._least:
                 taken = self._all_or(max(COPY_BYTES, self._least), rest)
-                self.pieces.append(_range_of(part, start, start + taken))
+                whole = part.start + start
+                self.pieces.append(Range(part.stat, whole, whole + taken))
             else:
                 free = room - self._held_size
                 taken = min(free, rest) if isinstance(part, Range) else self._all_or(free, rest)
-                self._held.append(_part_of(part, start, start + taken))
+                self._held.append(cut_part(part, start, start + taken))
                 self._held_size += taken
             start += taken
 
@@ -96,13 +97,3 @@ class _Cutting:
             case held:
                 self.pieces.append(Sent(tuple(held)))
         self._held, self._held_size = [], 0
-
-
-def _part_of(part: Part, start: int, stop: int) -> Part:
-    if isinstance(part, Range):
-        return _range_of(part, start, stop)
-    return memoryview(part).cast("B")[start:stop]
-
-
-def _range_of(part: Range, start: int, stop: int) -> Range:
-    return Range(part.stat, part.start + start, part.start + stop)

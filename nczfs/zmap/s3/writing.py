@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists, ObjectTooLarge, StoreError
-from nczfs.zmap.base import ABSENT, Buffer, Part, Range, Stat, Version, part_size
+from nczfs.zmap.base import (
+    ABSENT,
+    Buffer,
+    Part,
+    Range,
+    Stat,
+    Version,
+    part_bytes,
+    part_size,
+)
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3 import answers, multipart
 from nczfs.zmap.s3.conditions import REFUSED, Conditions, SourceCheck
@@ -203,7 +212,7 @@ class Writer:
         check = self._trials.sources() if sources else SourceCheck()
 
         def send(piece: Sent, upload: Upload, number: int) -> str:
-            data = [self._read(part) if isinstance(part, Range) else part for part in piece.parts]
+            data = [found for part in piece.parts for found in part_bytes(part, self._read)]
             return upload.send_part(number, data[0] if len(data) == 1 else b"".join(data))
 
         def copy(piece: Range, upload: Upload, number: int) -> str:

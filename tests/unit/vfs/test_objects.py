@@ -215,15 +215,22 @@ def test_all_handles_of_a_file_see_what_was_written(fs: TreeFileSystem) -> None:
         close(fs, reader)
 
 
-def test_appending_alone_goes_to_the_end_whatever_the_kernel_believes(
+def test_a_file_is_not_opened_while_the_kernel_believes_another_size(
     fs: TreeFileSystem, store: ZMap
 ) -> None:
-    find(fs, NOTES)
+    """SEMANTICS O2: the kernel appends, and reads, by the size that it was told last."""
+    ino = find(fs, NOTES).ino
     store.write(parse_key("plain/notes.txt"), b"hello from elsewhere")
-    handle = open_file(fs, NOTES, os.O_WRONLY | os.O_APPEND)
-    fs.write(handle, 5, b"!")
-    close(fs, handle)
-    assert stored(store)["plain/notes.txt"] == b"hello from elsewhere!"
+    for flags in (os.O_WRONLY | os.O_APPEND, os.O_RDONLY):
+        with pytest.raises(StaleHandle, match="since it was looked up"):
+            fs.open(ino, flags)
+        assert find(fs, NOTES).size == 20
+        fs.release(fs.open(ino, flags).handle)
+        store.write(parse_key("plain/notes.txt"), b"hello")
+        with pytest.raises(StaleHandle, match="since it was looked up"):
+            fs.open(ino, flags)
+        assert find(fs, NOTES).size == 5
+        store.write(parse_key("plain/notes.txt"), b"hello from elsewhere")
 
 
 def test_exclusive_creation_of_what_exists_is_refused(fs: TreeFileSystem) -> None:
@@ -300,6 +307,27 @@ def test_who_reads_what_could_not_be_stored_is_never_told_other_bytes(
     kept.unlink()
 
 
+def test_what_a_store_refuses_stands_for_itself_in_the_spool(
+    faulty_fs: TreeFileSystem,
+    faulty: Faulty,
+    tmp_path: Path,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    """SEMANTICS O9."""
+    expected_warnings.add("(was not stored|not stored \\()")
+    handle = open_file(faulty_fs, NOTES)
+    faulty_fs.write(handle, 1, b"E")
+    faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write", "write_parts"}), repeats=1000))
+    with pytest.raises(AccessDenied):
+        close(faulty_fs, handle)
+    faulty.arm()
+    assert read(faulty_fs, NOTES) == b"hello"
+    (kept,) = tmp_path.rglob("*.unsaved")
+    assert kept.read_bytes().startswith(b"hEllo")
+    assert read_entry(kept).details["missing"] == []
+    kept.unlink()
+
+
 def test_what_is_truncated_by_who_only_reads_is_truncated(fs: TreeFileSystem, store: ZMap) -> None:
     handle = open_file(fs, NOTES, os.O_RDONLY | os.O_TRUNC)
     assert fs.read(handle, 0, 10) == b""
@@ -311,7 +339,7 @@ def test_what_is_truncated_by_who_only_reads_is_truncated(fs: TreeFileSystem, st
 def test_a_truncation_that_the_store_refuses_leaves_nothing_behind(
     faulty_fs: TreeFileSystem, faulty: Faulty, tmp_path: Path
 ) -> None:
-    faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write"}), repeats=1000))
+    faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write", "write_parts"}), repeats=1000))
     with pytest.raises(AccessDenied):
         truncate(faulty_fs, NOTES, 100)
     faulty.arm()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from nczfs.engine.spool.entries import read_entry
 from nczfs.engine.spool.space import Spool
-from nczfs.errors import NoSpace, ObjectTooLarge, StaleHandle
-from nczfs.vfs.staging import Base, StagedFile, stage
-from nczfs.zmap.base import ABSENT, Range, Stat, Version
+from nczfs.errors import NoSpace, ObjectTooLarge
+from nczfs.vfs.staging import Base, Snapshot, StagedFile, stage
+from nczfs.zmap.base import ABSENT, Piece, Range, Stat, Version, Zeros, part_bytes
 from nczfs.zmap.keys import Key
 from tests.support.refusing import small_disk
 
@@ -47,35 +48,43 @@ def staged(spool: Spool, source: Source) -> StagedFile:
 
 
 def content(staged: StagedFile) -> bytes:
-    with staged.parts(copies=False) as parts:
-        (data,) = parts
-        assert not isinstance(data, Range)
-        return bytes(data)
+    return whole(staged.snapshot())
 
 
-def test_the_error_of_a_store_is_told_also_when_it_holds_what_was_sent(staged: StagedFile) -> None:
-    def send(part: object) -> None:
-        assert isinstance(part, memoryview)
-        left = part[1:]  # noqa: F841 - the traceback keeps it
-        raise NoSpace("the store is full")
+def whole(snapshot: Snapshot) -> bytes:
+    """What an object put together of a snapshot would hold."""
+    with contextlib.closing(snapshot):
+        pieces = (
+            piece
+            for part in snapshot.parts
+            for piece in part_bytes(part, lambda found: OLD[found.start : found.stop])
+        )
+        return b"".join(pieces)
 
-    with pytest.raises(NoSpace, match="the store"), staged.parts(copies=False) as parts:
-        send(parts[0])
-    assert content(staged) == OLD
+
+def seen(staged: StagedFile, offset: int, size: int) -> bytes:
+    """Bytes of the file, fetched where they must be."""
+    fetched = None
+    while (found := staged.read(offset, size, fetched)) is None:
+        fetch = staged.missing(offset, size)
+        assert fetch is not None
+        fetched = fetch()
+        staged.take(fetched)
+    return found
 
 
 def test_only_what_is_read_is_fetched_in_whole_steps_and_once(
     staged: StagedFile, source: Source
 ) -> None:
-    assert staged.read(23, 5) == OLD[23:28]
-    assert staged.read(20, 10) == OLD[20:30]
+    assert seen(staged, 23, 5) == OLD[23:28]
+    assert seen(staged, 20, 10) == OLD[20:30]
     assert source.fetched == [(20, 30)]
 
 
 def test_what_was_written_stands_before_what_is_fetched(staged: StagedFile, source: Source) -> None:
     staged.write(15, b"new")
-    assert staged.read(10, 10) == OLD[10:15] + b"new" + OLD[18:20]
-    assert source.fetched == [(10, 15), (18, 20)]
+    assert seen(staged, 10, 10) == OLD[10:15] + b"new" + OLD[18:20]
+    assert source.fetched == [(10, 20)]
     assert content(staged) == OLD[:15] + b"new" + OLD[18:]
 
 
@@ -93,13 +102,13 @@ def test_where_the_store_can_copy_what_was_not_touched_is_not_fetched(
 ) -> None:
     staged.write(20, b"new")
     staged.write(len(OLD) + 5, b"end")
-    with staged.parts(copies=True) as parts:
-        found = [part if isinstance(part, Range) else bytes(part) for part in parts]
-    assert found == [Range(STAT, 0, 20), b"new", Range(STAT, 23, 200), bytes(5) + b"end"]
+    with contextlib.closing(staged.snapshot()) as snapshot:
+        found = [part.read() if isinstance(part, Piece) else part for part in snapshot.parts]
+    assert found == [Range(STAT, 0, 20), b"new", Range(STAT, 23, 200), Zeros(5), b"end"]
     assert source.fetched == []
     newer = Source()
     staged.rebase(Base(STAT._replace(size=208, version=Version("2")), newer.fetch, 10))
-    assert staged.read(100, 10) == OLD[100:110]
+    assert seen(staged, 100, 10) == OLD[100:110]
     assert (newer.fetched, source.fetched) == ([(100, 110)], [])
 
 
@@ -110,41 +119,77 @@ def test_bytes_cut_off_do_not_come_back(staged: StagedFile) -> None:
     assert content(staged) == OLD[:50] + bytes(70) + b"end"
 
 
-def test_the_budget_counts_zeros_too_and_what_is_not_fetched_never(tmp_path: Path) -> None:
+def test_the_budget_counts_what_is_on_the_disk(tmp_path: Path) -> None:
+    """SEMANTICS O13."""
     spool = Spool(tmp_path, bytes_max=100)
     staged = stage(spool, "a", STAT.size, Base(STAT, Source().fetch, 10))
     assert spool.bytes_used == 0
     staged.write(STAT.size + 30, b"x" * 10)
-    assert spool.bytes_used == 40
-    staged.truncate(STAT.size + 100)
+    staged.truncate(1 << 40)
+    staged.write((1 << 39) - 90, b"x" * 90)
     assert spool.bytes_used == 100
     with pytest.raises(NoSpace, match="--max-spool-size"):
         staged.write(STAT.size + 100, b"x")
-    with pytest.raises(NoSpace, match="--max-spool-size"):
-        staged.truncate(1 << 40)
-    assert (spool.bytes_used, staged.size) == (100, STAT.size + 100)
-    staged.truncate(STAT.size + 5)
+    assert (spool.bytes_used, staged.size) == (100, 1 << 40)
+    staged.truncate(STAT.size + 35)
     assert spool.bytes_used == 5
     staged.discard()
     assert spool.bytes_used == 0
 
 
-def test_a_disk_that_is_full_refuses_zeros_at_once(tmp_path: Path) -> None:
-    """A hole of a full tmpfs, where somebody maps it, would be the end of the process."""
+def test_holes_cost_no_disk_and_a_full_disk_refuses_the_write_that_needs_it(tmp_path: Path) -> None:
+    """SEMANTICS O13."""
     with small_disk(tmp_path / "disk", 1):
         spool = Spool(tmp_path / "disk")
         staged = stage(spool, "a")
         staged.write(0, b"x" * 10)
+        staged.truncate(1 << 30)
+        staged.write(1 << 31, b"end")
+        assert staged.size == (1 << 31) + 3
+        assert seen(staged, (1 << 30) + 5, 7) == bytes(7)
+        assert (spool.bytes_used, os.stat(staged.path).st_blocks < 64) == (13, True)
+        staged.write(1 << 20, b"y" * (1 << 16))
         with pytest.raises(NoSpace, match="--spool-dir"):
-            staged.truncate(1 << 30)
-        with pytest.raises(NoSpace, match="--spool-dir"):
-            staged.write(1 << 30, b"end")
-        assert (spool.bytes_used, staged.size) == (10, 10)
-        staged.truncate(1 << 19)
-        assert content(staged) == b"x" * 10 + bytes((1 << 19) - 10)
+            staged.write(4 << 20, b"y" * (1 << 20))
+        assert seen(staged, 1 << 20, 10) == b"y" * 10
+        staged.truncate(20)
+        assert content(staged) == b"x" * 10 + bytes(10)
         staged.discard()
         assert spool.bytes_used == 0
         spool.close()
+
+
+def test_a_snapshot_stays_what_it_was(staged: StagedFile, spool: Spool) -> None:
+    """SEMANTICS O6."""
+    staged.write(10, b"first")
+    staged.truncate(300)
+    snapshot = staged.snapshot()
+    staged.write(8, b"SECOND")
+    second = staged.snapshot()
+    staged.write(12, b"third")
+    staged.truncate(11)
+    staged.truncate(40)
+    assert content(staged) == OLD[:8] + b"SEC" + bytes(29)
+    assert whole(second) == OLD[:8] + b"SECONDt" + OLD[15:] + bytes(100)
+    assert whole(snapshot) == OLD[:10] + b"first" + OLD[15:] + bytes(100)
+    assert spool.bytes_used == 3
+    staged.discard()
+
+
+def test_a_snapshot_is_read_while_the_file_is_written(staged: StagedFile) -> None:
+    """SEMANTICS O6."""
+    size = 3 << 20
+    staged.write(0, b"a" * size)
+    snapshot = staged.snapshot()
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(whole(snapshot)))
+    reader.start()
+    for offset in range(0, size, 1 << 15):
+        staged.write(size - offset - (1 << 15), b"b" * (1 << 15))
+    reader.join()
+    assert found == [b"a" * size]
+    assert content(staged) == b"b" * size
+    staged.discard()
 
 
 def test_what_is_kept_counts_until_somebody_has_removed_it(tmp_path: Path) -> None:
@@ -206,28 +251,15 @@ def test_the_name_tells_the_key_and_the_directory_goes_at_the_end(
     assert not spool.directory.exists()
 
 
-def test_what_is_kept_is_whole_and_says_what_it_is(staged: StagedFile, spool: Spool) -> None:
+def test_what_is_kept_says_what_it_is_and_what_is_missing(staged: StagedFile, spool: Spool) -> None:
     staged.write(5, b"new")
     kept = staged.keep("a/b", Version("1"), "the store was full")
     spool.close()
-    assert kept.read_bytes().startswith(OLD[:5] + b"new" + OLD[8:])
+    assert kept.read_bytes()[5:8] == b"new"
     entry = read_entry(kept)
     assert (entry.key, entry.reason) == ("a/b", "the store was full")
-    assert entry.details == {"replaces": "1", "missing": []}
+    assert entry.details == {"replaces": "1", "missing": [[0, 5], [8, len(OLD)]]}
     assert entry.sections[0].size == len(OLD)
-
-
-def test_what_was_written_is_kept_though_the_rest_cannot_be_fetched(spool: Spool) -> None:
-    def gone(start: int, stop: int) -> bytes:
-        raise StaleHandle("gone")
-
-    staged = stage(spool, "a", 10, Base(STAT._replace(size=10), gone, 10))
-    staged.write(0, b"new")
-    with pytest.raises(StaleHandle):
-        content(staged)
-    kept = staged.keep("a", ABSENT, "")
-    assert kept.read_bytes()[:3] == b"new"
-    assert read_entry(kept).details["missing"] == [[3, 10]]
 
 
 def test_a_long_key_fits_into_a_name(spool: Spool) -> None:

@@ -44,7 +44,9 @@ def spans(parts: list[Part]) -> list[tuple[int, int] | bytes]:
                 found[-1] = (last[0], part.stop)
             else:
                 found.append((part.start, part.stop))
-        elif isinstance(last, bytes):
+            continue
+        assert isinstance(part, bytes | memoryview)
+        if isinstance(last, bytes):
             found[-1] = last + bytes(part)
         else:
             found.append(bytes(part))

@@ -1,0 +1,181 @@
+"""The files that are open, by key."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from nczfs.errors import NczfsError, StaleHandle
+from nczfs.vfs.objects.live import LiveFile
+from nczfs.vfs.objects.store import ObjectStore
+from nczfs.zmap.base import Stat
+from nczfs.zmap.keys import Key, Prefix
+
+log = logging.getLogger(__name__)
+
+
+class LiveFiles:
+    """The live files by key.
+
+    `_lock` guards the map, the counts of handles and the directories that are being renamed; it is
+    taken within all other locks.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._renamed = threading.Condition(self._lock)
+        self._renaming: list[Prefix] = []
+        self._files: dict[Key, LiveFile] = {}
+
+    @property
+    def unsaved_count(self) -> int:
+        """How many files have something that the store has not."""
+        with self._lock:
+            return sum(live.dirty for live in self._files.values())
+
+    def get(self, key: Key) -> LiveFile | None:
+        """The live file of a key; no lock."""
+        return self._files.get(key)
+
+    @contextmanager
+    def held(self, key: Key) -> Iterator[LiveFile | None]:
+        """The live file of a key, which is not let go of before the end, whoever closes it."""
+        with self._lock:
+            live = self._files.get(key)
+            if live is not None:
+                live.handles += 1
+        try:
+            yield live
+        finally:
+            if live is not None:
+                self.close(live, writing=False)
+
+    @contextmanager
+    def turns(self, *files: LiveFile | None) -> Iterator[None]:
+        """The time in which nobody else has the store change the objects of some files."""
+        with ExitStack() as turns:
+            for live in sorted(filter(None, files), key=id):
+                turns.enter_context(live.turn)
+            yield
+
+    @contextmanager
+    def renaming(self, prefix: Prefix) -> Iterator[Sequence[LiveFile]]:
+        """The live files below a directory that is renamed: none of them is stored meanwhile.
+
+        They are read and written to all the same; who opens another one waits.
+        """
+        with self._lock:
+            self._renaming.append(prefix)
+            below = [live for key, live in self._files.items() if _is_below(key, prefix)]
+            for live in below:
+                live.handles += 1
+        try:
+            with self.turns(*below):
+                yield [live for live in below if live.linked]
+        finally:
+            with self._lock:
+                self._renaming.remove(prefix)
+                self._renamed.notify_all()
+            for live in below:
+                self.close(live, writing=False)
+
+    def await_rename(self, key: Key) -> None:
+        """Wait until no directory above is being renamed any more.
+
+        Raises
+        ------
+        StaleHandle : one was, and the key has become another one.
+        """
+        with self._lock:
+            self._await_rename(key)
+
+    def unsaved(self, key: Key) -> LiveFile | None:
+        """The live file of a key, if it is not what the store has; no lock."""
+        live = self._files.get(key)
+        return live if live is not None and live.dirty else None
+
+    def open(
+        self, key: Key, base: Stat | None, *, writing: bool, mark: int | None = None
+    ) -> LiveFile | None:
+        """Count a handle; None when this mount stored the object after `base` was asked for.
+
+        Parameters
+        ----------
+        base : what the store has.
+        mark : of the store, from before it was asked.
+
+        Raises
+        ------
+        StaleHandle : as `await_rename`.
+        """
+        with self._lock:
+            self._await_rename(key)
+            live = self._files.get(key)
+            if live is None or not (live.dirty or _is_same(live.base, base)):
+                if mark is not None and self._store.has_changed(key, mark):
+                    return None
+                live = self._files[key] = LiveFile(self._store, key, base)
+            live.handles += 1
+            live.writers += writing
+            return live
+
+    def leave(self, live: LiveFile) -> None:
+        """A writer goes; what the last one leaves is stored. Never raises an `NczfsError`.
+
+        The kernel tells of it some time after the close: what others have written or truncated by
+        then is theirs to store, when it is whole.
+        """
+        with self._lock:
+            live.writers -= 1
+            if live.writers:
+                return
+        try:
+            live.store()
+        except NczfsError as error:
+            log.warning("%s: was not stored when it was closed: %s", live.key, error)
+
+    def close(self, live: LiveFile, *, writing: bool) -> None:
+        """The opposite of `open`; what is not stored by the last writer goes to the spool."""
+        with self._lock:
+            live.handles -= 1
+            live.writers -= writing
+            if not live.handles and self._files.get(live.key) is live:
+                del self._files[live.key]
+        live.end_writing()
+
+    def below(self, prefix: Prefix) -> list[LiveFile]:
+        """Those that are not what the store has, below a prefix."""
+        with self._lock:
+            return [f for k, f in self._files.items() if f.dirty and _is_below(k, prefix)]
+
+    def unlink(self, key: Key) -> None:
+        """The name of a live file is gone."""
+        with self._lock:
+            live = self._files.pop(key, None)
+        if live is not None:
+            live.unlink()
+
+    def rename(self, live: LiveFile, key: Key) -> None:
+        """A live file is at another key, where none is."""
+        with self._lock:
+            self._files = {k: f for k, f in self._files.items() if f is not live}
+            self._files[key] = live
+
+    def _await_rename(self, key: Key) -> None:
+        def is_renamed() -> bool:
+            return any(_is_below(key, prefix) for prefix in self._renaming)
+
+        if is_renamed():
+            self._renamed.wait_for(lambda: not is_renamed())
+            raise StaleHandle(f"{key}: its directory was renamed meanwhile")
+
+
+def _is_same(base: Stat | None, now: Stat | None) -> bool:
+    return base is not None and now is not None and base.version == now.version
+
+
+def _is_below(key: Key, prefix: Prefix) -> bool:
+    return not prefix or key.startswith(f"{prefix}/")

@@ -1,0 +1,362 @@
+"""Several threads at one file of ``objects/``, each stopped where it matters."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+from unittest import mock
+
+import pytest
+
+from nczfs.errors import StaleHandle, Unavailable
+from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.base import Stat, Version
+from nczfs.zmap.keys import ROOT, Key
+from nczfs.zmap.memory import MemoryZMap
+from tests.support.trees import find, read
+from tests.support.writing import close, mkdir, open_file, rename, write
+
+WAIT_S = 30.0
+T = TypeVar("T")
+
+
+class GatedZMap(MemoryZMap):
+    """A store that can stop calls before or after they take effect.
+
+    Attributes
+    ----------
+    calls : the names of all calls that change something, and their keys.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, str]] = []
+        self._gates: dict[tuple[str, str, str], Gate] = {}
+
+    @contextmanager
+    def stopping(self, call: str, key: str, when: str = "before") -> Iterator[Gate]:
+        """Stop the next such call until the gate is opened, at the latest at the end."""
+        gate = self._gates[call, key, when] = Gate()
+        yield gate
+        self._gates.pop((call, key, when), None)
+        gate.open()
+
+    def write(self, key: Key, data: object, **arguments: object) -> Version:
+        return self._call("write", key, lambda: MemoryZMap.write(self, key, data, **arguments))  # type: ignore[arg-type]
+
+    def stat(self, key: Key) -> Stat:
+        return self._call("stat", key, lambda: MemoryZMap.stat(self, key))
+
+    def delete(self, key: Key) -> None:
+        self._call("delete", key, lambda: MemoryZMap.delete(self, key))
+
+    def _call(self, call: str, key: str, function: Callable[[], T]) -> T:
+        self.calls.append((call, key))
+        self._pass(call, key, "before")
+        result = function()
+        self._pass(call, key, "after")
+        return result
+
+    def _pass(self, call: str, key: str, when: str) -> None:
+        gate = self._gates.pop((call, key, when), None)
+        if gate is not None:
+            gate.reached.set()
+            assert gate.opened.wait(WAIT_S)
+            if gate.error is not None:
+                raise gate.error
+
+
+class Gate:
+    """Where a call stops."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+        self.error: Exception | None = None
+
+    def open(self, error: Exception | None = None) -> None:
+        """Let the call go on, or fail."""
+        self.error = error
+        self.opened.set()
+
+
+@pytest.fixture
+def store() -> GatedZMap:
+    store = GatedZMap()
+    for name in ("a", "d/a", "d/b"):
+        store.write(Key(name), b"old")
+    return store
+
+
+@pytest.fixture
+def fs(store: GatedZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
+    options = VfsOptions(read_only=False, spool_dir=tmp_path / "spool")
+    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
+        tree = mount_tree("memory://together", None, options)
+    yield tree
+    tree.close()
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as threads:
+        yield threads
+
+
+def stored(store: GatedZMap) -> dict[str, bytes]:
+    return {s.key: bytes(store.read(s.key).data) for s in store.list(ROOT)}
+
+
+def fsync(fs: TreeFileSystem, handle: HandleNo) -> None:
+    fs.fsync(handle, data_only=False)
+
+
+def test_a_file_is_read_and_written_while_it_is_uploaded(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O6, O7."""
+    handle = open_file(fs, "objects/a")
+    fs.write(handle, 0, b"first")
+    with store.stopping("write", "a") as gate:
+        syncing = threads.submit(fsync, fs, handle)
+        assert gate.reached.wait(WAIT_S)
+        fs.write(handle, 0, b"S")
+        assert bytes(fs.read(handle, 0, 10)) == b"Sirst"
+        assert read(fs, "objects/a") == b"Sirst"
+        gate.open()
+        syncing.result(WAIT_S)
+    assert stored(store)["a"] == b"first"
+    fsync(fs, handle)
+    assert stored(store)["a"] == b"Sirst"
+    close(fs, handle)
+
+
+def test_what_changed_while_an_upload_failed_is_stored_by_the_next(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O6."""
+    handle = open_file(fs, "objects/a")
+    fs.write(handle, 0, b"first")
+    with store.stopping("write", "a") as gate:
+        syncing = threads.submit(fsync, fs, handle)
+        assert gate.reached.wait(WAIT_S)
+        fs.write(handle, 3, b"more")
+        gate.open(Unavailable("away"))
+        with pytest.raises(Unavailable):
+            syncing.result(WAIT_S)
+    assert stored(store)["a"] == b"old"
+    close(fs, handle)
+    assert stored(store)["a"] == b"firmore"
+
+
+def test_those_who_wait_for_one_upload_share_how_it_ends(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O6."""
+    handle = open_file(fs, "objects/a")
+    fs.write(handle, 0, b"first")
+    with store.stopping("write", "a") as gate:
+        first = threads.submit(fsync, fs, handle)
+        assert gate.reached.wait(WAIT_S)
+        fs.write(handle, 0, b"F")
+        others = [threads.submit(fsync, fs, handle) for _ in range(4)]
+        gate.open()
+        for each in (first, *others):
+            each.result(WAIT_S)
+    assert stored(store)["a"] == b"First"
+    assert store.calls.count(("write", "a")) == 3  # the fixture's, and two uploads
+    close(fs, handle)
+
+
+def test_closes_of_an_inherited_descriptor_store_what_changed_and_nothing_else(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O6."""
+    handle = open_file(fs, "objects/new", os.O_CREAT | os.O_WRONLY)
+    fs.write(handle, 0, b"data")
+    for _ in range(5):
+        fs.flush(handle)
+    fs.setattr(find(fs, "objects/new").ino, Changes(mtime_ns=5), handle)
+    for _ in range(5):
+        fs.flush(handle)
+    close(fs, handle)
+    assert store.calls.count(("write", "new")) == 1
+    assert find(fs, "objects/new").mtime_ns == 5
+
+
+def test_a_time_that_is_set_while_a_file_is_written_takes_nothing_away(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O12: as touch, or cp -p, of a file that somebody begins to write to."""
+    ino = find(fs, "objects/a").ino
+    fs.refresh("")
+    with store.stopping("stat", "a", "after") as gate:
+        setting = threads.submit(fs.setattr, ino, Changes(mtime_ns=7), None)
+        assert gate.reached.wait(WAIT_S)
+        handle = open_file(fs, "objects/a")
+        fs.write(handle, 0, b"new")
+        gate.open()
+        setting.result(WAIT_S)
+    close(fs, handle)
+    assert stored(store)["a"] == b"new"
+
+
+def test_a_second_appender_goes_on_where_the_first_has_stored(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O7: the first closes while the second is being opened."""
+    flags = os.O_WRONLY | os.O_APPEND
+    first = open_file(fs, "objects/a", flags)
+    ino = find(fs, "objects/a").ino
+    with store.stopping("stat", "a", "after") as gate:
+        opening = threads.submit(lambda: fs.open(ino, flags).handle)
+        assert gate.reached.wait(WAIT_S)
+        fs.write(first, 3, b"+1")
+        close(fs, first)
+        gate.open()
+        second = opening.result(WAIT_S)
+    fs.write(second, 5, b"+2")
+    close(fs, second)
+    assert stored(store)["a"] == b"old+1+2"
+
+
+@pytest.mark.parametrize("new", [False, True], ids=["stored", "new"])
+def test_what_is_written_while_a_directory_is_renamed_is_stored_at_its_new_place(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, *, new: bool
+) -> None:
+    """SEMANTICS O11."""
+    name = "new" if new else "a"
+    handle = open_file(fs, f"objects/d/{name}", os.O_RDWR | os.O_CREAT)
+    fs.write(handle, 0, b"1")
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        fs.write(handle, 0, b"2")
+        assert bytes(fs.read(handle, 0, 1)) == b"2"
+        reading = threads.submit(fs.read, handle, 0, 3)  # of which "ld" is at neither place known
+        syncing = threads.submit(fsync, fs, handle)
+        fs.write(handle, 1, b"3")
+        assert not syncing.done()
+        gate.open()
+        renaming.result(WAIT_S)
+        syncing.result(WAIT_S)
+        assert bytes(reading.result(WAIT_S))[:1] == b"2"
+    found = stored(store)
+    assert found["e/b"] == b"old"
+    assert found[f"e/{name}"][:1] == b"2"
+    close(fs, handle)
+    assert stored(store)[f"e/{name}"][:2] == b"23"
+    assert not [key for key in stored(store) if key.startswith("d/")]
+
+
+def test_a_reader_goes_on_while_its_directory_is_renamed(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11: its object is gone already where it was."""
+    handle = fs.open(find(fs, "objects/d/a").ino, os.O_RDONLY).handle
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        assert "d/a" not in stored(store)
+        reading = threads.submit(fs.read, handle, 0, 3)
+        assert not wait([reading], 0.05).done
+        gate.open()
+        renaming.result(WAIT_S)
+        assert bytes(reading.result(WAIT_S)) == b"old"
+    fs.release(handle)
+
+
+def test_what_is_opened_while_a_directory_is_renamed_is_looked_up_again(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11."""
+    ino, directory = find(fs, "objects/d/a").ino, find(fs, "objects/d").ino
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        waiting: list[Future[object]] = [
+            threads.submit(fs.open, ino, os.O_RDWR),
+            threads.submit(fs.create, directory, b"made", os.O_RDWR, 0o644),
+        ]
+        gate.open()
+        renaming.result(WAIT_S)
+        for each in waiting:
+            with pytest.raises(StaleHandle, match="renamed meanwhile"):
+                each.result(WAIT_S)
+    handle = fs.create(find(fs, "objects/e").ino, b"made", os.O_RDWR, 0o644)[0].handle
+    close(fs, handle)
+    assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old", "e/made": b""}
+
+
+def test_a_rename_that_fails_leaves_what_is_written_where_it_was(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    """SEMANTICS O11."""
+    handle = open_file(fs, "objects/d/a")
+    fs.write(handle, 0, b"1")
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        gate.open(Unavailable("away"))
+        with pytest.raises(Unavailable):
+            renaming.result(WAIT_S)
+    fs.write(handle, 1, b"2")
+    assert bytes(fs.read(handle, 0, 3)) == b"12d"
+    for entry in (tmp_path / "spool").glob("*/*.unsaved"):
+        entry.unlink()
+
+
+def test_a_file_that_is_removed_while_it_is_uploaded_is_gone(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O10."""
+    handle = open_file(fs, "objects/a")
+    fs.write(handle, 0, b"new")
+    parent = find(fs, "objects").ino
+    with store.stopping("write", "a") as gate:
+        syncing = threads.submit(fsync, fs, handle)
+        assert gate.reached.wait(WAIT_S)
+        removing = threads.submit(fs.unlink, parent, b"a")
+        gate.open()
+        syncing.result(WAIT_S)
+        removing.result(WAIT_S)
+    fs.write(handle, 0, b"N")
+    assert bytes(fs.read(handle, 0, 3)) == b"New"
+    close(fs, handle)
+    assert "a" not in stored(store)
+
+
+def test_many_at_one_file_lose_nothing(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O6, O11: each has a byte of its own, and has it stored after each change."""
+    mkdir(fs, "objects/m")
+    write(fs, "objects/m/f", bytes(4))
+    handles = [open_file(fs, "objects/m/f") for _ in range(4)]
+
+    def change(place: int) -> None:
+        for value in range(1, 60):
+            fs.write(handles[place], place, bytes([value]))
+            fsync(fs, handles[place])
+            (content,) = (v for k, v in stored(store).items() if k.endswith("/f"))
+            assert content[place] == value
+
+    def move() -> None:
+        for _ in range(10):
+            rename(fs, "objects/m", "objects/n")
+            rename(fs, "objects/n", "objects/m")
+
+    changing = [threads.submit(change, place) for place in range(4)]
+    moving = threads.submit(move)
+    for each in (*changing, moving):
+        each.result(2 * WAIT_S)
+    for handle in handles:
+        close(fs, handle)
+    assert stored(store)["m/f"] == bytes([59]) * 4
