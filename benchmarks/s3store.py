@@ -31,7 +31,8 @@ from nczfs.zmap.registry import StoreOptions, open_store
 from nczfs.zmap.s3 import S3ZMap
 from nczfs.zmap.s3.access import Access
 from nczfs.zmap.s3.listing import question
-from nczfs.zmap.s3.transport import Request, Transport
+from nczfs.zmap.s3.messages import Request
+from nczfs.zmap.s3.transport import Transport
 
 BUCKET = "bench"
 DELAY_MS = 20

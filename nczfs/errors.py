@@ -19,6 +19,7 @@
     │   ├── ObjectTooLarge         over a limit of the store or a configured size
     │   ├── CorruptStore           the container itself is broken (a torn zip archive)
     │   ├── Unavailable            could not ask: no connection, 5xx, throttled (transient)
+    │   │   └── ServerFailed           the server says that it is broken, each time it is asked
     │   ├── OutOfDescriptors       could not ask: no file can be opened any more (transient)
     │   └── DeadlinePassed         could not ask in time (transient)
     ├── MetadataError              a metadata document does not say what it must
@@ -134,6 +135,10 @@ class Unavailable(StoreError):
     """The store could not be asked: no connection, server error, throttled."""
 
     transient = True
+
+
+class ServerFailed(Unavailable):
+    """The server answered each time that it failed (500), which may be for this key alone."""
 
 
 class OutOfDescriptors(StoreError):

@@ -161,6 +161,14 @@ OPTIONS: tuple[Option, ...] = (
         "URLs and paths that reference documents may point to",
         "PREFIX,...",
     ),
+    Option(
+        "allow-redirects",
+        _S,
+        values.prefixes,
+        None,
+        "where a web server may redirect to, besides itself",
+        "PREFIX,...",
+    ),
     Option("prefix", _S, str, None, "use only this prefix of the store", "PREFIX"),
     Option(
         "forbidden-is-absent",

@@ -43,6 +43,7 @@ def store_options(settings: Settings) -> StoreOptions:
         zip_write_once=settings.flag("zip-write-once"),
         zip_index_dir=_zip_index_dir(settings),
         allow_references=tuple(sorted(settings.words("allow-references") or ())),
+        allow_redirects=tuple(sorted(settings.words("allow-redirects") or ())),
     )
 
 

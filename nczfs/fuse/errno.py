@@ -26,6 +26,7 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.ObjectTooLarge: errno.EFBIG,
     errors.CorruptStore: errno.EIO,
     errors.Unavailable: errno.EIO,
+    errors.ServerFailed: errno.EIO,
     errors.OutOfDescriptors: errno.ENFILE,  # EMFILE would be about the program that asks
     errors.DeadlinePassed: errno.ETIMEDOUT,
     # What cannot be decoded never yields values.

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import NamedTuple, NewType, TypeAlias
 
 from nczfs.errors import CorruptStore, NoSuchObject
@@ -16,6 +17,8 @@ from nczfs.zmap.keys import Key, Prefix
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 RANGE_STEP_BYTES = 16 << 20  # read at once of a range that is copied
+READ_BYTES_MAX = 1 << 30
+"""A far store gives no more to a read without an end, whatever it says that there is."""
 
 
 Version = NewType("Version", str)
@@ -240,6 +243,7 @@ class ZMap(ABC):
         """Bytes [start, stop) of an object, cut at its end, and the version they came from.
 
         A `start` at or beyond the end gives no bytes. With `version`, only of that version.
+        Without a `stop`, a far store refuses to give more than `READ_BYTES_MAX`.
 
         Raises
         ------
@@ -308,7 +312,14 @@ class ZMap(ABC):
         ------
         NoSuchObject : the object is gone; and as `write`.
         """
-        return self.write(goal, origin.read(key).data)
+        blob = origin.read(key, 0, RANGE_STEP_BYTES)
+        size = blob.object_size
+        if size <= RANGE_STEP_BYTES:
+            return self.write(goal, blob.data)
+        rest = Range(Stat(key, size, blob.version), RANGE_STEP_BYTES, size)
+        return self.write(
+            goal, join(chain([blob.data], part_bytes(rest, partial(read_range, origin))), size)
+        )
 
     def located(self, key: Key) -> tuple[ZMap, Key]:
         """The store that holds an object, and its key there, whatever wrappers are round it."""

@@ -6,12 +6,9 @@ below a prefix; here the answers become bytes and errors.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
 
 from nczfs.errors import (
     AccessDenied,
@@ -23,12 +20,14 @@ from nczfs.errors import (
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.forbidden import Forbidden
 from nczfs.zmap.http_names import Names
-from nczfs.zmap.http_transport import Answer, Request, Transport
+from nczfs.zmap.http_transport import Request, Transport
 from nczfs.zmap.keys import MAX_KEY_BYTES, Key, Prefix, join
 from nczfs.zmap.registry import DEFAULTS, StoreOptions
 from nczfs.zmap.url import StoreUrl
+from nczfs.zmap.web.attempts import ATTEMPTS
+from nczfs.zmap.web.exchange import Answer
+from nczfs.zmap.web.headers import content_range, is_strong, time_ns, version_of
 
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+)")
 _PLAIN = frozenset({"", "identity"})
 # A HEAD that is refused, or not understood, does not say that a GET is.
 _HEAD_REFUSED = frozenset({400, 403, 405, 406, 501})
@@ -60,7 +59,7 @@ class HttpZMap(ZMap):
         self._forbidden = Forbidden(
             options.forbidden_is_absent, self._name, self._gives, self._hides
         )
-        self._names = Names(self, self._transport)
+        self._names = Names(self, self._transport, self._stat_listed)
 
     @property
     def name(self) -> str:
@@ -79,7 +78,7 @@ class HttpZMap(ZMap):
             return self._nothing(key, version)
         # Always a range: its answer has the size of the object beside that of the body.
         headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
-        if version is not None and version.startswith('"'):  # weak ones never match
+        if version is not None and is_strong(version):
             headers["if-match"] = version
         answer = self._transport.send(
             Request("GET", key, headers, start, stop),
@@ -109,16 +108,7 @@ class HttpZMap(ZMap):
         raise ReadOnlyStore(f"{self._name}/{key}: stores over HTTP are read-only")
 
     def stat(self, key: Key) -> Stat:
-        answer = self._transport.send(Request("HEAD", key))
-        if answer.status in _HEAD_REFUSED or (answer.status == 200 and answer.size is None):
-            answer = self._transport.send(
-                Request("GET", key, {"range": "bytes=0-0"}, 0, 1),
-                lambda answer: _range_fault(answer, 0, 1),
-            )
-            if answer.status == 416:  # the object is empty
-                answer = self._transport.send(Request("GET", key, {}, 0, 1))
-        self._check(answer, key)
-        return self._stat(key, answer)
+        return self._asked(key)
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return self._names.search(prefix)
@@ -137,6 +127,22 @@ class HttpZMap(ZMap):
 
     def close(self) -> None:
         self._transport.close()
+
+    def _stat_listed(self, key: Key) -> Stat:
+        """As `stat`, of one of many: a server that fails for it alone is not asked for long."""
+        return self._asked(key, failures=2)
+
+    def _asked(self, key: Key, *, failures: int = ATTEMPTS) -> Stat:
+        answer = self._transport.send(Request("HEAD", key, failures=failures))
+        if answer.status in _HEAD_REFUSED or (answer.status == 200 and answer.size is None):
+            answer = self._transport.send(
+                Request("GET", key, {"range": "bytes=0-0"}, 0, 1, failures=failures),
+                lambda answer: _range_fault(answer, 0, 1),
+            )
+            if answer.status == 416:  # the object is empty
+                answer = self._transport.send(Request("GET", key, {}, 0, 1, failures=failures))
+        self._check(answer, key)
+        return self._stat(key, answer)
 
     def _nothing(self, key: Key, version: Version | None) -> Blob:
         """A range without bytes, which cannot be asked for."""
@@ -182,15 +188,16 @@ class HttpZMap(ZMap):
         )
 
     def _stat(self, key: Key, answer: Answer) -> Stat:
-        found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
-        size = int(found[3]) if found and answer.status == 206 else answer.size
+        found = content_range(answer.headers) if answer.status == 206 else None
+        size = found.size if found is not None else answer.size
         if size is None:
             raise StoreError(
-                f"{self._name}/{key}: the server does not say how long it is (no Content-Length)"
+                f"{self._name}/{key}: the server does not say how long it is (no Content-Length, "
+                "or none that can be)"
             )
-        modified = answer.headers.get("last-modified", "")
-        version = version_of(answer.headers.get("etag", ""), modified, size)
-        return Stat(key, size, version, _time_ns(modified))
+        mtime_ns = time_ns(answer.headers.get("last-modified", ""))
+        version = version_of(answer.headers.get("etag", ""), mtime_ns, size)
+        return Stat(key, size, version, mtime_ns)
 
     def _gives(self, key: Key) -> bool:
         return self._first_byte(key) in _GIVEN
@@ -209,29 +216,16 @@ def open_http(url: StoreUrl, options: StoreOptions) -> ZMap:
     return HttpZMap(url.source, options)
 
 
-def version_of(etag: str, modified: str, size: int) -> Version:
-    """The version that an answer with these headers is of."""
-    return Version(etag or f"{modified} {size}".lstrip())
-
-
 def _range_fault(answer: Answer, start: int, stop: int | None) -> str:
     """What is wrong with the answer to a ranged read; "" where it is whole."""
     if answer.status == 200:
         return "" if answer.size is not None else "the answer has no Content-Length"
     if answer.status != 206:
         return ""
-    found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
-    if found is None or found[1] is None or int(found[1]) != start:
+    found = content_range(answer.headers)
+    if found is None or found.start != start:
         return "the server sent another range than asked for"
-    end = int(found[3]) if stop is None else min(stop, int(found[3]))
+    end = found.size if stop is None else min(stop, found.size)
     if len(answer.body) != end - start:
         return f"{len(answer.body)} bytes came instead of {end - start}"
     return ""
-
-
-@lru_cache(maxsize=1024)  # objects are written in bursts
-def _time_ns(text: str) -> int | None:
-    try:
-        return int(parsedate_to_datetime(text).timestamp()) * 1_000_000_000
-    except (ValueError, OverflowError):
-        return None

@@ -6,15 +6,20 @@ so, and its names are the links to what stands directly below it.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from html.parser import HTMLParser
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from nczfs.zmap.keys import is_name
+from lxml import etree
 
-LISTING_BYTES_MAX = 64 << 20
+from nczfs.zmap.base import Buffer
+from nczfs.zmap.jsonparts import JsonParts
+from nczfs.zmap.keys import is_name
+from nczfs.zmap.web.headers import SIZE_END, time_ns
+
+LISTING_BYTES_MAX: Final = 16 << 20  # some hundred thousand names
+NAME_BYTES_MAX: Final = 16 << 10  # of an object in JSON, or of a link
 
 _TITLES = ("index of ", "directory listing for ", "directory: ", "listing of ")
 _ROOT_TITLES = frozenset({"index of"})
@@ -35,7 +40,7 @@ class Listed:
     mtime_s: int | None = None
 
 
-def parse_listing(body: bytes, content_type: str, url: str) -> list[Listed] | None:
+def parse_listing(body: Buffer, content_type: str, url: str) -> list[Listed] | None:
     """The names of an index page, each once, without hidden ones; None: it is no index page.
 
     Parameters
@@ -54,45 +59,60 @@ def parse_listing(body: bytes, content_type: str, url: str) -> list[Listed] | No
     return list({entry.name: entry for entry in found if is_name(entry.name)}.values())
 
 
-def _of_json(body: bytes) -> list[Listed] | None:
+def _of_json(body: Buffer) -> list[Listed] | None:
     """nginx's ``autoindex_format json``: a list of objects, each with a name and a type."""
-    try:
-        document = json.loads(body.decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(document, list):
-        return None
-    found = []
-    for item in document:
+    found: list[Listed] = []
+
+    def take(at: int) -> int:
+        item, end = parts.value(at, NAME_BYTES_MAX)
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            return None
-        size = item.get("size")
+            raise ValueError("an item without a name")  # noqa: TRY004 - of the document
+        size, mtime = item.get("size"), item.get("mtime")
         found.append(
             Listed(
                 item["name"],
                 item.get("type") == "directory",
-                size if type(size) is int and size >= 0 else None,
-                _seconds(item.get("mtime")),
+                size if type(size) is int and 0 <= size < SIZE_END else None,
+                _seconds(mtime),
             )
         )
+        return end
+
+    parts = JsonParts(body)
+    try:
+        parts.check_end(parts.items(parts.begin(), take))
+    except ValueError:
+        return None
     return found
 
 
 def _seconds(text: object) -> int | None:
-    try:
-        return int(parsedate_to_datetime(text).timestamp()) if isinstance(text, str) else None
-    except (ValueError, OverflowError):
-        return None
+    found = time_ns(text) if isinstance(text, str) else None
+    return None if found is None else found // 1_000_000_000
 
 
-def _of_html(body: bytes, url: str) -> list[Listed] | None:
+def _of_html(body: Buffer, url: str) -> list[Listed] | None:
     page = _Page()
-    page.feed(body.decode("utf-8", "surrogateescape"))
-    page.close()
+    content = bytes(body)
+    try:
+        content.decode()
+        encoding = "utf-8"
+    except UnicodeDecodeError:
+        encoding = "iso-8859-1"  # a character is a byte then
+    try:
+        etree.fromstring(content, etree.HTMLParser(target=page, encoding=encoding))
+    except etree.LxmlError:
+        return None
     if not any(_is_title(text) for text in (page.title, page.heading)):
         return None
     base = urlsplit(url).path
-    return [entry for link in page.links if (entry := _entry(link, base)) is not None]
+    links = page.links if encoding == "utf-8" else map(_as_bytes, page.links)
+    return [entry for link in links if (entry := _entry(link, base)) is not None]
+
+
+def _as_bytes(link: str) -> str:
+    """A link whose characters are bytes, as the text that these are where they are UTF-8."""
+    return link.encode("iso-8859-1", "xmlcharrefreplace").decode("utf-8", "surrogateescape")
 
 
 def _is_title(text: str) -> bool:
@@ -104,7 +124,10 @@ def _entry(link: str, base: str) -> Listed | None:
     """What a link names directly below the page; None: it leads elsewhere, or sorts the page."""
     path = link.partition("#")[0].partition("?")[0]
     if "://" in path or path.startswith("//"):
-        path = urlsplit(path).path
+        try:
+            path = urlsplit(path).path
+        except ValueError:
+            return None
     if path.startswith("/"):
         if not unquote(path).startswith(unquote(base)):
             return None
@@ -117,28 +140,39 @@ def _entry(link: str, base: str) -> Listed | None:
     return Listed(name, path.endswith("/")) if is_name(name) else None
 
 
-class _Page(HTMLParser):
-    """Title, first heading and links of a page."""
+class _Page:
+    """Title, first heading and links of a page; no tree is made of it.
+
+    libxml2 parses in linear time whatever the page is, which Python's own parser does not: 48 KiB
+    of ``<a href="`` take it 10 seconds.
+    """
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.title = ""
         self.heading = ""
         self.links: list[str] = []
         self._inside = ""
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("title", "h1"):
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """A tag begins."""
+        if tag == "a":
+            link = attributes.get("href")
+            if link and len(link) <= NAME_BYTES_MAX:
+                self.links.append(link)
+        elif tag in ("title", "h1"):
             self._inside = tag
-        elif tag == "a":
-            self.links += (value for name, value in attrs if name == "href" and value)
 
-    def handle_endtag(self, tag: str) -> None:
+    def end(self, tag: str) -> None:
+        """A tag ends."""
         if tag == self._inside:
             self._inside = ""
 
-    def handle_data(self, data: str) -> None:
-        if self._inside == "title":
-            self.title += data
-        elif self._inside == "h1":
-            self.heading += data
+    def data(self, text: str) -> None:
+        """Text between tags."""
+        if self._inside == "title" and len(self.title) < NAME_BYTES_MAX:
+            self.title += text
+        elif self._inside == "h1" and len(self.heading) < NAME_BYTES_MAX:
+            self.heading += text
+
+    def close(self) -> None:
+        """The page ends."""

@@ -6,17 +6,32 @@ consolidated metadata of the dataset name its groups, arrays and documents.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from email.utils import formatdate
+from itertools import islice
+from typing import Final
 
-from nczfs.errors import AccessDenied, BadKey, NoSuchObject, StoreError
-from nczfs.zmap.base import Entry, Stat, Version, ZMap
+from nczfs.errors import (
+    AccessDenied,
+    BadKey,
+    DeadlinePassed,
+    NoSuchObject,
+    OutOfDescriptors,
+    ServerFailed,
+    StoreError,
+    Unavailable,
+)
+from nczfs.zmap.base import Buffer, Entry, Stat, Version, ZMap
 from nczfs.zmap.http_listing import LISTING_BYTES_MAX, Listed, parse_listing
 from nczfs.zmap.http_transport import Request, Transport
+from nczfs.zmap.jsonparts import JsonParts
 from nczfs.zmap.keys import ROOT, Key, Prefix, is_name, join, parse_key
+from nczfs.zmap.leaving_out import without_failures
 from nczfs.zmap.parallel import in_parallel
+from nczfs.zmap.web.headers import version_of
+
+DOCUMENT_BYTES_MAX: Final = 64 << 20
+SAMPLES: Final = 3  # files that are asked for, to see how the server makes its versions
 
 CONSOLIDATED = ".zmetadata"
 ARRAY = ".zarray"
@@ -32,12 +47,14 @@ class Names:
 
     Parameters
     ----------
-    zmap : the store, for what is asked of objects.
+    zmap : the store, for documents.
+    stat : asks for an object that was listed.
     """
 
-    def __init__(self, zmap: ZMap, transport: Transport) -> None:
+    def __init__(self, zmap: ZMap, transport: Transport, stat: Callable[[Key], Stat]) -> None:
         self._zmap = zmap
         self._transport = transport
+        self._stat = stat
         self._lists: bool | None = None  # the server has index pages; None: not known
         self._shows_dots = False  # and they show names that begin with a dot
 
@@ -49,6 +66,9 @@ class Names:
         StoreError : the server has no index page and there are no consolidated metadata, or those
             that there are do not say what is asked.
         """
+        return without_failures(self._entries(prefix), self._transport.where(prefix))
+
+    def _entries(self, prefix: Prefix) -> Iterator[Entry | StoreError]:
         listed = self._listing(prefix)
         hides_dots = listed is not None and not self._shows_dots
         if listed is None:
@@ -57,6 +77,9 @@ class Names:
         later = directories & {entry.name for entry in listed if not entry.is_directory}
         yield from (Entry(name, None, True) for name in directories - later)
         for stat in self._stats(prefix, listed):
+            if isinstance(stat, StoreError):
+                yield stat
+                continue
             name = stat.key.rpartition("/")[2]
             yield Entry(name, stat, name in directories)
             later.discard(name)
@@ -90,33 +113,49 @@ class Names:
         return self._lists
 
     def _unlisted(self, prefix: Prefix) -> Iterator[Stat]:
-        """Of the documents that an index page may leave out."""
+        """Of the documents that an index page may leave out, as far as the server gives them."""
         found = False
         for stat in self._asked(prefix, [Listed(name, False) for name in OF_EVERY_NODE]):
-            found = True
-            yield stat
+            if isinstance(stat, Stat):
+                found = True
+                yield stat
         if found:
-            yield from self._asked(prefix, [Listed(name, False) for name in OF_SOME_NODES])
+            asked = self._asked(prefix, [Listed(name, False) for name in OF_SOME_NODES])
+            yield from (stat for stat in asked if isinstance(stat, Stat))
 
-    def _stats(self, prefix: Prefix, listed: list[Listed]) -> Iterator[Stat]:
+    def _stats(self, prefix: Prefix, listed: list[Listed]) -> Iterator[Stat | StoreError]:
         """Of the objects that are there."""
         files = [entry for entry in listed if not entry.is_directory]
-        exact = [entry for entry in files if entry.size is not None and entry.mtime_s is not None]
-        if exact:
-            first = next(self._asked(prefix, exact[:1]), None)
-            form = _form_of(first, exact[0]) if first is not None else None
+        exact = {e.name: e for e in files if e.size is not None and e.mtime_s is not None}
+        samples = self._asked(prefix, list(islice(exact.values(), SAMPLES)))
+        first = next((stat for stat in samples if isinstance(stat, Stat)), None)
+        if first is not None:
+            form = _form_of(first, exact[first.key.rpartition("/")[2]])
             if form is not None:
-                for entry in exact:
+                for entry in exact.values():
                     yield _made(join(prefix, entry.name), entry, form)
-                files = [entry for entry in files if entry.size is None or entry.mtime_s is None]
+                files = [entry for entry in files if entry.name not in exact]
         yield from self._asked(prefix, files)
 
-    def _asked(self, prefix: Prefix, files: list[Listed]) -> Iterator[Stat]:
-        def ask(entry: Listed) -> Stat | None:
+    def _asked(self, prefix: Prefix, files: list[Listed]) -> Iterator[Stat | StoreError]:
+        """What the server says of files that are there, or why it cannot.
+
+        Raises
+        ------
+        Unavailable, DeadlinePassed : it cannot be asked.
+        """
+
+        def ask(entry: Listed) -> Stat | StoreError | None:
             try:
-                return self._zmap.stat(join(prefix, entry.name))
+                return self._stat(join(prefix, entry.name))
             except NoSuchObject:
                 return None
+            except ServerFailed as error:
+                return error
+            except (Unavailable, DeadlinePassed, OutOfDescriptors):
+                raise
+            except StoreError as error:
+                return error
 
         return (stat for stat in in_parallel(ask, files) if stat is not None)
 
@@ -154,27 +193,43 @@ class Names:
         while True:
             key = join(at, CONSOLIDATED)
             try:
-                blob = self._zmap.read(key, 0, LISTING_BYTES_MAX)
+                blob = self._zmap.read(key, 0, DOCUMENT_BYTES_MAX)
             except NoSuchObject:
                 if not at:
                     return None
                 at = Prefix(at.rpartition("/")[0])
                 continue
             where = self._transport.where(key)
-            if blob.object_size > LISTING_BYTES_MAX:
-                raise StoreError(f"{where}: over {LISTING_BYTES_MAX} bytes, which is not read")
-            return at, _names_in(bytes(blob.data), where) | {CONSOLIDATED}
+            if blob.object_size > DOCUMENT_BYTES_MAX:
+                raise StoreError(f"{where}: over {DOCUMENT_BYTES_MAX} bytes, which is not read")
+            return at, _names_in(blob.data, where) | {CONSOLIDATED}
 
 
-def _names_in(body: bytes, where: str) -> frozenset[str]:
+def _names_in(body: Buffer, where: str) -> frozenset[str]:
+    """The keys that a consolidated document names; what stands in it for them is passed over."""
+    names: set[str] = set()
+    found = False
+
+    def name(text: str, at: int) -> int:
+        if _is_key(text):
+            names.add(text)
+        return parts.end_of(at)
+
+    def member(text: str, at: int) -> int:
+        nonlocal found
+        if text != "metadata":
+            return parts.end_of(at)
+        found = True
+        return parts.members(at, name)
+
+    parts = JsonParts(body)
     try:
-        document = json.loads(body)
-        metadata = document["metadata"] if isinstance(document, dict) else None
-    except (ValueError, KeyError, RecursionError):
-        metadata = None
-    if not isinstance(metadata, dict):
+        parts.check_end(parts.members(parts.begin(), member))
+    except ValueError:
+        found = False
+    if not found:
         raise StoreError(f"{where}: not the consolidated metadata of Zarr")
-    return frozenset(name for name in metadata if _is_key(name))
+    return frozenset(names)
 
 
 def _is_key(text: str) -> bool:
@@ -189,12 +244,12 @@ def _is_key(text: str) -> bool:
 class _Form:
     """How a server's versions follow from time and size: nginx's ETag, or none and a date."""
 
-    version: Callable[[int, int], str]
+    version: Callable[[int, int], Version]
 
 
 _FORMS = (
-    _Form(lambda mtime_s, size: f'"{mtime_s:x}-{size:x}"'),
-    _Form(lambda mtime_s, size: f"{formatdate(mtime_s, usegmt=True)} {size}"),
+    _Form(lambda mtime_s, size: Version(f'"{mtime_s:x}-{size:x}"')),
+    _Form(lambda mtime_s, size: version_of("", mtime_s * 1_000_000_000, size)),
 )
 
 
@@ -206,5 +261,5 @@ def _form_of(stat: Stat, entry: Listed) -> _Form | None:
 def _made(key: Key, entry: Listed, form: _Form) -> Stat:
     assert entry.size is not None
     assert entry.mtime_s is not None
-    version = Version(form.version(entry.mtime_s, entry.size))
+    version = form.version(entry.mtime_s, entry.size)
     return Stat(key, entry.size, version, entry.mtime_s * 1_000_000_000)

@@ -1,4 +1,4 @@
-"""Requests to a web server: where they go, who asks, and how much of an answer is read."""
+"""Requests to a web server: where they go, who asks, and where they are redirected to."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ import netrc
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import urllib3
-
-from nczfs.errors import StoreError
-from nczfs.zmap.attempts import AttemptFailed, Attempts, Connections, Deadline
-from nczfs.zmap.authorities import check_authorities
+from nczfs.errors import ServerFailed, StoreError
+from nczfs.zmap.base import READ_BYTES_MAX
 from nczfs.zmap.registry import StoreOptions
+from nczfs.zmap.web.attempts import ATTEMPTS, Deadline
+from nczfs.zmap.web.authorities import check_authorities
+from nczfs.zmap.web.bodies import Wanted
+from nczfs.zmap.web.exchange import Answer, Exchange, Question
+from nczfs.zmap.web.failures import AttemptFailed
+from nczfs.zmap.web.headers import pause_s
+from nczfs.zmap.web.redirects import HOPS_MAX, MOVED, Redirects, leads_to_directory, origin_of
 
-REDIRECTS_MAX = 5
-PIECE_BYTES = 262_144
-ERROR_BYTES_MAX = 1 << 16  # of an error page; read only to keep the connection
-LONGEST_PAUSE_S = 30  # that a server may ask for
 CONNECTIONS_MAX = 48  # small web servers let few of those through that come at the same time
 
-_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 509})
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_AGAIN = frozenset({408, 425, 429, 502, 503, 504, 509})
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +37,9 @@ class Request:
 
     Attributes
     ----------
-    start, stop : the bytes of the object that are wanted, of an answer that has all of them.
-    limit : a longer body is an error; None: as long as it is.
+    start, stop : the bytes of the object that are wanted.
+    limit : a longer body is an error; None: as long as that range.
+    failures : that are taken, at most, of a server that says it failed (500).
     """
 
     method: str
@@ -48,22 +48,15 @@ class Request:
     start: int = 0
     stop: int | None = None
     limit: int | None = None
+    failures: int = ATTEMPTS
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the server said.
-
-    Attributes
-    ----------
-    body : of a 200 the bytes [start, stop) of the request, of a 206 all that came.
-    size : of the whole body, None where it is not known; for 200 that of the object.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    size: int | None
+    @property
+    def wanted(self) -> Wanted:
+        """What is taken of the body of the answer."""
+        limit = self.limit
+        if limit is None:
+            limit = READ_BYTES_MAX if self.stop is None else self.stop - self.start
+        return Wanted(limit, self.start, self.stop)
 
 
 class Transport:
@@ -88,7 +81,7 @@ class Transport:
     ) -> None:
         parts = urlsplit(source)
         host = parts.netloc.rpartition("@")[2]
-        self._origin = _origin(parts)
+        self._origin = origin_of(parts)
         self.root_url = f"{parts.scheme}://{host}{_escaped(parts.path)}".rstrip("/")
         self._query = f"?{parts.query}" if parts.query else ""
         self._headers = {
@@ -98,18 +91,15 @@ class Transport:
             "accept-encoding": "identity",
         }
         self._authorization = _authorization(parts)
+        self._redirects = Redirects(options.allow_redirects, options.redirects_within_origin)
         if options.ca_bundle is not None:
             check_authorities(options.ca_bundle)
-        self._connections = Connections(
-            min(options.connections, CONNECTIONS_MAX),
-            options.ca_bundle,
-            _proxy(parts.scheme, parts.hostname or ""),
-        )
-        self._attempts = Attempts(
+        self._exchange = Exchange(
             "http",
-            options.request_timeout_s,
-            options.attempt_timeout_s,
-            proxy=self._connections.proxy,
+            replace(options, connections=min(options.connections, CONNECTIONS_MAX)),
+            address_from="host and port of the URL",
+            ca_bundle=options.ca_bundle,
+            proxy=_proxy(parts.scheme, parts.hostname or ""),
             clock=clock,
             sleep=sleep,
         )
@@ -126,8 +116,8 @@ class Transport:
     def send(self, request: Request, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
         """Ask until there is an answer that another attempt would not change.
 
-        Redirections are followed, but for one to the same path with a slash at its end: it means
-        that there is a directory, and is an answer.
+        Redirections are followed as `Redirects` says, but for one to the same path with a slash at
+        its end: it means that there is a directory, and is an answer.
 
         Parameters
         ----------
@@ -136,128 +126,51 @@ class Transport:
         Raises
         ------
         Unavailable, DeadlinePassed : could not ask.
-        StoreError : the redirections have no end, or lead from https to http.
+        AccessDenied : it is redirected to where it must not be.
+        StoreError : the redirections have no end, or the answer is longer than it may be.
         """
 
         def attempt(deadline: Deadline) -> Answer:
             answer = self._follow(request, deadline)
-            self._connections.check_status(answer.status)
+            if answer.status == 500:
+                raise AttemptFailed(
+                    "the server answers 500", kind=ServerFailed, attempts=request.failures
+                )
             if answer.status in _AGAIN:
                 raise AttemptFailed(
-                    f"the server answers {answer.status}", wait_s=_pause(answer.headers)
+                    f"the server answers {answer.status}", wait_s=pause_s(answer.headers)
                 )
             if reason := fault(answer):
                 raise AttemptFailed(reason)
             return answer
 
-        return self._attempts.run(self.where(request.key), attempt)
+        return self._exchange.run(self.where(request.key), attempt)
 
     def close(self) -> None:
         """Give back the connections."""
-        self._connections.close()
+        self._exchange.close()
 
     def _url(self, key: str) -> str:
         path = quote(key.encode("utf-8", "surrogateescape"), safe="-._~/")
         return f"{self.root_url}/{path}{self._query}"
 
     def _follow(self, request: Request, deadline: Deadline) -> Answer:
+        where = self.where(request.key)
         url = self._url(request.key)
-        for _ in range(REDIRECTS_MAX + 1):
+        for _ in range(HOPS_MAX + 1):
             answer = self._ask(request, url, deadline)
-            target = answer.headers.get("location", "")
-            if answer.status not in _REDIRECTS or not target:
+            location = answer.headers.get("location", "")
+            if answer.status not in MOVED or not location or leads_to_directory(url, location):
                 return answer
-            url, before = urljoin(url, target), urlsplit(url)
-            after = urlsplit(url)
-            if after.path == f"{before.path}/":
-                return answer
-            if after.scheme not in ("https", before.scheme) or not after.hostname:
-                raise StoreError(
-                    f"{self.where(request.key)}: redirected from {before.scheme} to "
-                    f"{after.scheme[:20]!r}, which is not followed"
-                )
-        raise StoreError(f"{self.where(request.key)}: redirected more than {REDIRECTS_MAX} times")
+            url = self._redirects.target(url, location, where)
+        raise StoreError(f"{where}: redirected more than {HOPS_MAX} times")
 
     def _ask(self, request: Request, url: str, deadline: Deadline) -> Answer:
         headers = self._headers | dict(request.headers)
-        if self._authorization and _origin(urlsplit(url)) == self._origin:
+        if self._authorization and origin_of(urlsplit(url)) == self._origin:
             headers["authorization"] = self._authorization
-        patience_s = self._attempts.patience_s(deadline)
-        response = self._connections.pools().urlopen(
-            request.method,
-            url,
-            headers=headers,
-            timeout=urllib3.Timeout(connect=patience_s, read=patience_s),
-            pool_timeout=deadline.left_s(),
-            retries=False,
-            redirect=False,
-            preload_content=False,
-            decode_content=False,
-        )
-        assert isinstance(response, urllib3.HTTPResponse)
-        is_whole = False
-        try:
-            answer, is_whole = self._answer(request, response, deadline)
-        finally:
-            if not is_whole:
-                response.close()  # its connection has the rest of a body in it
-            response.release_conn()
-        return answer
-
-    def _answer(
-        self, request: Request, response: urllib3.HTTPResponse, deadline: Deadline
-    ) -> tuple[Answer, bool]:
-        """The answer, and whether all of its body was read."""
-        status, headers = response.status, response.headers
-        size = _length(headers)
-        if request.method == "HEAD":
-            return Answer(status, headers, b"", size), True
-        if status >= 300:
-            return Answer(status, headers, b"", size), _is_drained(response)
-        start, stop = (request.start, request.stop) if status == 200 else (0, None)
-        pieces: list[bytes] = []
-        seen = 0
-        while piece := response.read1(PIECE_BYTES):
-            part = piece[max(start - seen, 0) : None if stop is None else max(stop - seen, 0)]
-            seen += len(piece)
-            if part:
-                pieces.append(part)
-            if request.limit is not None and seen > request.limit:
-                raise StoreError(
-                    f"{self.where(request.key)}: over {request.limit} bytes, which is not read"
-                )
-            if stop is not None and seen >= stop and size is not None:
-                break
-            deadline.moved(len(piece))
-        else:
-            if size is None and "chunked" in headers.get("transfer-encoding", "").lower():
-                size = seen
-        return Answer(status, headers, b"".join(pieces), size), seen == size
-
-
-def _is_drained(response: urllib3.HTTPResponse) -> bool:
-    seen = 0
-    while seen <= ERROR_BYTES_MAX:
-        piece = response.read1(PIECE_BYTES)
-        if not piece:
-            return True
-        seen += len(piece)
-    return False
-
-
-def _length(headers: Mapping[str, str]) -> int | None:
-    text = headers.get("content-length", "")
-    return int(text) if text.isascii() and text.isdecimal() else None
-
-
-def _pause(headers: Mapping[str, str]) -> float:
-    text = headers.get("retry-after", "")
-    return min(int(text), LONGEST_PAUSE_S) if text.isascii() and text.isdecimal() else 0.0
-
-
-def _origin(parts: SplitResult) -> tuple[str, str, int]:
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return parts.scheme, parts.hostname or "", port
+        question = Question(request.method, url, headers, request.wanted)
+        return self._exchange.ask(question, deadline, self.where(request.key))
 
 
 def _escaped(path: str) -> str:

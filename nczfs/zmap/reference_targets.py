@@ -16,21 +16,26 @@ from urllib.parse import unquote, urlsplit
 from nczfs.errors import BadKey, CorruptStore, ReferenceRefused, StoreError, Unsupported
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, Key, parse_key
+from nczfs.zmap.prefixes import SCHEME, is_below, normal
 from nczfs.zmap.registry import StoreOptions, open_store
 from nczfs.zmap.url import StoreUrl, parse_url
 
 STORES_MAX = 64
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A store, what it is called in the pool, and a key in it."""
+    """A store, what it is called in the pool, and a key in it.
+
+    Attributes
+    ----------
+    is_home : it is where the document is, all of which may be read.
+    """
 
     root: str
     url: StoreUrl
     key: Key
+    is_home: bool = False
 
 
 class Targets:
@@ -47,7 +52,13 @@ class Targets:
         self._home = home
         self._others = others
         self._options = replace(options, read_only=True)
-        self._allowed = tuple(_normal(prefix) for prefix in options.allow_references)
+        # A redirection must not lead to where no reference may.
+        self._options_elsewhere = replace(
+            self._options,
+            allow_redirects=(*options.allow_redirects, *options.allow_references),
+            redirects_within_origin=False,
+        )
+        self._allowed = tuple(normal(prefix) for prefix in options.allow_references)
         self._lock = threading.Lock()
         self._stores: dict[str, ZMap] = {}
 
@@ -73,7 +84,8 @@ class Targets:
                         f"{self._home.text}: refers to more than {STORES_MAX} stores, the last "
                         f"{place.url.text}"
                     )
-                store = self._stores[place.root] = open_store(place.url, self._options)
+                options = self._options if place.is_home else self._options_elsewhere
+                store = self._stores[place.root] = open_store(place.url, options)
         return store, place.key
 
     def close(self) -> None:
@@ -86,30 +98,34 @@ class Targets:
     def _place(self, text: str) -> _Place:
         if "::" in text:
             raise Unsupported(f"the reference to {_shown(text)} is a chain of protocols")
-        scheme = _SCHEME.match(text)
+        scheme = SCHEME.match(text)
         if scheme is None:
             return self._at_path(text) if text.startswith("/") else self._beside(text)
         if scheme[1].lower() == "file":
             return self._at_path(text[scheme.end() :])
-        parts = urlsplit(text)
+        try:
+            parts = urlsplit(text)
+            _ = parts.port
+        except ValueError:
+            raise Unsupported(f"the reference to {_shown(text)} has no host") from None
         if "@" in parts.netloc or not parts.netloc:
             raise Unsupported(f"the reference to {_shown(text)} has a user name, or no host")
-        normal = _normal(text)
+        goal = normal(text)
+        key = parse_key(goal.partition("://")[2].partition("/")[2])
         if parts.scheme in ("http", "https"):
             root, query = f"{parts.scheme}://{parts.netloc.lower()}", parts.query
-            key = parse_key(unquote(urlsplit(normal).path, errors="surrogateescape").lstrip("/"))
             is_home = self._home.kind == "http" and self._root_of_home() == root
             if is_home and not query:
                 return self._at_home(key)
-            self._check(text, normal, is_home=is_home)
+            if not is_home:
+                self._check(text, goal)
             source = f"{root}?{query}" if query else root
-            return _Place(source, StoreUrl("http", root, source=source), key)
+            return _Place(source, StoreUrl("http", root, source=source), key, is_home=is_home)
         root = f"{parts.scheme}://{parts.netloc}"
-        key = parse_key(normal[len(root) :].lstrip("/"))
         bucket = self._home.bucket if self._home.kind == "s3" else ""
         if bucket == parts.netloc and parts.scheme in ("s3", "gs3"):
             return self._at_home(key)
-        self._check(text, normal, is_home=False)
+        self._check(text, goal)
         return _Place(root, parse_url(root), key)
 
     def _beside(self, text: str) -> _Place:
@@ -126,10 +142,10 @@ class Targets:
         """An object in the bucket or on the host of the document, reached as that is."""
         root = self._root_of_home()
         if self._home.kind == "s3":
-            return _Place(root, replace(self._home, prefix=ROOT, text=root), key)
+            return _Place(root, replace(self._home, prefix=ROOT, text=root), key, is_home=True)
         parts = urlsplit(self._home.source)
         source = parts._replace(path="", fragment="").geturl()
-        return _Place(root, replace(self._home, source=source, text=root), key)
+        return _Place(root, replace(self._home, source=source, text=root), key, is_home=True)
 
     def _root_of_home(self) -> str:
         if self._home.kind == "s3":
@@ -145,13 +161,13 @@ class Targets:
             roots.insert(0, self._home.path)
         for root in roots:
             directory = root.rstrip("/") if os.path.isdir(root) else os.path.dirname(root)
-            if _is_below(path, root):
+            if is_below(path, root):
                 key = parse_key(path[len(directory) + 1 :])
                 return _Place(directory, StoreUrl("file", directory, path=directory or "/"), key)
         raise self._refusal(path)
 
-    def _check(self, text: str, normal: str, *, is_home: bool) -> None:
-        if not is_home and not any(_is_below(normal, prefix) for prefix in self._allowed):
+    def _check(self, text: str, goal: str) -> None:
+        if not any(is_below(goal, prefix) for prefix in self._allowed):
             raise self._refusal(text)
 
     def _refusal(self, text: str) -> ReferenceRefused:
@@ -159,25 +175,6 @@ class Targets:
             f"the reference to {_shown(text)} leads out of {self._home.text}, which is not "
             "followed: --allow-references PREFIX allows it"
         )
-
-
-def _normal(text: str) -> str:
-    """A path or URL whose prefixes can be compared: no ``..``, host in small letters, no query."""
-    scheme = _SCHEME.match(text)
-    if scheme is None or scheme[1].lower() == "file":
-        path = text[scheme.end() :] if scheme else text
-        return os.path.abspath(path)
-    host, slash, path = text[scheme.end() :].partition("/")
-    word = scheme[1].lower()
-    if word in ("http", "https"):
-        host, path = host.lower(), path.partition("?")[0].partition("#")[0]
-        path = re.sub("%2e", ".", path, flags=re.IGNORECASE)
-    path = posixpath.normpath(f"/{path}").lstrip("/")
-    return f"{word}://{host}/{path}" if slash and path else f"{word}://{host}"
-
-
-def _is_below(text: str, prefix: str) -> bool:
-    return text == prefix or text.startswith(prefix if prefix.endswith("/") else f"{prefix}/")
 
 
 def _shown(text: str) -> str:

@@ -66,6 +66,8 @@ class StoreOptions:
         nowhere.
     allow_references : prefixes of URLs and paths that documents of references may name, besides
         the directory, bucket or host that they are in.
+    allow_redirects : prefixes of URLs that a web server may redirect to, besides itself.
+    redirects_within_origin : it may redirect to itself.
     """
 
     endpoint_url: str | None = None
@@ -91,6 +93,8 @@ class StoreOptions:
     zip_write_once: bool = False
     zip_index_dir: str | None = None
     allow_references: tuple[str, ...] = ()
+    allow_redirects: tuple[str, ...] = ()
+    redirects_within_origin: bool = True
 
 
 Opener: TypeAlias = Callable[[StoreUrl, StoreOptions], ZMap]

@@ -13,6 +13,7 @@ import pytest
 
 from nczfs.errors import (
     AccessDenied,
+    Conflict,
     DeadlinePassed,
     NczfsError,
     NoSuchObject,
@@ -59,7 +60,6 @@ def zmap(swift_with_faults: Faults, bucket: str) -> Iterator[ZMap]:
         "stall:1000",
         "empty",
         "short:77",
-        "noetag",
         "etag:00000000000000000000000000000000",
         "flip",
     ],
@@ -102,7 +102,6 @@ def test_a_write_and_a_stat_outlast_a_fault_that_passes(
         ("short:77", (Unavailable, DeadlinePassed)),
         ("flip", (Unavailable, DeadlinePassed)),
         ("empty", (Unavailable, DeadlinePassed)),
-        ("noetag", (Unavailable, DeadlinePassed)),
         ("stall:1000", (DeadlinePassed,)),
         ("status:403", (AccessDenied,)),
         ("status:404", (NoSuchObject,)),
@@ -126,6 +125,26 @@ def test_a_fault_that_lasts_is_the_right_error_in_time(
     assert swift_with_faults.log()
     swift_with_faults.set()
     assert bytes(zmap.read(KEY, 5, 9).data) == DATA[5:9]
+
+
+def test_a_server_that_sends_no_etag_with_objects_is_readable(
+    swift_with_faults: Faults, bucket: str, zmap: ZMap
+) -> None:
+    [listed] = zmap.list(ROOT)
+    swift_with_faults.set("noetag GET", "noetag HEAD")
+    blob = zmap.read(KEY)
+    assert blob.data == DATA
+    assert zmap.read(KEY, 5, 9, version=blob.version).version == blob.version
+    assert zmap.stat(KEY)[:4] == (KEY, len(DATA), blob.version, blob.mtime_ns)
+    assert zmap.read(KEY, 5, 9, version=listed.version).data == DATA[5:9]
+    writer = open_store(swift_with_faults.server.url(bucket))
+    writer.write(KEY, DATA[1:])
+    with pytest.raises(Conflict, match=KEY):
+        zmap.read(KEY, 5, 9, version=blob.version)
+    with pytest.raises(Conflict, match=KEY):
+        zmap.read(KEY, 5, 9, version=listed.version)
+    writer.write(KEY, DATA)
+    writer.close()
 
 
 # Every request of every operation

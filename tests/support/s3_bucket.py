@@ -94,7 +94,7 @@ class Bucket:
         return Reply(200, headers={"ETag": _etag(asked.body)})
 
     def copy(self, asked: Asked, key: str, query: dict[str, str]) -> Reply:
-        source = unquote(asked.headers["x-amz-copy-source"]).removeprefix("/bucket/")
+        source = unquote(asked.headers["x-amz-copy-source"]).removeprefix("bucket/")
         if source not in self.objects:
             return fault(404, "NoSuchKey")
         body, meta = self.objects[source]

@@ -13,7 +13,7 @@ from nczfs.zmap.keys import Key
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3 import S3ZMap, store
 from nczfs.zmap.s3.conditions import Memory
-from tests.support.scripted import Reply, Script, Scripted, serving
+from tests.support.scripted import Asked, Reply, Script, Scripted, serving
 
 SECRET = "hush-hush"
 TOKEN = "token-token"
@@ -62,6 +62,13 @@ def serve(credentials: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]
     yield start
     for end in ends:
         end()
+
+
+def given(asked: Asked) -> Reply:
+    """`OBJECT`, or its first byte where no more is asked for."""
+    if asked.headers.get("range") != "bytes=0-0":
+        return OBJECT
+    return Reply(206, b"d", {**OBJECT.headers, "Content-Range": "bytes 0-0/4"})
 
 
 def write_credentials(path: Path, access_key: str) -> None:

@@ -1,8 +1,8 @@
 """Where a bucket is and who asks for it: what nczfs takes from botocore.
 
 botocore's chain finds endpoint, region and credentials (options, environment, files, container,
-instance), and GDAL's variables stand behind it. What it does not do is sign and send: `signing` and
-`transport` do, at a quarter of the CPU time a request.
+instance), and GDAL's variables stand behind it. Of most requests it does not sign and send:
+`signing` and `transport` do, in a quarter of its processor time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from json import JSONDecodeError
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 import botocore.session
@@ -31,13 +32,17 @@ from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
 from nczfs.errors import AccessDenied, UsageError
-from nczfs.zmap.authorities import check_authorities
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.signing import signed
+from nczfs.zmap.url import check_endpoint
+from nczfs.zmap.web.authorities import check_authorities
 
-# Its debug messages quote the headers it signs to ask for credentials, tokens among them.
-logging.getLogger("botocore.auth").setLevel(logging.INFO)
+if TYPE_CHECKING:
+    from nczfs.zmap.s3.client import Client, Clients
+
+# Its debug messages quote the headers that it signs, and tokens among them.
+logging.getLogger("botocore").setLevel(logging.INFO)
 # Its warnings quote what a program printed that was to print credentials; `_frozen` raises instead.
 logging.getLogger("botocore.credentials").setLevel(logging.ERROR)
 
@@ -56,12 +61,14 @@ class Site:
     root_url : of the bucket, without a slash at its end.
     region : that signatures name.
     is_amazon : the endpoint is Amazon's own.
+    by_path : the bucket stands in the path, not in front of the host.
     """
 
     endpoint_url: str
     root_url: str
     region: str
     is_amazon: bool
+    by_path: bool
 
     def url(self, key: str, query: Mapping[str, str]) -> str:
         """The URL of a key, or of the bucket itself ("")."""
@@ -74,18 +81,26 @@ class Site:
 class Access:
     """Finds a bucket and signs requests for it.
 
-    Nothing is asked of the network before the first signature. The lock guards the credentials,
-    and is held while they are fetched, so that this is done once for all threads.
+    Nothing is asked of the network before the first signature. The lock guards the credentials and
+    boto3's client, and is held while they are fetched or made: once for all threads.
+
+    Parameters
+    ----------
+    endpoint_from : what names the endpoint, where the options have one.
     """
 
-    def __init__(self, bucket: str, options: StoreOptions) -> None:
+    def __init__(
+        self, bucket: str, options: StoreOptions, *, endpoint_from: str = "--endpoint-url"
+    ) -> None:
         self._bucket = bucket
         self._options = options
+        self._endpoint_from = endpoint_from
         self.anonymous = options.no_sign_request or _flag("AWS_NO_SIGN_REQUEST") is True
         self._lock = threading.Lock()
         self._session = self._new_session()
         self._credentials: botocore.credentials.Credentials | None = None
         self._access_key = ""
+        self._clients: Clients | None = None
         self._site = self._find(self._region())
         self.ca_bundle = self._find_ca_bundle()
         self.proxies: Mapping[str, str] = get_environ_proxies(self._site.root_url)
@@ -94,6 +109,15 @@ class Access:
     def site(self) -> Site:
         """Where requests go now."""
         return self._site
+
+    @property
+    def endpoint_from(self) -> str:
+        """What names the server, to be checked where nobody answers."""
+        if self._options.endpoint_url is not None:
+            return self._endpoint_from
+        if self._site.is_amazon:
+            return "--region and the network"
+        return "AWS_ENDPOINT_URL_S3 and its like, or give --endpoint-url"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -116,17 +140,31 @@ class Access:
             headers["x-amz-server-side-encryption-aws-kms-key-id"] = self._options.sse_kms_key_id
         return headers
 
-    def may_copy_from(self, other: Access) -> bool:
-        """Whether the server can be asked to copy from another bucket: the same server and user."""
-        ours, theirs = self._site, other._site
-        same_server = ours.is_amazon and theirs.is_amazon
-        same_server = same_server or ours.endpoint_url == theirs.endpoint_url
-        same_user = self._options.profile == other._options.profile
-        return same_server and same_user and self.anonymous == other.anonymous
+    def copy_source(self, key: str) -> dict[str, str]:
+        """How boto3 is told which object of the bucket to copy."""
+        return {"Bucket": self._bucket, "Key": key}
 
-    def copy_source(self, key: str) -> str:
-        """How a request names an object of the bucket that it copies."""
-        return f"/{_quote(self._bucket)}/{_quote(key)}"
+    def client(self) -> tuple[Client, str]:
+        """boto3's client, and the access key that it signs with ("" unsigned). Raises as `sign`."""
+        from nczfs.zmap.s3.client import Clients  # which takes 0.1 s, and few need it
+
+        access_key = "" if self.anonymous else str(self._frozen().access_key)
+        site = self._site
+        with self._lock:
+            if self._clients is None:
+                self._clients = Clients(
+                    self._bucket, anonymous=self.anonymous, headers=self.headers
+                )
+            client = self._clients.client(
+                self._session, site.endpoint_url, site.region, by_path=site.by_path
+            )
+        return client, access_key
+
+    def close(self) -> None:
+        """Give back what boto3 holds; may be called twice."""
+        with self._lock:
+            if self._clients is not None:
+                self._clients.close()
 
     def move(self, region: str) -> bool:
         """Remember the region that the server named; False if it is the one we asked."""
@@ -138,6 +176,14 @@ class Access:
             self._find(region) if self._site.is_amazon else replace(self._site, region=region)
         )
         return True
+
+    def may_copy_from(self, other: Access) -> bool:
+        """Whether the server can be asked to copy from another bucket: the same server and user."""
+        ours, theirs = self._site, other._site
+        same_server = ours.is_amazon and theirs.is_amazon
+        same_server = same_server or ours.endpoint_url == theirs.endpoint_url
+        same_user = self._options.profile == other._options.profile
+        return same_server and same_user and self.anonymous == other.anonymous
 
     def sign(
         self, method: str, url: str, headers: Mapping[str, str], body: Buffer
@@ -218,15 +264,16 @@ class Access:
 
     def _find(self, region: str) -> Site:
         endpoint = (self._options.endpoint_url or self._resolved_endpoint(region)).rstrip("/")
+        check_endpoint(endpoint)
         parts = urlsplit(endpoint)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise UsageError(f"{_without_user(endpoint)}: an endpoint is http(s)://HOST[:PORT]")
-        is_amazon = parts.hostname.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-        if self._by_path(is_amazon=is_amazon):
+        host = parts.hostname or ""
+        is_amazon = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+        by_path = self._by_path(is_amazon=is_amazon)
+        if by_path:
             root = f"{endpoint}/{quote(self._bucket, safe='-._~')}"
         else:
             root = f"{parts.scheme}://{self._bucket}.{parts.netloc}{parts.path}"
-        return Site(endpoint, root, region, is_amazon)
+        return Site(endpoint, root, region, is_amazon, by_path)
 
     def _resolved_endpoint(self, region: str) -> str:
         """As botocore finds it: variables, services sections, partitions, dual stack."""
@@ -236,8 +283,12 @@ class Access:
             client = self._session.create_client(
                 "s3", region_name=region, config=Config(signature_version=UNSIGNED)
             )
-        except (BotoCoreError, ValueError) as error:
+        except BotoCoreError as error:
             raise UsageError(f"s3://{self._bucket}: {error}") from error
+        except ValueError:  # its text quotes the endpoint, and with it a password
+            raise UsageError(
+                f"s3://{self._bucket}: the endpoint of the variables or files of AWS is no URL"
+            ) from None
         client.close()
         return str(client.meta.endpoint_url)
 
@@ -284,11 +335,6 @@ def _fault(credentials: ReadOnlyCredentials) -> str:
         if text is not secret and not text.isascii():
             return "they contain characters that a header cannot hold"
     return ""
-
-
-def _without_user(url: str) -> str:
-    scheme, mark, rest = url.rpartition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def _quote(text: str, safe: str = "-._~/") -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from collections.abc import Callable
 from hashlib import md5
-from xml.etree import ElementTree
+from typing import Final
 
 from nczfs.errors import (
     AccessDenied,
@@ -21,34 +18,29 @@ from nczfs.errors import (
 )
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key
+from nczfs.zmap.s3.messages import Answer
 from nczfs.zmap.s3.times import time_in
-from nczfs.zmap.s3.transport import Answer
+from nczfs.zmap.web.headers import content_range, etag_in, time_ns, version_of
 
 REFUSALS = frozenset({"AccessDenied", "AllAccessDisabled", "Forbidden", ""})
 """Codes of 403 that say no more than "no"."""
 
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+)")
+DOCUMENT_HEAD_BYTES: Final = 1024  # in which a document names itself
+
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 _KMS = "aws:kms"
 _OWN_KEY = "x-amz-server-side-encryption-customer-algorithm"
 
 
-def version_of(etag: str) -> Version:
-    """The version that an ETag names; some servers leave its quotes out in listings."""
-    return Version(etag if etag[:1] == '"' or etag[:2] == "W/" else f'"{etag}"')
-
-
-def stat_of(key: Key, headers: Mapping[str, str]) -> Stat:
-    """What the headers of a HEAD or GET say of the object."""
-    found = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
-    size = int(found[3]) if found else int(headers["content-length"])
-    return Stat(
-        key,
-        size,
-        version_of(headers["etag"]),
-        time_ns(headers.get("last-modified", "")),
-        time_in(headers),
-    )
+def stat_of(key: Key, answer: Answer) -> Stat:
+    """What the answer to a HEAD or GET says of the object."""
+    headers = answer.headers
+    found = content_range(headers) if answer.status == 206 else None
+    size = found.size if found is not None else answer.size
+    assert size is not None  # see `header_fault`
+    mtime_ns = time_ns(headers.get("last-modified", ""))
+    version = version_of(headers.get("etag", ""), mtime_ns, size)
+    return Stat(key, size, version, mtime_ns, time_in(headers))
 
 
 def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[[Answer], str]:
@@ -62,17 +54,17 @@ def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[
     def fault(answer: Answer) -> str:
         if answer.status not in {200, 206}:
             return ""
-        size = len(answer.body)
+        size = answer.size
         if answer.status == 206:
-            found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
-            if found is None or found[1] is None or int(found[1]) != start:
+            found = content_range(answer.headers)
+            if found is None or found.start != start:
                 return "the server sent another range than asked for"
-            size = int(found[3])
+            size = found.size
             end = size if stop is None else min(stop, size)
             if len(answer.body) != end - start:
                 return f"{len(answer.body)} bytes came instead of {end - start}"
         reason = header_fault(answer)
-        if not reason and len(answer.body) == size <= md5_bytes_max:
+        if not reason and len(answer.body) == size and size <= md5_bytes_max:
             return _md5_fault(answer)
         return reason
 
@@ -81,7 +73,7 @@ def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[
 
 def _md5_fault(answer: Answer) -> str:
     """The ETag of an object that was put whole is its MD5, unless KMS encrypts it."""
-    found = _MD5.fullmatch(answer.headers["etag"])
+    found = _MD5.fullmatch(answer.headers.get("etag", ""))
     encrypted = answer.headers.get("x-amz-server-side-encryption", "").startswith(_KMS)
     if found is None or encrypted or _OWN_KEY in answer.headers:
         return ""
@@ -95,36 +87,55 @@ def _md5_fault(answer: Answer) -> str:
 
 def header_fault(answer: Answer) -> str:
     """What the answer to a HEAD lacks."""
-    if answer.status >= 300:
+    if answer.status >= 300 or answer.size is not None:
         return ""
-    if "content-length" not in answer.headers:
-        return "the answer has no Content-Length"
-    return etag_fault(answer)
+    return "the answer has no Content-Length, or none that can be"
 
 
 def etag_fault(answer: Answer) -> str:
     """What the answer to a PUT lacks."""
-    return "" if answer.status >= 300 or answer.headers.get("etag") else "the answer has no ETag"
-
-
-def document_fault(answer: Answer, tag: str, what: str) -> str:
-    """What the answer that shall be a document lacks: its end, or all of it."""
-    if answer.status != 200 or answer.document.rstrip().endswith(f"{tag}>".encode()):
+    if answer.status >= 300 or etag_in(answer.headers.get("etag", "")):
         return ""
-    return f"the answer is not a {what} of S3 (is this the endpoint of an S3 server?)"
+    return "the answer has no ETag"
 
 
-def made_version(answer: Answer) -> Version | None:
-    """The version that a completed upload has, or a copy; Ceph does not say it of an upload."""
-    etag = text_of(answer, "ETag").strip('"')
-    return version_of(etag) if etag else None
+def page_fault(answer: Answer) -> str:
+    """What the answer that shall be a page of a listing lacks: its end, or all of it."""
+    return _document_fault(answer, "ListBucketResult", "listing", has_end=True)
 
 
-def text_of(answer: Answer, tag: str) -> str:
-    """A text of the document that was answered; "" where there is none."""
-    with contextlib.suppress(ElementTree.ParseError):
-        return ElementTree.fromstring(answer.document).findtext(f"{{*}}{tag}") or ""
-    return ""
+def call_fault(tag: str, what: str) -> Callable[[Answer], str]:
+    """A function that says what the answer to a call lacks, which boto3 has taken apart.
+
+    Parameters
+    ----------
+    tag : of the document that it should be. Another one has none of the fields for boto3.
+    """
+    return lambda answer: _document_fault(answer, tag, what, has_end=False)
+
+
+def _document_fault(answer: Answer, tag: str, what: str, *, has_end: bool) -> str:
+    document = answer.document
+    if answer.status != 200 or (
+        f"<{tag}".encode() in document[:DOCUMENT_HEAD_BYTES]
+        and (not has_end or document.rstrip().endswith(f"{tag}>".encode()))
+    ):
+        return ""
+    return f"the answer is not a {what} of S3"
+
+
+def made_version(answer: Answer, *document: str) -> Version | None:
+    """The version of what a call made; None where the server does not say, as Ceph of an upload.
+
+    Parameters
+    ----------
+    document : where in the answer its ETag is.
+    """
+    fields = answer.fields
+    for name in document:
+        fields = fields.get(name) or {}
+    etag = etag_in(fields.get("ETag") or "")
+    return Version(etag) if etag else None
 
 
 def failure(answer: Answer, where: str, *, anonymous: bool, hint: str = "") -> StoreError:
@@ -156,6 +167,12 @@ def failure(answer: Answer, where: str, *, anonymous: bool, hint: str = "") -> S
                 else "check the credentials, or --no-sign-request for public buckets"
             )
             return AccessDenied(f"{where}: access denied ({answer.status} {said}); {remedy}{hint}")
+        case 301 | 302 | 307 | 308:
+            place = f", at {answer.endpoint}" if answer.endpoint else ""
+            return StoreError(
+                f"{where}: the bucket is in another region{place} ({answer.status} {said}); name "
+                "it by --region, or its server by --endpoint-url"
+            )
         case 412:
             return Conflict(f"{where}: replaced since it was opened")
         case 413:
@@ -163,12 +180,3 @@ def failure(answer: Answer, where: str, *, anonymous: bool, hint: str = "") -> S
         case 507:
             return NoSpace(f"{where}: the store is full ({said})")
     return StoreError(f"{where}: the server answers {answer.status} ({said})")
-
-
-@lru_cache(maxsize=1024)  # objects are written in bursts
-def time_ns(text: str) -> int | None:
-    """Of a time as in a header; None where it is none."""
-    try:
-        return int(parsedate_to_datetime(text).timestamp()) * 1_000_000_000
-    except ValueError:
-        return None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
-from hashlib import md5
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from xml.etree import ElementTree
-from xml.sax.saxutils import escape
+from typing import Final
 
 from nczfs.zmap.keys import Key
-from nczfs.zmap.s3.transport import Answer, Request, Transport
+from nczfs.zmap.s3.answers import call_fault
+from nczfs.zmap.s3.messages import Call
+from nczfs.zmap.s3.transport import Transport
 
-BATCH_KEYS = 1000  # S3 takes no more
-KEY_S = 0.05  # that a server may take for each; Swift was seen to take 0.01
+BATCH_KEYS: Final = 1000  # S3 takes no more
+KEY_S: Final = 0.05  # that a server may take for each; Swift was seen to take 0.01
 
+_fault = call_fault("DeleteResult", "deletion result")
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -32,33 +32,19 @@ def delete_batches(transport: Transport, keys: Iterable[Key]) -> Iterator[Key]:
             yield from batch
             continue
         yield from (key for key in batch if _NOT_XML.search(key))
-        answer = transport.send(_request(named), _fault)
+        objects = [{"Key": key} for key in named]
+        answer = transport.call(
+            Call(
+                "delete_objects",
+                "",
+                {"Delete": {"Objects": objects, "Quiet": True}},
+                work_s=KEY_S * len(named),
+            ),
+            _fault,
+        )
         if answer.status != 200:
             yield from named
             yield from rest
             return
-        failed = _failed(answer.document)
+        failed = {error.get("Key", "") for error in answer.fields.get("Errors", ())}
         yield from (key for key in named if key in failed)
-
-
-def _request(keys: Sequence[Key]) -> Request:
-    objects = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
-    body = f"<Delete><Quiet>true</Quiet>{objects}</Delete>".encode()
-    digest = b64encode(md5(body, usedforsecurity=False).digest()).decode()
-    headers = {"content-md5": digest, "content-type": "application/xml"}
-    return Request("POST", "", headers, {"delete": ""}, body, work_s=KEY_S * len(keys))
-
-
-def _fault(answer: Answer) -> str:
-    if answer.status != 200:
-        return ""
-    try:
-        _failed(answer.document)
-    except ElementTree.ParseError:
-        return "the answer is not a deletion result of S3"
-    return ""
-
-
-def _failed(body: bytes) -> frozenset[str]:
-    found = ElementTree.fromstring(body).iterfind("{*}Error/{*}Key")
-    return frozenset(element.text or "" for element in found)

@@ -8,17 +8,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Semaphore
 from typing import NamedTuple, Self
 
-from nczfs.errors import BadKey, Conflict
+from nczfs.errors import BadKey, Conflict, StoreError
 from nczfs.metrics import HIDDEN_KEYS
 from nczfs.zmap.base import Entry, Stat
 from nczfs.zmap.keys import Prefix, is_name, is_own, join, parse_key
-from nczfs.zmap.s3.answers import document_fault, failure
-from nczfs.zmap.s3.bodies import when_asked
+from nczfs.zmap.leaving_out import leave_out
+from nczfs.zmap.s3.answers import failure, page_fault
+from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Request
 from nczfs.zmap.s3.page import Page, parse_page
-from nczfs.zmap.s3.transport import Request, Transport
+from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.web.bodies import when_asked
 
 PAGE_KEYS = 1000  # S3 gives no more
 PAGES_AHEAD = 2
+EMPTY_PAGES_MAX = 1000  # one after the other; S3 may send some, of what it has deleted
+NAMES_MAX = 2_000_000  # of one level, which whoever shows it keeps in memory
 
 _TOKEN = re.compile(rb"<NextContinuationToken>([ -%\'-;=-~]+)</")  # without references of XML
 
@@ -36,23 +40,34 @@ def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page
     where = f"{transport.name}/{start}".rstrip("/")
 
     def fetch(token: str, asked: Callable[[], None] = lambda: None) -> bytes:
+        query = question(start, token, one_level=one_level)
         with when_asked(asked):
             answer = transport.send(
-                Request("GET", "", query=question(start, token, one_level=one_level)),
-                lambda answer: document_fault(answer, "ListBucketResult", "listing"),
+                Request("GET", "", query=query, limit=ANSWER_BYTES_MAX),
+                page_fault,
             )
         if answer.status != 200:
             raise failure(answer, where, anonymous=transport.anonymous)
         return answer.document
 
-    page = parse_page(fetch(""), where)
+    page = _page(fetch(""), where)
     yield page
-    token = ""
+    token, empty = "", 0
     with _Ahead(fetch) as ahead:
-        while page.next_token not in {"", token}:
+        while page.next_token:
+            empty = 0 if page.objects or page.prefixes else empty + 1
+            if page.next_token == token or empty > EMPTY_PAGES_MAX:
+                raise StoreError(f"{where}: the listing has no end")
             token = page.next_token
-            page = parse_page(ahead.body(token), where)
+            page = _page(ahead.body(token), where)
             yield page
+
+
+def _page(body: bytes, where: str) -> Page:
+    page = parse_page(body, where)
+    if page.left_out:
+        leave_out(where, page.left_out, "the server says of it what cannot be")
+    return page
 
 
 class _Ahead:
@@ -216,10 +231,18 @@ def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:
 
     S3 sorts by the bytes of the key, where ``a`` and ``a/`` may have others between them
     (``a-1``). So an object is held back until the listing has passed its name with a slash.
+
+    Raises
+    ------
+    StoreError : there are more than `NAMES_MAX`.
     """
     below = len(prefix) + 1 if prefix else 0
     held: dict[str, Stat] = {}
+    count = 0
     for page in pages:
+        count += len(page.objects) + len(page.prefixes)
+        if count > NAMES_MAX:
+            raise StoreError(f"{prefix}: over {NAMES_MAX} names, which are not listed")
         items: list[tuple[bytes, str, Stat | None]] = [
             (_order(found.key), found.key[below:], found) for found in page.objects
         ]
@@ -239,7 +262,11 @@ def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:
 
 
 def _passed(held: dict[str, Stat], prefix: Prefix, place: bytes) -> Iterator[Entry]:
-    for name in [name for name in held if _order(f"{join(prefix, name)}/") < place]:
+    """What is held no longer; of names that are held at once each begins with the one before it."""
+    while held:
+        name = next(reversed(held))
+        if _order(f"{join(prefix, name)}/") >= place:
+            return
         yield Entry(name, held.pop(name), is_prefix=False)
 
 

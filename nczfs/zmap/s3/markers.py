@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from nczfs.errors import Conflict, NoSuchObject, StoreError
 from nczfs.zmap.keys import Key, Prefix, checked_length, checked_text
 from nczfs.zmap.s3 import answers
-from nczfs.zmap.s3.transport import Answer, Request, Transport
+from nczfs.zmap.s3.messages import Answer, Request
+from nczfs.zmap.s3.transport import Transport
 
 _TYPE = {"content-type": "application/x-directory"}
 
@@ -43,7 +44,7 @@ class Markers:
         """Remove the object; it is looked for first, since a bucket may keep what was deleted."""
         key = Key(f"{prefix}/")
         try:
-            found = answers.stat_of(key, self._head(key).headers)
+            found = answers.stat_of(key, self._head(key))
         except NoSuchObject:
             return
         if found.size:

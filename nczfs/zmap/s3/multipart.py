@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
+from typing import Any, Final
 
 from nczfs.errors import StoreError
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3.answers import (
-    document_fault,
+    call_fault,
     etag_fault,
     failure,
-    text_of,
+    made_version,
 )
-from nczfs.zmap.s3.transport import Answer, Request, Transport
+from nczfs.zmap.s3.messages import Answer, Call
+from nczfs.zmap.s3.transport import Transport
 
 PARTS_AT_ONCE = 4  # fills a line that is far, and leaves connections to others
+NO_HEADERS: Final[Mapping[str, str]] = {}
 COMPLETE_S = 60.0  # "may take several minutes" to put parts together; servers take a second
 
 
@@ -54,62 +56,62 @@ class Upload:
 
     def send_part(self, number: int, data: Buffer) -> str:
         """Send a part; gives its ETag."""
-        answer = self._make_part(number, {}, data, etag_fault)
+        answer = self._made("upload_part", {"PartNumber": number}, etag_fault, body=data)
         return answer.headers["etag"]
 
-    def copy_part(self, number: int, headers: Mapping[str, str], work_s: float) -> str:
-        """Have the server copy a part, of what the headers say; gives its ETag."""
-        answer = self._make_part(
-            number,
-            headers,
-            b"",
-            lambda answer: document_fault(answer, "CopyPartResult", "copied part"),
-            work_s,
+    def copy_part(
+        self, number: int, source: Mapping[str, Any], headers: Mapping[str, str], work_s: float
+    ) -> str:
+        """Have the server copy a part; gives its ETag.
+
+        Parameters
+        ----------
+        source : what is copied, as boto3 takes it.
+        headers : that say which version of it.
+        """
+        answer = self._made(
+            "upload_part_copy",
+            {"PartNumber": number, **source},
+            _copy_fault,
+            headers=headers,
+            work_s=work_s,
         )
-        return text_of(answer, "ETag")
+        return str(answer.fields["CopyPartResult"]["ETag"])
 
     def complete(self, etags: Sequence[str], condition: Mapping[str, str]) -> Answer:
         """Make the parts an object. The answer may be 404, after an attempt that was not seen."""
-        parts = "".join(
-            f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(etag)}</ETag></Part>"
-            for number, etag in enumerate(etags, 1)
-        )
-        body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
-        request = Request(
-            "POST",
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
+        call = Call(
+            "complete_multipart_upload",
             self.key,
-            {"content-type": "application/xml", **condition},
-            {"uploadId": self.upload_id},
-            body,
+            {"UploadId": self.upload_id, "MultipartUpload": {"Parts": parts}},
+            condition,
             work_s=COMPLETE_S,
         )
-        # Amazon sends 200 before it knows: an error is then the body.
-        return self.transport.send(
-            request,
-            lambda answer: document_fault(
-                answer, "CompleteMultipartUploadResult", "completed upload"
-            ),
+        return self.transport.call(
+            call, call_fault("CompleteMultipartUploadResult", "completed upload")
         )
 
     def abort(self) -> None:
         """Give the parts back. An upload that is gone is no error."""
-        answer = self.transport.send(
-            Request("DELETE", self.key, query={"uploadId": self.upload_id})
+        answer = self.transport.call(
+            Call("abort_multipart_upload", self.key, {"UploadId": self.upload_id})
         )
         if answer.status not in {200, 204, 404}:
             raise failure(answer, self.where, anonymous=self.transport.anonymous)
 
-    def _make_part(
+    def _made(
         self,
-        number: int,
-        headers: Mapping[str, str],
-        data: Buffer,
+        operation: str,
+        parameters: Mapping[str, Any],
         fault: Callable[[Answer], str],
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+        body: Buffer | None = None,
         work_s: float = 0.0,
     ) -> Answer:
-        query = {"partNumber": str(number), "uploadId": self.upload_id}
-        request = Request("PUT", self.key, headers, query, data, work_s=work_s)
-        answer = self.transport.send(request, fault)
+        named = {"UploadId": self.upload_id, **parameters}
+        answer = self.transport.call(Call(operation, self.key, named, headers, body, work_s), fault)
         if answer.status != 200:
             raise failure(answer, self.where, anonymous=self.transport.anonymous)
         return answer
@@ -117,13 +119,20 @@ class Upload:
 
 def begin(transport: Transport, key: Key, headers: Mapping[str, str]) -> Upload:
     """Begin an upload of an object with these headers."""
-    answer = transport.send(
-        Request("POST", key, headers, {"uploads": ""}),
-        lambda answer: document_fault(answer, "InitiateMultipartUploadResult", "begun upload"),
+    answer = transport.call(
+        Call("create_multipart_upload", key, headers=headers),
+        call_fault("InitiateMultipartUploadResult", "begun upload"),
     )
     if answer.status != 200:
         raise failure(answer, f"{transport.name}/{key}", anonymous=transport.anonymous)
-    upload_id = text_of(answer, "UploadId")
+    upload_id = answer.fields.get("UploadId")
     if not upload_id:
         raise StoreError(f"{transport.name}/{key}: the server began an upload without an id")
     return Upload(transport, key, upload_id)
+
+
+def _copy_fault(answer: Answer) -> str:
+    reason = call_fault("CopyPartResult", "copied part")(answer)
+    if reason or answer.status != 200 or made_version(answer, "CopyPartResult") is not None:
+        return reason
+    return "the copied part has no ETag"

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 from nczfs.errors import StoreError
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key
-from nczfs.zmap.s3.answers import version_of
+from nczfs.zmap.web.headers import SIZE_END, number, version_of
 
 _START = re.compile(
     rb"""(?:<\?xml version=['"]1\.0['"] encoding=['"](?i:utf-8)['"]\?>\s*)?<ListBucketResult[ >]"""
@@ -30,6 +30,8 @@ _OBJECT = re.compile(
     r"(?:<Checksum\w+>[^<&]*</Checksum\w+>)*<Size>([^<]+)</Size>"
 )
 _END = "</Contents>"
+_ETAGS = re.compile(r'(?:"[!#-~]*"\n)++')
+_SURE_DIGITS = 18  # of a number that is below 2^63
 _ENDS_MAX = 32  # different ones in a page
 # Most keys are of this form, and are keys: the full check takes three times as long.
 _USUAL = re.compile(r"(?:(?:(?!\.nczfs-)\.?[\w-][\w.-]*(?:/(?!\n)|(?=\n)))++\n)*+", re.ASCII)
@@ -45,12 +47,14 @@ class Page:
     objects : their keys are as the server says, and may be none.
     next_token : "" on the last page.
     keys_are_usual : they are all keys.
+    left_out : how many objects are missing, of which the server says what cannot be.
     """
 
     objects: Sequence[Stat]
     prefixes: Sequence[str]
     next_token: str
     keys_are_usual: bool = False
+    left_out: int = 0
 
 
 def parse_page(body: bytes, where: str) -> Page:
@@ -71,15 +75,9 @@ def parse_page(body: bytes, where: str) -> Page:
         if columns is None or document.find(f"{space}Contents") is None:
             columns = _parsed(ElementTree.fromstring(body), space)
         keys = _unquoted(columns.keys) if is_quoted else columns.keys
-        objects = list(
-            map(
-                Stat,
-                map(Key, keys),
-                map(int, columns.sizes),
-                [Version(tag) if tag[:1] == '"' else version_of(tag) for tag in columns.etags],
-                (_time_ns(time[:19]) for time in columns.times),
-            )
-        )
+        objects = _objects(columns._replace(keys=keys))
+        if columns.keys and not objects:
+            raise ValueError("no object with a name, a size and a time")
         elements = document.iterfind(f"{space}CommonPrefixes/{space}Prefix")
         named = [element.text or "" for element in elements]
         prefixes = _unquoted(named) if is_quoted else named
@@ -89,7 +87,8 @@ def parse_page(body: bytes, where: str) -> Page:
     token = (document.findtext(f"{space}NextContinuationToken") or "") if truncated else ""
     if truncated and not token:
         raise StoreError(f"{where}: the listing ends early and cannot be continued")
-    return Page(objects, prefixes, token, _are_usual(keys))
+    left_out = len(columns.keys) - len(objects)
+    return Page(objects, prefixes, token, _are_usual(keys), left_out)
 
 
 class _Columns(NamedTuple):
@@ -99,6 +98,31 @@ class _Columns(NamedTuple):
     times: Sequence[str]
     etags: Sequence[str]
     sizes: Sequence[str]
+
+
+def _objects(columns: _Columns) -> Sequence[Stat]:
+    """The objects, without those whose size is none that an object can have."""
+    keys, times, etags, sizes = columns
+    digits = "".join(sizes)
+    if (
+        digits.isascii()
+        and digits.isdigit()
+        and max(map(len, sizes)) <= _SURE_DIGITS
+        and min(map(len, sizes)) > 0
+        and _ETAGS.fullmatch("\n".join([*etags, ""]))
+    ):
+        moments = [_time_ns(time[:19]) for time in times]
+        return list(map(Stat, map(Key, keys), map(int, sizes), map(Version, etags), moments))
+    found = map(_object, keys, times, etags, sizes)
+    return [stat for stat in found if stat is not None]
+
+
+def _object(key: str, time: str, etag: str, size: str) -> Stat | None:
+    bytes_ = number(size.strip())
+    if bytes_ is None:
+        return None
+    mtime_ns = _time_ns(time[:19])
+    return Stat(Key(key), bytes_, version_of(etag, mtime_ns, bytes_), mtime_ns)
 
 
 _NAMES = ("Key", "LastModified", "ETag", "Size")
@@ -137,12 +161,8 @@ def _parsed(document: ElementTree.Element, space: str) -> _Columns:
     """The same, from the parser."""
     columns = []
     for name in _NAMES:
-        texts = [
-            element.findtext(f"{space}{name}") for element in document.iterfind(f"{space}Contents")
-        ]
-        if None in texts:
-            raise ValueError(f"an object without {name}")
-        columns.append([text for text in texts if text is not None])
+        elements = document.iterfind(f"{space}Contents")
+        columns.append([element.findtext(f"{space}{name}") or "" for element in elements])
     return _Columns(*columns)
 
 
@@ -165,6 +185,10 @@ def _are_usual(keys: Sequence[str]) -> bool:
 
 
 @lru_cache(maxsize=1024)  # objects are written in bursts
-def _time_ns(text: str) -> int:
+def _time_ns(text: str) -> int | None:
     """Of an ISO time in UTC without fractions: the second that a HEAD of the object gives."""
-    return int(datetime.fromisoformat(f"{text}+00:00").timestamp()) * 1_000_000_000
+    try:
+        found = int(datetime.fromisoformat(f"{text}+00:00").timestamp()) * 1_000_000_000
+    except ValueError:
+        return None
+    return found if 0 <= found < SIZE_END else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,13 +27,15 @@ from nczfs.zmap.s3.access import Access
 from nczfs.zmap.s3.batch import delete_batches
 from nczfs.zmap.s3.conditions import Memory
 from nczfs.zmap.s3.markers import Markers
+from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Answer, Request
 from nczfs.zmap.s3.page import Page
 from nczfs.zmap.s3.pieces import PART_BYTES_MIN
-from nczfs.zmap.s3.transport import Answer, Request, Transport
+from nczfs.zmap.s3.transport import Transport
 from nczfs.zmap.s3.trials import Trials
 from nczfs.zmap.s3.uploads import Notes
 from nczfs.zmap.s3.writing import OBJECT_BYTES_MAX, Writer
 from nczfs.zmap.url import StoreUrl
+from nczfs.zmap.web.headers import is_etag, is_strong
 
 MD5_BYTES_MAX = {"auto": 1 << 18, "yes": OBJECT_BYTES_MAX, "no": -1}
 """MD5 takes 1.8 ms of a processor a MiB, twice what all else of reading an object takes."""
@@ -63,6 +65,7 @@ class S3ZMap(ZMap):
     options : how to reach it.
     home : the prefix that is used of it, below which own objects for a moment lie: the probe, and
         notes of uploads.
+    endpoint_from : what names the server, if the options do; for messages.
 
     Notes
     -----
@@ -70,12 +73,17 @@ class S3ZMap(ZMap):
     """
 
     def __init__(
-        self, bucket: str, options: StoreOptions = DEFAULTS, *, home: Prefix = ROOT
+        self,
+        bucket: str,
+        options: StoreOptions = DEFAULTS,
+        *,
+        home: Prefix = ROOT,
+        endpoint_from: str = "--endpoint-url",
     ) -> None:
         if options.part_bytes < PART_BYTES_MIN:
             raise UsageError("--part-size: the parts of an upload have at least 5 MiB")
         self._options = options
-        self._access = Access(bucket, options)
+        self._access = Access(bucket, options, endpoint_from=endpoint_from)
         site = self._access.site
         self._bucket = (site.endpoint_url, bucket)
         self._name = f"s3://{bucket}" if site.is_amazon else f"{site.endpoint_url}/{bucket}"
@@ -92,8 +100,8 @@ class S3ZMap(ZMap):
             head=self._head,
             read=partial(read_range, self),
         )
-        self._not_copied_from: set[str] = set()
         self._markers = Markers(self._transport, encryption, self._head)
+        self._not_copied_from: set[str] = set()
         self._forbidden = Forbidden(
             options.forbidden_is_absent, self._name, self._gives, self._hides
         )
@@ -124,22 +132,21 @@ class S3ZMap(ZMap):
         # Always a range: its answer has the size of the object, so that a body that was cut, with
         # its Content-Length, on the way is seen.
         headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
-        if version is not None:
+        if version is not None and is_strong(version):
             headers["if-match"] = version
         md5_bytes_max = MD5_BYTES_MAX[self._options.check_etag]
         answer = self._transport.send(
-            Request("GET", key, headers), answers.range_fault(start, stop, md5_bytes_max)
+            Request("GET", key, headers, start=start, stop=stop),
+            answers.range_fault(start, stop, md5_bytes_max),
         )
         if answer.status == 416:
             return self._nothing(key, version)
         if answer.status not in {200, 206}:
             raise self._refusal(answer, key)
         self._forbidden.note_read(key)
-        stat = answers.stat_of(key, answer.headers)
+        stat = answers.stat_of(key, answer)
         self._check_version(stat, version)
-        whole = answer.status == 200 and (start or stop is not None)  # a server without ranges
-        data = memoryview(answer.body)[start:stop] if whole else answer.body
-        return Blob(data, stat.version, stat.size, stat.mtime_ns)
+        return Blob(answer.body, stat.version, stat.size, stat.mtime_ns)
 
     def write(
         self,
@@ -206,7 +213,7 @@ class S3ZMap(ZMap):
         super().delete_many(delete_batches(self._transport, keys))
 
     def stat(self, key: Key) -> Stat:
-        return answers.stat_of(key, self._head(key).headers)
+        return answers.stat_of(key, self._head(key))
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return listing.entries(self._pages(prefix, one_level=True), prefix)
@@ -235,9 +242,7 @@ class S3ZMap(ZMap):
         answer = self._transport.send(Request("HEAD", key), answers.header_fault)
         if answer.status in {400, 403}:
             # The answer to a HEAD has no body that says why: renewed, redirected or refused.
-            answer = self._transport.send(
-                Request("GET", key, {"range": "bytes=0-0"}), answers.header_fault
-            )
+            answer = self._first_byte(key, answers.header_fault)
         if answer.status not in {200, 206}:
             raise self._refusal(answer, key)
         self._forbidden.note_read(key)
@@ -254,8 +259,15 @@ class S3ZMap(ZMap):
         return Blob(b"", stat.version, stat.size, stat.mtime_ns)
 
     def _check_version(self, stat: Stat, version: Version | None) -> None:
-        if version is not None and version != stat.version:
-            raise Conflict(f"{self._name}/{stat.key}: replaced since it was opened")
+        if version is None or version == stat.version:
+            return
+        if is_etag(version) and not is_etag(stat.version):
+            # A server that sends no ETag with an object may list it with one.
+            page = next(listing.pages(self._transport, stat.key, one_level=True))
+            listed = next((found for found in page.objects if found.key == stat.key), None)
+            if listed == stat._replace(version=version, kept_mtime_ns=None):
+                return
+        raise Conflict(f"{self._name}/{stat.key}: replaced since it was opened")
 
     # Refusals
 
@@ -284,11 +296,12 @@ class S3ZMap(ZMap):
         query = listing.question(before, "", one_level=True) | {"max-keys": "1"}
         return (
             _is_refused(self._first_byte(f"{before}{secrets.token_hex(16)}"))
-            and self._transport.send(Request("GET", "", query=query)).status == 403
+            and self._transport.send(Request("GET", "", query=query, limit=ANSWER_BYTES_MAX)).status
+            == 403
         )
 
-    def _first_byte(self, key: str) -> Answer:
-        return self._transport.send(Request("GET", key, {"range": "bytes=0-0"}))
+    def _first_byte(self, key: str, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
+        return self._transport.send(Request("GET", key, {"range": "bytes=0-0"}, stop=1), fault)
 
 
 def _is_refused(answer: Answer) -> bool:
@@ -304,4 +317,6 @@ def open_s3(url: StoreUrl, options: StoreOptions) -> ZMap:
         profile=url.profile or options.profile,
         no_sign_request=url.anonymous or options.no_sign_request,
     )
-    return rooted(S3ZMap(url.bucket, merged, home=url.prefix), url.prefix)
+    endpoint_from = "--endpoint-url" if url.endpoint_url is None else "host and port of the URL"
+    zmap = S3ZMap(url.bucket, merged, home=url.prefix, endpoint_from=endpoint_from)
+    return rooted(zmap, url.prefix)

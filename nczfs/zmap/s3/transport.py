@@ -1,28 +1,26 @@
-"""Requests to an S3 server: signed, sent, and repeated by `attempts` where they failed.
+"""Requests to an S3 server: signed, sent, and repeated by `web.attempts` where they failed.
 
-What comes back is an answer to judge, or `Unavailable` or `DeadlinePassed`: could not ask.
+What comes back is an answer to judge, or `Unavailable` or `DeadlinePassed`: could not ask. Reads,
+writes and lists are put together and signed here, in a quarter of boto3's processor time. boto3
+makes all others (`client`); they go the same way.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
-from xml.etree import ElementTree
 
-import urllib3
-
-from nczfs.zmap.attempts import AttemptFailed, Attempts, Connections, Deadline
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.access import Access
-from nczfs.zmap.s3.bodies import ONE_BUFFER_POOLS, whole
-
-PIECE_BYTES = 262_144  # of a body between two looks at the clock; 1 MiB measured slower
-ERROR_BYTES_MAX = 1 << 20  # of an error page; S3's have some hundred
+from nczfs.zmap.s3.messages import Answer, Call, Request, judged, region_in
+from nczfs.zmap.web.attempts import Deadline
+from nczfs.zmap.web.exchange import Answer as WebAnswer
+from nczfs.zmap.web.exchange import Exchange, Question
+from nczfs.zmap.web.failures import AttemptFailed
 
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504, 509})
 _AGAIN_CODES = frozenset(
@@ -30,47 +28,6 @@ _AGAIN_CODES = frozenset(
 )
 _EXPIRED = frozenset({"ExpiredToken", "TokenRefreshRequired", "RequestExpired"})
 _ELSEWHERE = frozenset({301, 302, 307, 308})
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request for a key, or for the bucket itself (key "").
-
-    Attributes
-    ----------
-    work_s : time that the server may take before it answers, above that of other requests.
-    """
-
-    method: str
-    key: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: Buffer = b""
-    work_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the server said.
-
-    Attributes
-    ----------
-    code, message, region : of S3's error document; "" without one.
-    repeated : an attempt before this one failed, and may have taken effect.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: Buffer
-    code: str = ""
-    message: str = ""
-    region: str = ""
-    repeated: bool = False
-
-    @property
-    def document(self) -> bytes:
-        """The body, where it is not the bytes of an object."""
-        return bytes(self.body)
 
 
 class Transport:
@@ -94,29 +51,26 @@ class Transport:
     ) -> None:
         self._access = access
         self.name = name
-        self._common = access.headers | {"user-agent": f"nczfs/{version('nczfs')}"}
-        proxy = access.proxies.get(urlsplit(access.site.root_url).scheme, "")
-        self._connections = Connections(
-            options.connections, access.ca_bundle, proxy, ONE_BUFFER_POOLS
-        )
-        self._attempts = Attempts(
+        self._agent = {"user-agent": f"nczfs/{version('nczfs')}"}
+        self._common = access.headers | self._agent
+        self._exchange = Exchange(
             "s3",
-            options.request_timeout_s,
-            options.attempt_timeout_s,
-            proxy=self._connections.proxy,
+            options,
+            address_from=access.endpoint_from,
+            ca_bundle=access.ca_bundle,
+            proxy=access.proxies.get(urlsplit(access.site.root_url).scheme, ""),
             clock=clock,
             sleep=sleep,
         )
-        self._way: _Way | None = None
 
     @property
     def anonymous(self) -> bool:
         """Whether requests are not signed."""
         return self._access.anonymous
 
-    def copy_source(self, key: str) -> dict[str, str]:
-        """The header of a request that copies an object of this bucket."""
-        return {"x-amz-copy-source": self._access.copy_source(key)}
+    def copy_source(self, key: str) -> dict[str, Any]:
+        """The parameter of a call that copies an object of this bucket."""
+        return {"CopySource": self._access.copy_source(key)}
 
     def send(self, request: Request, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
         """Ask until there is an answer that another attempt would not change.
@@ -130,151 +84,98 @@ class Transport:
         Unavailable : no attempt got an answer, or the server was throttled or broken each time.
         DeadlinePassed : the time was over before.
         AccessDenied : there are no credentials to sign with.
+        StoreError : the answer is longer than it may be.
         """
+        where = f"{self.name}/{request.key}" if request.key else self.name
+
+        def ask(deadline: Deadline) -> tuple[Answer, str]:
+            url = self._access.site.url(request.key, request.query)
+            headers, signed_by = self._access.sign(
+                request.method, url, self._common | dict(request.headers), request.body
+            )
+            question = Question(request.method, url, headers, request.wanted, request.body)
+            return judged(self._exchange.ask(question, deadline, where)), signed_by
+
+        return self._answered(where, ask, self._judge(fault, request.limit is not None), 0.0)
+
+    def call(self, call: Call, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
+        """As `send`, of a request that boto3 makes."""
+        where = f"{self.name}/{call.key}" if call.key else self.name
+
+        def ask(deadline: Deadline) -> tuple[Answer, str]:
+            return self._call(call, deadline, where)
+
+        return self._answered(where, ask, self._judge(fault, True), call.work_s)
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self._exchange.close()
+        self._access.close()
+
+    def _answered(
+        self,
+        where: str,
+        ask: Callable[[Deadline], tuple[Answer, str]],
+        judge: Callable[[Answer], None],
+        work_s: float,
+    ) -> Answer:
+        """Ask until there is an answer. `ask` does it once, and says which key signed it."""
         first = True
 
         def attempt(deadline: Deadline) -> Answer:
             nonlocal first
             repeated, first = not first, False
-            answer = self._ask(request, deadline)
-            self._connections.check_status(answer.status)
-            if reason := _trouble(answer) or fault(answer):
-                raise AttemptFailed(reason)
+            answer = self._found(ask, deadline)
+            judge(answer)
             return replace(answer, repeated=True) if repeated else answer
 
-        what = f"{self.name}/{request.key}" if request.key else self.name
-        return self._attempts.run(what, attempt, work_s=request.work_s)
+        return self._exchange.run(where, attempt, work_s=work_s)
 
-    def close(self) -> None:
-        """Give back the connections."""
-        self._connections.close()
+    def _judge(self, fault: Callable[[Answer], str], is_document: bool) -> Callable[[Answer], None]:
+        """A function that raises AttemptFailed for an answer that is none."""
 
-    def _ask(self, request: Request, deadline: Deadline) -> Answer:
+        def judge(answer: Answer) -> None:
+            if reason := _trouble(answer):
+                raise AttemptFailed(reason)
+            if not (reason := fault(answer)):
+                return
+            if is_document and _is_of_another(answer):
+                raise AttemptFailed(f"{reason}; check {self._access.endpoint_from}", attempts=2)
+            raise AttemptFailed(reason)
+
+        return judge
+
+    def _found(self, ask: Callable[[Deadline], tuple[Answer, str]], deadline: Deadline) -> Answer:
         """Ask once; once more with new credentials, and once more where the bucket is."""
         renewed = moved = False
         while True:
-            answer, signed_by = self._send(request, deadline)
+            answer, signed_by = ask(deadline)
             if answer.code in _EXPIRED and signed_by and not renewed:
                 renewed = True
                 self._access.renew(signed_by)
-            elif answer.region and not moved and _is_elsewhere(answer):
+            elif _is_elsewhere(answer) and not moved:
                 moved = True
-                if not self._access.move(answer.region):
+                region = answer.region
+                if not region and answer.status in _ELSEWHERE:
+                    region = self._region(deadline)
+                if not region or not self._access.move(region):
                     return answer
             else:
                 return answer
 
-    def _send(self, request: Request, deadline: Deadline) -> tuple[Answer, str]:
-        url = self._access.site.url(request.key, request.query)
-        headers, signed_by = self._access.sign(
-            request.method, url, self._common | dict(request.headers), request.body
-        )
-        left_s = deadline.left_s()
-        patience_s = self._attempts.patience_s(deadline)
-        response = self._open_way().ask(
-            request.method,
-            url,
-            body=_paced(request.body, headers, deadline),
-            headers=headers,
-            timeout=urllib3.Timeout(
-                connect=patience_s, read=min(patience_s + request.work_s, left_s)
-            ),
-            pool_timeout=left_s,
-            retries=False,
-            redirect=False,
-            preload_content=False,
-            decode_content=False,
-        )
-        try:
-            body = _body(response, deadline)
-        except BaseException:
-            response.close()  # its connection has the rest of a body in it
-            raise
-        finally:
-            response.release_conn()
-        return _judge(response.status, response.headers, body), signed_by
+    def _region(self, deadline: Deadline) -> str:
+        """Where the bucket is, of a server that does not say so with a redirection."""
+        answer, _ = self._call(Call("head_bucket", ""), deadline, self.name)
+        return region_in(answer.headers) or answer.region
 
-    def _open_way(self) -> _Way:
-        """The way to where the bucket is now, over the connections of this process."""
-        pools, root_url = self._connections.pools(), self._access.site.root_url
-        way = self._way
-        if way is None or way.pools is not pools or way.root_url != root_url:
-            way = self._way = _Way(pools, root_url)
-        return way
+    def _call(self, call: Call, deadline: Deadline, where: str) -> tuple[Answer, str]:
+        client, signed_by = self._access.client()
 
+        def send(question: Question) -> WebAnswer:
+            named = replace(question, headers=dict(question.headers) | self._agent)
+            return self._exchange.ask(named, deadline, where)
 
-class _Way:
-    """Connections to the host of a bucket, or to a proxy before it."""
-
-    def __init__(self, pools: urllib3.PoolManager, root_url: str) -> None:
-        self.root_url = root_url
-        self.pools = pools
-        self._proxied = pools.proxy is not None
-        self._pool = pools.connection_from_url(root_url)
-        scheme, _, rest = root_url.partition("://")
-        self._before_path = len(f"{scheme}://{rest.partition('/')[0]}")
-
-    def ask(self, method: str, url: str, **how: Any) -> urllib3.BaseHTTPResponse:
-        """Send a request for a URL below the root; as ``urlopen`` of urllib3."""
-        if self._proxied:
-            return self.pools.urlopen(method, url, **how)
-        # To the pool itself: that the manager looks for it takes as long as signing.
-        return self._pool.urlopen(method, url[self._before_path :], **how)
-
-
-def _paced(
-    body: Buffer, headers: dict[str, str], deadline: Deadline
-) -> Buffer | Iterator[memoryview] | None:
-    """A body to send; a large one in pieces, each of which may take the time of an attempt."""
-    if len(body) <= PIECE_BYTES:
-        return body or None
-    headers["content-length"] = str(len(body))
-
-    def pieces() -> Iterator[memoryview]:
-        deadline.body_begins()
-        for start in range(0, len(body), PIECE_BYTES):
-            piece = memoryview(body)[start : start + PIECE_BYTES]
-            yield piece
-            deadline.moved(len(piece))
-
-    return pieces()
-
-
-def _body(response: urllib3.BaseHTTPResponse, deadline: Deadline) -> Buffer:
-    """The whole body; urllib3 checks it against Content-Length."""
-    assert isinstance(response, urllib3.HTTPResponse)
-    limit = ERROR_BYTES_MAX if response.status >= 300 else None
-    pieces: list[bytes] = []
-    size = 0
-    deadline.body_begins()
-    while piece := response.read1(PIECE_BYTES):
-        pieces.append(piece)
-        size += len(piece)
-        if limit is not None and size > limit:
-            raise AttemptFailed(f"an error page of over {limit} bytes", final=True)
-        deadline.moved(len(piece))
-    return whole(pieces)
-
-
-def _judge(status: int, headers: Mapping[str, str], body: Buffer) -> Answer:
-    if status < 300:
-        return Answer(status, headers, body)
-    region = headers.get("x-amz-bucket-region", "")
-    try:
-        texts = {
-            element.tag.rpartition("}")[2]: element.text or ""
-            for element in (ElementTree.fromstring(bytes(body)) if body else ())
-        }
-    except ElementTree.ParseError:
-        texts = {}
-    return Answer(
-        status,
-        headers,
-        body,
-        code=texts.get("Code", "")[:80],
-        message=texts.get("Message", "").strip()[:300],
-        region=region or texts.get("Region", ""),
-    )
+        return client.call(call, send), signed_by
 
 
 def _trouble(answer: Answer) -> str:
@@ -287,3 +188,9 @@ def _trouble(answer: Answer) -> str:
 def _is_elsewhere(answer: Answer) -> bool:
     """The bucket is in another region: a redirection, or (400) a signature for the wrong one."""
     return answer.status in _ELSEWHERE or answer.status == 400
+
+
+def _is_of_another(answer: Answer) -> bool:
+    """Whether an answer without S3's document is of a server that does not speak S3 at all."""
+    start = answer.document[:64].lstrip().lower()
+    return bool(start) and not start.startswith((b"<?xml", b"<list", b"<error"))

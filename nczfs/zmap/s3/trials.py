@@ -17,13 +17,16 @@ from nczfs.errors import AccessDenied, StoreError, Unavailable
 from nczfs.zmap.base import ABSENT, Version
 from nczfs.zmap.keys import OWN_FILES, Key, Prefix
 from nczfs.zmap.s3 import multipart
-from nczfs.zmap.s3.answers import document_fault, etag_fault, header_fault, made_version, version_of
+from nczfs.zmap.s3.answers import call_fault, etag_fault, header_fault, made_version, stat_of
 from nczfs.zmap.s3.conditions import REFUSED, Conditions, Memory, SourceCheck
-from nczfs.zmap.s3.transport import Answer, Request, Transport
+from nczfs.zmap.s3.messages import Call, Request
+from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.web.headers import etag_in
 
 PROBE = f"{OWN_FILES}probe-"
 TRIALS_MAX = 20
 
+copy_fault = call_fault("CopyObjectResult", "copied object")
 _NOBODYS = Version(f'"{"0" * 32}"')
 _SOURCE_CHECKS = (
     SourceCheck("x-amz-copy-source-if-match"),
@@ -181,15 +184,15 @@ class Trials:
     def _put(self, key: Key, body: bytes, condition: Mapping[str, str]) -> _Made:
         request = Request("PUT", key, {**self._headers, **condition}, body=body)
         answer = self._transport.send(request, etag_fault)
-        etag = answer.headers.get("etag", "")
-        version = version_of(etag) if answer.status == 200 else None
+        etag = etag_in(answer.headers.get("etag", ""))
+        version = Version(etag) if answer.status == 200 else None
         return _Made(answer.status, version, answer.repeated)
 
     def _copy(self, source: Key, goal: Key, condition: Mapping[str, str]) -> _Made:
         copied_from = self._transport.copy_source(source)
-        request = Request("PUT", goal, {**self._headers, **condition, **copied_from})
-        answer = self._transport.send(request, copy_fault)
-        version = made_version(answer) if answer.status == 200 else None
+        call = Call("copy_object", goal, copied_from, {**self._headers, **condition})
+        answer = self._transport.call(call, copy_fault)
+        version = made_version(answer, "CopyObjectResult") if answer.status == 200 else None
         return _Made(answer.status, version, answer.repeated)
 
     def _upload(self, key: Key, body: bytes, condition: Mapping[str, str]) -> _Made:
@@ -209,7 +212,7 @@ class Trials:
 
     def _version(self, key: Key) -> Version | None:
         answer = self._transport.send(Request("HEAD", key), header_fault)
-        return version_of(answer.headers["etag"]) if answer.status == 200 else None
+        return stat_of(key, answer).version if answer.status == 200 else None
 
     def _checks(self, check: SourceCheck, put: _Made, source: Key, goal: Key) -> bool:
         if put.version is None:
@@ -219,8 +222,3 @@ class Trials:
             wrong.status == 412
             and self._copy(source, goal, check.headers(put.version)).status == 200
         )
-
-
-def copy_fault(answer: Answer) -> str:
-    """What the answer to a copy lacks."""
-    return document_fault(answer, "CopyObjectResult", "copied object")

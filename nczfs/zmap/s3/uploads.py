@@ -24,8 +24,9 @@ from nczfs.errors import AccessDenied, BadKey, StoreError
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import OWN_FILES, Prefix, parse_key
 from nczfs.zmap.s3.listing import pages
+from nczfs.zmap.s3.messages import Request
 from nczfs.zmap.s3.multipart import Upload
-from nczfs.zmap.s3.transport import Request, Transport
+from nczfs.zmap.s3.transport import Transport
 from nczfs.zmap.s3.trials import PROBE
 
 NOTE = f"{OWN_FILES}upload-"
@@ -113,7 +114,7 @@ class Notes:
                 self._remove(found.key)
 
     def _read(self, note: str) -> tuple[Owner, Upload] | None:
-        answer = self._transport.send(Request("GET", note))
+        answer = self._transport.send(Request("GET", note, limit=NOTE_BYTES_MAX))
         try:
             content = json.loads(answer.document) if answer.status == 200 else {}
             key, upload_id = parse_key(content["key"]), str(content["upload"])

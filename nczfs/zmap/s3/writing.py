@@ -20,12 +20,14 @@ from nczfs.zmap.base import (
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3 import answers, multipart
 from nczfs.zmap.s3.conditions import REFUSED, Conditions, SourceCheck
+from nczfs.zmap.s3.messages import Answer, Call, Request
 from nczfs.zmap.s3.multipart import Upload
 from nczfs.zmap.s3.pieces import Piece, Sent, cut
 from nczfs.zmap.s3.times import headers_of
-from nczfs.zmap.s3.transport import Answer, Request, Transport
+from nczfs.zmap.s3.transport import Transport
 from nczfs.zmap.s3.trials import Trials, copy_fault
 from nczfs.zmap.s3.uploads import Notes
+from nczfs.zmap.web.headers import etag_in
 
 PUT_BYTES_MAX = 5 << 30  # of a copy as well
 OBJECT_BYTES_MAX = 5 << 40
@@ -91,7 +93,7 @@ class Writer:
         request = Request("PUT", key, headers, body=data)
         answer = self._transport.send(request, answers.etag_fault)
         if answer.status == 200:
-            return answers.version_of(answer.headers["etag"])
+            return Version(etag_in(answer.headers["etag"]))
         if ours := self._in_spite(answer, condition, writer, key):
             return ours
         raise self._refused(answer, key, replaces if condition else None)
@@ -107,23 +109,23 @@ class Writer:
         if condition is None:
             return None
         writer = secrets.token_hex(16)
-        headers = {**self._encryption, **self._transport.copy_source(source.key), **check}
+        headers = {**self._encryption, **check}
         time = {} if mtime_ns == source.kept_mtime_ns else headers_of(mtime_ns)
         if condition or time:
             # A mark of ours, or a time, replaces all metadata: those of the source are named again.
             headers |= {**self._replaced(source), **time, **_marked(condition, writer)}
         return self._made_copy(source, goal, headers, condition, writer, replaces)
 
-    def copy_of(self, source: str, goal: Key) -> Version | None:
+    def copy_of(self, source: Mapping[str, str], goal: Key) -> Version | None:
         """Have the server copy what an object of some bucket is now; None where it does not.
 
         Parameters
         ----------
-        source : bucket and key, as `Access.copy_source` spells them.
+        source : bucket and key, as `Access.copy_source` names them.
         """
-        headers = {**self._encryption, "x-amz-copy-source": source}
-        answer = self._transport.send(Request("PUT", goal, headers, work_s=COPY_S), copy_fault)
-        return answers.made_version(answer) if answer.status == 200 else None
+        call = Call("copy_object", goal, {"CopySource": source}, self._encryption, work_s=COPY_S)
+        answer = self._transport.call(call, copy_fault)
+        return answers.made_version(answer, "CopyObjectResult") if answer.status == 200 else None
 
     def set_mtime(self, source: Stat, mtime_ns: int) -> Version:
         """Give an object another time by one copy onto itself."""
@@ -136,7 +138,6 @@ class Writer:
         writer = secrets.token_hex(16)
         headers = {
             **self._encryption,
-            **self._transport.copy_source(key),
             **self._replaced(source),
             **headers_of(mtime_ns),
             **_marked(checks, writer),
@@ -153,10 +154,18 @@ class Writer:
         replaces: Version | None,
     ) -> Version:
         """Send a request that copies, and judge the answer; `condition` is in the headers."""
-        request = Request("PUT", goal, headers, work_s=source.size / COPIED_BYTES_S)
-        answer = self._transport.send(request, copy_fault)
-        if answer.status == 200 and (version := answers.made_version(answer)) is not None:
-            return version
+        call = Call(
+            "copy_object",
+            goal,
+            self._transport.copy_source(source.key),
+            headers,
+            work_s=source.size / COPIED_BYTES_S,
+        )
+        answer = self._transport.call(call, copy_fault)
+        if answer.status == 200:
+            version = answers.made_version(answer, "CopyObjectResult")
+            if version is not None:
+                return version
         if ours := self._in_spite(answer, condition, writer, goal):
             return ours
         if answer.status in REFUSED:
@@ -216,12 +225,12 @@ class Writer:
             return upload.send_part(number, data[0] if len(data) == 1 else b"".join(data))
 
         def copy(piece: Range, upload: Upload, number: int) -> str:
-            headers = {
+            source = {
                 **self._transport.copy_source(piece.stat.key),
-                **check.headers(piece.stat.version),
-                "x-amz-copy-source-range": f"bytes={piece.start}-{piece.stop - 1}",
+                "CopySourceRange": f"bytes={piece.start}-{piece.stop - 1}",
             }
-            return upload.copy_part(number, headers, piece.size / COPIED_BYTES_S)
+            headers = check.headers(piece.stat.version)
+            return upload.copy_part(number, source, headers, piece.size / COPIED_BYTES_S)
 
         makes = [
             partial(copy, piece) if isinstance(piece, Range) else partial(send, piece)
@@ -261,7 +270,7 @@ class Writer:
     def _compare(self, key: Key, replaces: Version) -> None:
         """Raise unless the object is the version named, or none where that is `ABSENT`."""
         try:
-            current = answers.version_of(self._head(key).headers["etag"])
+            current = answers.stat_of(key, self._head(key)).version
         except NoSuchObject:
             current = ABSENT
         if replaces != current:
@@ -270,7 +279,7 @@ class Writer:
     def _current(self, source: Stat) -> Answer:
         """The answer to a HEAD of what is copied; raises where it is another version by now."""
         answer = self._head(source.key)
-        if answers.version_of(answer.headers["etag"]) != source.version:
+        if answers.stat_of(source.key, answer).version != source.version:
             raise Conflict(f"{self._transport.name}/{source.key}: replaced since it was opened")
         return answer
 
@@ -290,11 +299,11 @@ class Writer:
     def _written_by(self, writer: str, key: Key) -> Version | None:
         """The version of the object if this write of ours made it."""
         try:
-            headers = self._head(key).headers
+            answer = self._head(key)
         except NoSuchObject:
             return None
-        ours = headers.get(_WRITER) == writer
-        return answers.version_of(headers["etag"]) if ours else None
+        ours = answer.headers.get(_WRITER) == writer
+        return answers.stat_of(key, answer).version if ours else None
 
     # Errors
 

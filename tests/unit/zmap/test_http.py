@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import os
 import re
@@ -12,17 +11,20 @@ from typing import TypeAlias
 
 import pytest
 
+from nczfs import metrics
 from nczfs.errors import (
     AccessDenied,
     Conflict,
     DeadlinePassed,
     NoSuchObject,
+    ServerFailed,
     StoreError,
     Unavailable,
 )
 from nczfs.zmap import forbidden
 from nczfs.zmap.base import Version
 from nczfs.zmap.http import HttpZMap
+from nczfs.zmap.http_names import OF_EVERY_NODE, OF_SOME_NODES
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.registry import StoreOptions
 from tests.conftest import ExpectedWarnings
@@ -30,6 +32,7 @@ from tests.support.scripted import Asked, Reply, Script, Scripted, serving
 
 KEY = Key("dir/key")
 GIVEN = Key("dir/.zarray")
+DOTS = OF_EVERY_NODE + OF_SOME_NODES
 DATA = bytes(range(100))
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 Serve: TypeAlias = Callable[..., tuple[Scripted, HttpZMap]]
@@ -292,19 +295,6 @@ def test_a_redirection_without_end_or_to_elsewhere_is_an_error(serve: Serve, tar
     assert len(server.asked) <= 6
 
 
-def test_credentials_of_the_url_are_for_its_host_alone(serve: Serve) -> None:
-    elsewhere, _ = serve(ranged)
-    where = f"{elsewhere.endpoint_url}/data/dir/key"
-    server, zmap = serve(
-        lambda asked: Reply(307, headers={"Location": where}), user="me%40:hush-hush@"
-    )
-    assert bytes(zmap.read(KEY).data) == DATA
-    sent = base64.b64decode(server.asked[0].headers["authorization"].removeprefix("Basic "))
-    assert sent == b"me@:hush-hush"
-    assert "authorization" not in elsewhere.asked[0].headers
-    assert "hush" not in zmap.name
-
-
 def test_credentials_of_netrc_are_used_and_those_that_are_missing_asked_for(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -407,3 +397,81 @@ def test_consolidated_metadata_that_are_none_are_an_error(serve: Serve, metadata
     _, zmap = serve(script)
     with pytest.raises(StoreError, match=r"\.zmetadata: not the consolidated metadata"):
         list(zmap.search(ROOT))
+
+
+# Entries that the server cannot tell of
+
+
+def listing(*names: str) -> Reply:
+    links = "".join(f"<a href='{name}'>{name}</a>" for name in names)
+    page = f"<title>Index of /</title>{links}"
+    return Reply(200, page.encode(), {"Content-Type": "text/html"})
+
+
+BAD = {
+    "forbidden": Reply(403),
+    "broken": Reply(500),
+    "huge": Reply(200, headers={"Content-Length": str(1 << 63), "Connection": "close"}),
+    "digits": Reply(200, headers={"Content-Length": "9" * 5000, "Connection": "close"}),
+    "teapot": Reply(418),
+}
+
+
+def lists(*names: str, bad: dict[str, Reply] = BAD) -> Script:
+    def script(asked: Asked) -> Reply:
+        if asked.path.endswith("/"):
+            return listing(*names)
+        name = asked.path.rpartition("/")[2]
+        return bad.get(name) or (Reply(404) if name.startswith(".") else ranged(asked))
+
+    return script
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_entry_that_the_server_cannot_tell_of_is_left_out_alone(
+    serve: Serve, expected_warnings: ExpectedWarnings, first: bool
+) -> None:
+    expected_warnings.add(r"/data: left out 5 entries, the first: .*/data/\w+: ")
+    names = [*BAD, "good"] if first else ["good", *BAD]
+    _, zmap = serve(lists(*names, "dir/"))
+    hidden = metrics.value("nczfs_hidden_keys_total")
+    assert {entry.name for entry in zmap.search(ROOT)} == {"good", "dir"}
+    assert metrics.value("nczfs_hidden_keys_total") == hidden + 5
+
+
+def test_a_server_that_can_tell_of_nothing_has_no_empty_listing(serve: Serve) -> None:
+    _, zmap = serve(lists("forbidden"))
+    with pytest.raises(AccessDenied, match="data/forbidden"):
+        list(zmap.search(ROOT))
+    server, zmap = serve(lists("broken"))
+    with pytest.raises(ServerFailed, match=r"data/broken.*2 attempts.*500"):
+        list(zmap.search(ROOT))
+    assert sum(asked.path.endswith("broken") for asked in server.asked) == 2
+
+
+def test_a_server_that_is_busy_has_no_shorter_listing(serve: Serve) -> None:
+    busy = {"busy": Reply(503, headers={"Retry-After": "9" * 5000})}
+    _, zmap = serve(lists("good", "busy", bad=busy))
+    with pytest.raises(DeadlinePassed, match="data/busy"):
+        list(zmap.search(ROOT))
+
+
+def test_documents_that_no_page_lists_are_shown_as_far_as_they_are_given(serve: Serve) -> None:
+    bad = {".zattrs": Reply(403), ".nczarr": Reply(500)}
+
+    def script(asked: Asked) -> Reply:
+        return ranged(asked) if asked.path.endswith(".zgroup") else lists("a", bad=bad)(asked)
+
+    _, zmap = serve(script)
+    assert {entry.name for entry in zmap.search(ROOT)} == {"a", ".zgroup"}
+
+
+def test_sizes_that_json_tells_are_taken_where_they_can_be(serve: Serve) -> None:
+    mtime = '"mtime":"Wed, 21 Oct 2026 07:28:00 GMT"'
+    sizes = {"good": "100", "huge": str(1 << 63), "digits": "9" * 300, "minus": "-1"}
+    items = (
+        f'{{"name":"{name}","type":"file",{mtime},"size":{size}}}' for name, size in sizes.items()
+    )
+    page = Reply(200, f"[{','.join(items)}]".encode(), {"Content-Type": "application/json"})
+    _, zmap = serve(lambda asked: page if asked.path.endswith("/") else ranged(asked))
+    assert {stat.key: stat.size for stat in zmap.list(ROOT)} == dict.fromkeys([*sizes, *DOTS], 100)

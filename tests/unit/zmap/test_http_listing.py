@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nczfs.zmap.http_listing import Listed, parse_listing
+from tests.support.bounded import watched
 
 URL = "https://host/data/x%20y/"
 NGINX = """<html><head><title>Index of /data/x y/</title></head>
@@ -74,6 +75,46 @@ def test_links_to_elsewhere_are_no_names(link: str) -> None:
     assert found == []
 
 
-def test_names_that_are_not_utf8_are_kept_as_bytes() -> None:
-    page = b"<title>Index of /</title><a href='%FF'>x</a>"
-    assert parse_listing(page, "text/html", URL) == [Listed("\udcff", False)]
+@pytest.mark.parametrize("link", [b"%FF", b"\xff"])
+def test_names_that_are_not_utf8_are_kept_as_bytes(link: bytes) -> None:
+    page = b"<title>Index of /</title><a href='%b'>x</a><a href='g\xc3\xbc'>y</a>" % link
+    found = parse_listing(page, "text/html", URL)
+    assert found == [Listed("\udcff", False), Listed("gü", False)]
+
+
+@pytest.mark.parametrize("link", ["http://[::1", "//[", "http://host:port/data/x y/z", "http:/"])
+def test_a_link_that_is_no_url_is_no_name(link: str) -> None:
+    page = f"<title>Index of /</title><a href='{link}'>x</a><a href='good'>y</a>"
+    found = parse_listing(page.encode(), "text/html", "http://other/")
+    assert Listed("good", False) in (found or ())
+
+
+HOSTILE = [
+    *("<", "<a ", "<a<", "<a>", "<a href=x>", '<a href="', "<div>", "<!--", "<![CDATA[", "&a"),
+    *("&#1", "<?", "</", "</a ", "<b><i>", "<table><a>", "<!", "<script>", "<p><b>", "<svg><a>"),
+    *("<font><b><a href=q>", "<select><option>", "<title>", "<h1>", "<a {}={} "),
+]
+PARSE = """
+from nczfs.zmap.http_listing import LISTING_BYTES_MAX, parse_listing
+shape, kind = sys.argv[1], sys.argv[2]
+size = LISTING_BYTES_MAX // 4
+count = size // (len(shape) + 8 * ("{}" in shape))
+body = "".join(shape.format(n, n) for n in range(count)) if "{}" in shape else shape * count
+body = ("<title>Index of /</title>" * (kind == "text/html") + body).encode()[:size]
+"""
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_no_page_takes_long_to_parse_or_much_memory(shape: str) -> None:
+    """A quarter of what a page may have: Python's own parser takes hours for some of them."""
+    took = watched(PARSE, 'parse_listing(body, kind, "http://host/")', shape, "text/html")
+    assert took.grown_mib < 150
+    assert took.longest_s < 5
+
+
+@pytest.mark.parametrize("shape", ["[],", "{},", '"",', "[", '{"name":"', '{"name":"n"},', "1,"])
+def test_no_json_takes_long_to_parse_or_much_memory(shape: str) -> None:
+    act = 'parse_listing(b"[" + body, kind, "http://host/")'
+    took = watched(PARSE, act, shape, "application/json")
+    assert took.grown_mib < 100
+    assert took.longest_s < 5

@@ -256,7 +256,16 @@ def test_a_link_does_not_lead_elsewhere_either(place: Path) -> None:
         opened(place, {"a": ["link", 0, 3]}).read(Key("a"))
 
 
-@pytest.mark.parametrize("url", ["simplecache::s3://b/k", "s3://user:hush@bucket/key", "s3:///k"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "simplecache::s3://b/k",
+        "s3://user:hush@bucket/key",
+        "s3:///k",
+        "http://[::1/k",
+        "http://host:port/k",
+    ],
+)
 def test_references_that_are_not_understood_say_so_without_secrets(place: Path, url: str) -> None:
     zmap = opened(place, {"a": [url, 0, 3]}, allow_references=("s3://",))
     with pytest.raises(Unsupported, match=r"refs\.json/a: the reference to") as caught:

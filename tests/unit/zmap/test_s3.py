@@ -13,6 +13,7 @@ from xml.sax.saxutils import unescape
 
 import pytest
 
+from nczfs import metrics
 from nczfs.errors import (
     AccessDenied,
     Conflict,
@@ -25,15 +26,18 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap import attempts, forbidden
+from nczfs.zmap import forbidden
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.registry import StoreOptions
+from nczfs.zmap.s3 import listing as s3_listing
 from nczfs.zmap.s3.access import Access
-from nczfs.zmap.s3.bodies import when_asked
-from nczfs.zmap.s3.transport import Request, Transport
+from nczfs.zmap.s3.messages import Answer, Request
+from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.web import attempts
+from nczfs.zmap.web.bodies import when_asked
 from tests.conftest import ExpectedWarnings
-from tests.support.s3_script import KEY, OBJECT, Serve, fault
+from tests.support.s3_script import KEY, OBJECT, Serve, fault, given
 from tests.support.scripted import Asked, Reply, Scripted
 from tests.support.waiting import until
 
@@ -104,7 +108,7 @@ def test_403_is_absent_only_where_nothing_can_tell(
         if asked.path.endswith(KEY):
             return fault(403, "AccessDenied")
         if asked.path.endswith(GIVEN):
-            return OBJECT
+            return given(asked)
         return fault(missing_key, "AccessDenied" if missing_key == 403 else "NoSuchKey")
 
     _, open_bucket = serve(script)
@@ -125,7 +129,7 @@ def test_a_bucket_that_has_closed_since_is_denied_access(
 
     def script(asked: Asked) -> Reply:
         is_given = is_open[0] and asked.path.endswith(GIVEN)
-        return OBJECT if is_given else fault(403, "AccessDenied")
+        return given(asked) if is_given else fault(403, "AccessDenied")
 
     _, open_bucket = serve(script)
     zmap = open_bucket()
@@ -307,11 +311,66 @@ def listing(inner: str) -> Reply:
     )
 
 
-def found(key: str, size: int) -> str:
+def found(key: str, size: int | str) -> str:
     return (
         f"<Contents><Key>{key}</Key><Size>{size}</Size><ETag>&quot;e&quot;</ETag>"
         "<LastModified>2026-01-02T03:04:05.678Z</LastModified></Contents>"
     )
+
+
+BAD_SIZES = [str(1 << 63), "9" * 5000, "-1", "many", "", "1e3", "٣"]
+
+
+@pytest.mark.parametrize("size", BAD_SIZES)
+def test_an_object_whose_size_cannot_be_is_left_out_alone(
+    serve: Serve, expected_warnings: ExpectedWarnings, size: str
+) -> None:
+    expected_warnings.add("left out 1 entries")
+    objects = found("a", 1) + found("bad", size) + found("c", 3)
+    _, open_bucket = serve(lambda asked: listing(objects))
+    hidden = metrics.value("nczfs_hidden_keys_total")
+    zmap = open_bucket()
+    assert [entry.name for entry in zmap.search(ROOT)] == ["a", "c"]
+    assert {stat.key: stat.size for stat in zmap.list(ROOT)} == {"a": 1, "c": 3}
+    assert metrics.value("nczfs_hidden_keys_total") == hidden + 2
+
+
+def test_what_else_cannot_be_of_an_object_is_left_out(serve: Serve) -> None:
+    odd = (
+        "<Contents><Key>odd</Key><Size>7</Size><ETag>&quot;a&#10;b&quot;</ETag>"
+        "<LastModified>yesterday</LastModified></Contents>"
+    )
+    _, open_bucket = serve(lambda asked: listing(found("a", 1) + odd))
+    _, stat = open_bucket().list(ROOT)
+    assert (stat.key, stat.size, stat.version, stat.mtime_ns) == ("odd", 7, "+7", None)
+
+
+@pytest.mark.parametrize("token", ["same", "another"])
+def test_a_listing_without_an_end_is_given_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setattr(s3_listing, "EMPTY_PAGES_MAX", 20)
+    numbers = itertools.count()
+
+    def script(asked: Asked) -> Reply:
+        name = "same" if token == "same" else str(next(numbers))
+        return listing(
+            f"<IsTruncated>true</IsTruncated><NextContinuationToken>{name}</NextContinuationToken>"
+        )
+
+    server, open_bucket = serve(script)
+    with pytest.raises(StoreError, match="the listing has no end"):
+        list(open_bucket().list(ROOT))
+    assert len(server.asked) < 30
+
+
+def test_of_one_level_no_more_names_are_taken_than_can_be_shown(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_listing, "NAMES_MAX", 5)
+    _, open_bucket = serve(lambda asked: numbered(page_of(asked)))
+    with pytest.raises(StoreError, match="over 5 names"):
+        list(open_bucket().search(ROOT))
 
 
 # Attempts
@@ -330,13 +389,20 @@ def test_waits_are_random_and_grow_and_end_after_ten_attempts(serve: Serve) -> N
 
 
 def test_no_attempt_begins_that_the_time_is_too_short_for(serve: Serve) -> None:
-    server, _ = serve(lambda asked: fault(503, "SlowDown"))
-    seconds = itertools.count(0.0, 0.5)
-    sender = transport_to(server, sleep=lambda wait: None, clock=lambda: next(seconds))
-    with pytest.raises(DeadlinePassed, match=r"within 15 s .*503 SlowDown"):
-        sender.send(Request("GET", KEY))
+    """Each attempt takes 4.98 s; the three leave 0.06 s of 15, which no fourth one fits in."""
+    server, _ = serve(lambda asked: Reply(200, b"half"))
+    now = 0.0
+
+    def half(answer: Answer) -> str:
+        nonlocal now
+        now += 4.98
+        return "the half is missing"
+
+    sender = transport_to(server, sleep=lambda wait: None, clock=lambda: now)
+    with pytest.raises(DeadlinePassed, match=r"within 15 s \(3 attempts\): the half is missing"):
+        sender.send(Request("GET", KEY), half)
     sender.close()
-    assert 1 <= len(server.asked) < attempts.ATTEMPTS
+    assert len(server.asked) == 3
 
 
 def test_a_body_that_trickles_ends_with_the_time(serve: Serve) -> None:
@@ -350,7 +416,7 @@ def test_a_body_that_trickles_ends_with_the_time(serve: Serve) -> None:
 
 @pytest.mark.parametrize("size", [1 << 16, 100 << 20])
 def test_a_slow_line_takes_as_long_as_it_does(serve: Serve, size: int) -> None:
-    server, _ = serve(lambda asked: Reply(200, bytes(size)))
+    server, _ = serve(lambda asked: Reply(200, bytes(size if asked.method == "GET" else 0)))
     seconds = itertools.count(0.0, 1.0)  # between any two looks at the clock
     sender = transport_to(server, clock=lambda: next(seconds))
     assert len(sender.send(Request("GET", KEY)).body) == size

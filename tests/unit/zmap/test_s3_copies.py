@@ -23,6 +23,13 @@ GOAL = Key("dir/goal")
 LARGE = bytes(range(256)) * (21 * MIB // 256)
 
 
+def _named(path: str) -> str:
+    """A key, with what is most telling of the query."""
+    key, mark, query = path.partition("?")
+    names = re.findall("(?:^|&)([^=&]+)", query)
+    return f"{key}{mark}{'partNumber' if 'partNumber' in names else ''.join(names[:1])}"
+
+
 @dataclass
 class Setup:
     """A server, a store on it, and what is asked of the server for objects of the test."""
@@ -32,11 +39,11 @@ class Setup:
     zmap: S3ZMap
 
     def asked(self, act: Callable[[], object]) -> list[str]:
-        """Method, key and first query name of each request during a call, own objects left out."""
+        """Method, key and a query name of each request during a call, own objects left out."""
         before = len(self.server.asked)
         act()
         return [
-            f"{asked.method} {re.sub('=.*', '', asked.path.removeprefix('/bucket/'))}"
+            f"{asked.method} {_named(asked.path.removeprefix('/bucket/'))}"
             + (" copied" if "x-amz-copy-source" in asked.headers else "")
             for asked in self.server.asked[before:]
             if "nczfs-" not in asked.path

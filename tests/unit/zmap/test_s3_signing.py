@@ -42,7 +42,7 @@ def test_a_signature_is_the_one_that_botocore_makes(
     token: str | None,
     region: str,
 ) -> None:
-    url = Site("", root_url, region, is_amazon=False).url(key, query)
+    url = Site("", root_url, region, is_amazon=False, by_path=True).url(key, query)
     credentials = ReadOnlyCredentials("AKID", "secret", token)
     ours = signed(method, url, headers, body, credentials=credentials, region=region, now=NOW)
     request = AWSRequest(method, url, headers=headers, data=body or None)

@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from nczfs.errors import Unavailable
-from nczfs.zmap import attempts
-from nczfs.zmap.s3.bodies import ONE_BUFFER_MIN
+from nczfs.zmap.web import attempts
+from nczfs.zmap.web.bodies import ONE_BUFFER_MIN
 from tests.support.s3_script import KEY, Serve
 from tests.support.scripted import Asked, Reply
 

@@ -1,0 +1,260 @@
+"""The rare requests, which boto3 makes and reads: uploads in parts, copies, deletions of many.
+
+boto3 puts a request together, signs it, and takes the answer apart. What lies between is ours
+(`web.exchange`): it goes over the connections of all other requests, has their deadline, and takes
+no more than the bytes that it may. boto3's own attempts are switched off.
+
+Imported when it is first used: to load it and to make a client takes 0.1 s.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import md5
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import boto3
+from botocore import UNSIGNED
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+from botocore.session import Session
+
+from nczfs.errors import StoreError
+from nczfs.zmap.base import Buffer
+from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Answer, Call, refusal
+from nczfs.zmap.web.bodies import Wanted
+from nczfs.zmap.web.exchange import Answer as WebAnswer
+from nczfs.zmap.web.exchange import Question
+from nczfs.zmap.web.failures import AttemptFailed
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+Ask: TypeAlias = Callable[[Question], WebAnswer]
+"""Sends a request."""
+
+_NOT_SENT: Final = frozenset({"expect", "user-agent"})  # which the signature leaves out
+
+
+@dataclass(slots=True)
+class _Calling:
+    """A call on its way through boto3.
+
+    Attributes
+    ----------
+    body : of the answer.
+    """
+
+    call: Call
+    ask: Ask
+    is_sent: bool = False
+    body: Buffer = b""
+
+
+class _Current(threading.local):
+    calling: _Calling | None = None
+
+
+class Clients:
+    """Makes the client of one bucket, anew where the credentials or the server are others.
+
+    Parameters
+    ----------
+    headers : that every request carries.
+    """
+
+    def __init__(self, bucket: str, *, anonymous: bool, headers: Mapping[str, str]) -> None:
+        self._bucket = bucket
+        self._anonymous = anonymous
+        self._headers = headers
+        self._botocore: Session | None = None
+        self._session: boto3.Session | None = None
+        self._place: tuple[str, str, bool] | None = None
+        self._client: Client | None = None
+
+    def client(self, session: Session, endpoint_url: str, region: str, *, by_path: bool) -> Client:
+        """The client for a server; one thread at a time may ask.
+
+        Parameters
+        ----------
+        session : has the credentials.
+        by_path : the bucket stands in the path, not in front of the host.
+        """
+        place = endpoint_url, region, by_path
+        if self._session is None or self._botocore is not session:
+            self.close()
+            self._botocore, self._session = session, boto3.Session(botocore_session=session)
+        if self._client is None or self._place != place:
+            self.close()
+            config = Config(
+                signature_version=UNSIGNED if self._anonymous else "s3v4",
+                s3={
+                    "addressing_style": "path" if by_path else "virtual",
+                    "payload_signing_enabled": True,
+                    "use_accelerate_endpoint": False,
+                },
+                use_dualstack_endpoint=False,  # the endpoint is named
+                use_fips_endpoint=False,
+                retries={"total_max_attempts": 1, "mode": "standard"},
+                # Many servers do not know the checksums that Amazon's does.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            )
+            made = self._session.client(
+                "s3", endpoint_url=endpoint_url, region_name=region, config=config
+            )
+            self._client, self._place = Client(made, self._bucket, self._headers), place
+        return self._client
+
+    def close(self) -> None:
+        """Give back what the client holds."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+class Client:
+    """boto3's client for one bucket. Thread-safe.
+
+    Parameters
+    ----------
+    made : by boto3.
+    headers : that every request carries.
+    """
+
+    def __init__(self, made: S3Client, bucket: str, headers: Mapping[str, str]) -> None:
+        self._boto3 = made
+        self._bucket = bucket
+        self._headers = headers
+        self._current = _Current()
+        made.meta.events.register_last("before-parameter-build.s3", _stay)
+        made.meta.events.register_last("before-call.s3", self._complete)
+        answer: Any = self._send  # an answer given there is the answer, but the stubs know of none
+        made.meta.events.register("before-send.s3", answer)
+
+    def call(self, call: Call, ask: Ask) -> Answer:
+        """Make a request, once, and take the answer apart.
+
+        Raises
+        ------
+        AttemptFailed : what came is no answer of S3.
+        StoreError : there is no such request.
+        """
+        parameters: dict[str, Any] = {"Bucket": self._bucket, **call.parameters}
+        if call.key:
+            parameters["Key"] = call.key
+        if call.body is not None:
+            parameters["Body"] = _Payload(call.body)
+        calling = self._current.calling = _Calling(call, ask)
+        try:
+            fields = getattr(self._boto3, call.operation)(**parameters)
+        except ClientError as error:
+            return _refused(error.response, calling.body)
+        except ResponseParserError as error:
+            raise AttemptFailed("the answer is none of S3") from error
+        except BotoCoreError as error:
+            raise StoreError(f"{call.key}: {error}") from error
+        finally:
+            self._current.calling = None
+        meta = fields["ResponseMetadata"]
+        return Answer(meta["HTTPStatusCode"], meta["HTTPHeaders"], calling.body, fields=fields)
+
+    def close(self) -> None:
+        """Give back what boto3 holds."""
+        self._boto3.close()
+
+    def _complete(self, model: Any, params: dict[str, Any], **_: object) -> None:
+        """Add the headers that boto3 does not; it then signs them."""
+        calling = self._current.calling
+        assert calling is not None
+        headers = params["headers"]
+        headers.update(self._headers)
+        headers.update(calling.call.headers)
+        if model.name == "DeleteObjects":
+            # boto3 has another checksum, which servers older than that do not know.
+            digest = md5(params["body"], usedforsecurity=False).digest()
+            headers["content-md5"] = b64encode(digest).decode()
+
+    def _send(self, request: Any, **_: object) -> AWSResponse:
+        """Ask in the place of boto3."""
+        calling = self._current.calling
+        assert calling is not None
+        assert not calling.is_sent, "boto3 asks again"
+        calling.is_sent = True
+        headers = {
+            name.lower(): value.decode() if isinstance(value, bytes) else value
+            for name, value in request.headers.items()
+            if name.lower() not in _NOT_SENT
+        }
+        body = request.body.data if isinstance(request.body, _Payload) else request.body or b""
+        answer = calling.ask(
+            Question(
+                request.method,
+                request.url,
+                headers,
+                Wanted(ANSWER_BYTES_MAX),
+                body,
+                calling.call.work_s,
+            )
+        )
+        calling.body = answer.body
+        said: Any = answer.headers
+        return AWSResponse(request.url, answer.status, said, _Raw(answer.body))
+
+
+def _stay(context: dict[str, Any], **_: object) -> None:
+    """Keep boto3 from following a redirection, which is done elsewhere, and by it without end."""
+    context.setdefault("s3_redirect", {})["redirected"] = True
+
+
+class _Payload(io.RawIOBase):
+    """The body of a part as a file, which boto3 reads for its checksum: it takes no buffers."""
+
+    def __init__(self, data: Buffer) -> None:
+        self.data = memoryview(data).cast("B")
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self.data[self._at : self._at + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self.data)}[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+
+class _Raw:
+    """The body of an answer as boto3 reads it."""
+
+    def __init__(self, body: Buffer) -> None:
+        self._body = bytes(body)
+
+    def stream(self, **_: object) -> Iterator[bytes]:
+        """All of it."""
+        yield self._body
+
+
+def _refused(response: Any, body: Buffer) -> Answer:
+    meta = response["ResponseMetadata"]
+    status = meta["HTTPStatusCode"]
+    found = response.get("Error", {}).items()  # some are None, and a code may be boto3's own
+    texts = {name: str(text) for name, text in found if text and text != str(status)}
+    return refusal(status, meta["HTTPHeaders"], texts, body)

@@ -1,0 +1,280 @@
+"""Answers that are read no longer and no further than they may be.
+
+Large bodies come into one buffer: to join their pieces takes a quarter of what reading an object of
+1 MiB takes of a processor, and keeps all other threads from running.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from typing import Any, Final, Protocol
+
+import numpy as np
+import urllib3
+
+from nczfs.errors import StoreError
+from nczfs.zmap.base import Buffer
+
+PIECE_BYTES: Final = 262_144  # of a body between two looks at the clock; 1 MiB measured slower
+ONE_BUFFER_MIN: Final = 64 << 10
+ONE_BUFFER_MAX: Final = 256 << 20  # a longer one may be no more than claimed
+ERROR_BYTES_MAX: Final = 64 << 10  # of an error page; S3's have some hundred
+SKIPPED_BYTES_MAX: Final = 4 << 30  # of a server that has no ranges, before one
+SKIPPED_UNKNOWN_MAX: Final = 256 << 20  # of a body that does not say how long it is
+
+
+class Clock(Protocol):
+    """How long a request may still take."""
+
+    def patience_s(self) -> float:
+        """How long to wait for the next byte. Raises when the time is over."""
+
+    def moved(self, size: int) -> None:
+        """Count bytes of a body. Raises when they came too slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which bytes of a body are taken.
+
+    Attributes
+    ----------
+    limit : a longer body is an error.
+    start, stop : of an answer that has the whole object though a part was asked for: that part.
+    """
+
+    limit: int
+    start: int = 0
+    stop: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What came of a body.
+
+    Attributes
+    ----------
+    size : of all that was sent; None where that was not read to its end.
+    """
+
+    data: Buffer
+    size: int | None
+
+
+class _Current(threading.local):
+    """What this thread asks: until when, for how much, and what it does before it waits."""
+
+    clock: Clock | None = None
+    limit: int = 0
+    asked: Callable[[], None] | None = None
+
+
+_current = _Current()
+
+
+@contextmanager
+def when_asked(act: Callable[[], None]) -> Iterator[None]:
+    """Within it, each request of this thread calls `act` before it waits for its answer."""
+    _current.asked = act
+    try:
+        yield
+    finally:
+        _current.asked = None
+
+
+@contextmanager
+def bounded(clock: Clock, limit: int) -> Iterator[None]:
+    """Within it, answers that this thread begins to read end with the time.
+
+    Parameters
+    ----------
+    limit : a body that says it is longer gets no buffer of its size.
+    """
+    _current.clock, _current.limit = clock, limit
+    try:
+        yield
+    finally:
+        _current.clock = None
+
+
+def call_before_answer() -> None:
+    """What `when_asked` was given."""
+    if _current.asked is not None:
+        _current.asked()
+
+
+class _Timed(io.RawIOBase):
+    """The bytes of a socket, each of which has to come before the time of the request is over.
+
+    The timeout of a socket counts from one byte to the next: a server that sends one now and then
+    would be waited for without end, also within a status line or a header.
+    """
+
+    def __init__(self, raw: socket.SocketIO, sock: socket.socket, clock: Clock) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._clock = clock
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(self._clock.patience_s())
+        try:
+            return self._raw.readinto(buffer)
+        except TimeoutError:
+            self._clock.patience_s()  # which raises where it was the time of the whole request
+            raise
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class Response(HTTPResponse):
+    """An answer that is read in time, a large body into a buffer of the size that its header says.
+
+    `read1` gives views of that, one after the other.
+    """
+
+    _free: memoryview | None = None
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self._buffer_max = min(_current.limit, ONE_BUFFER_MAX)
+        if _current.clock is not None:
+            # What `makefile` of a socket makes.
+            raw: Any = self.fp.detach()
+            self.fp = io.BufferedReader(_Timed(raw, sock, _current.clock))
+
+    def read1(self, n: int = -1) -> bytes:
+        if self._free is None:
+            size = self.length or 0
+            if self.chunked or not ONE_BUFFER_MIN <= size <= self._buffer_max:
+                return super().read1(n)
+            # Not a bytearray, which is filled with zeros first.
+            self._free = np.empty(size, np.uint8).data
+        if self.fp is None or self.length is None:
+            return b""
+        wanted = self._free if n < 0 else self._free[:n]
+        size = self.fp.readinto1(wanted)
+        if not size:
+            self.close()
+        self.length -= size
+        self._free = self._free[size:]
+        return wanted[:size]  # type: ignore[return-value]  # urllib3 hands it through
+
+
+def read_body(
+    response: urllib3.HTTPResponse, size: int | None, wanted: Wanted, clock: Clock, where: str
+) -> Body:
+    """Read what is wanted of a body.
+
+    Parameters
+    ----------
+    size : as the header says, where it does.
+    where : it comes from, for messages.
+
+    Raises
+    ------
+    StoreError : the body is longer than it may be.
+    """
+    if response.status >= 300:
+        return _error_page(response, clock)
+    if response.status == 200 and (wanted.start or wanted.stop is not None):
+        return _part(response, size, wanted, clock, where)
+    if size is not None and size > wanted.limit:
+        raise _too_long(where, wanted.limit)
+    taken = _Taken()
+    while piece := response.read1(PIECE_BYTES):
+        taken.add(piece)
+        if taken.size > wanted.limit:
+            raise _too_long(where, wanted.limit)
+        clock.moved(len(piece))
+    return Body(taken.data(), taken.size)
+
+
+def _error_page(response: urllib3.HTTPResponse, clock: Clock) -> Body:
+    """The beginning of it, which is enough."""
+    taken = _Taken()
+    while piece := response.read1(PIECE_BYTES):
+        taken.add(piece)
+        if taken.size > ERROR_BYTES_MAX:
+            return Body(taken.data()[:ERROR_BYTES_MAX], None)
+        clock.moved(len(piece))
+    return Body(taken.data(), taken.size)
+
+
+def _part(
+    response: urllib3.HTTPResponse, size: int | None, wanted: Wanted, clock: Clock, where: str
+) -> Body:
+    """A part of a whole object; it is read no further, if the header says how long it is."""
+    start, stop = wanted.start, wanted.stop
+    skipped_max = SKIPPED_UNKNOWN_MAX if size is None else SKIPPED_BYTES_MAX
+    taken = _Taken(start)
+    seen = 0
+    while piece := response.read1(PIECE_BYTES):
+        taken.add(piece[max(start - seen, 0) : None if stop is None else max(stop - seen, 0)])
+        seen += len(piece)
+        if taken.size > wanted.limit:
+            raise _too_long(where, wanted.limit)
+        if stop is not None and seen >= stop and size is not None:
+            return Body(taken.data(), size if seen == size else None)
+        if seen - taken.size > skipped_max:
+            raise StoreError(
+                f"{where}: the server has no ranges, and sends over {skipped_max >> 20} MiB "
+                "besides the one that is wanted"
+            )
+        clock.moved(len(piece))
+    return Body(taken.data(), seen)
+
+
+def _too_long(where: str, limit: int) -> StoreError:
+    return StoreError(f"{where}: the server sends more than the {limit} bytes that were asked for")
+
+
+class _Taken:
+    """What was taken of a body so far.
+
+    Parameters
+    ----------
+    start : where in the body it begins.
+    """
+
+    def __init__(self, start: int = 0) -> None:
+        self.size = 0
+        self._start = start
+        self._first: bytes | memoryview = b""
+        # Not a list of pieces: they may be of one byte each, and then take forty times as much.
+        self._all: bytearray | None = None
+
+    def add(self, piece: bytes | memoryview) -> None:
+        """Take what follows."""
+        if not piece:
+            return
+        self.size += len(piece)
+        if self._all is not None:
+            self._all += piece
+        elif not self._first:
+            self._first = piece
+        elif isinstance(self._first, bytes):
+            self._all = bytearray(self._first)
+            self._all += piece
+
+    def data(self) -> Buffer:
+        """All of it."""
+        if self._all is not None:
+            return self._all
+        if isinstance(self._first, bytes):
+            return self._first
+        # All pieces are views of the one buffer.
+        return memoryview(self._first.obj).cast("B")[self._start : self._start + self.size]

@@ -1,0 +1,201 @@
+"""One request and its answer, of which no more is taken than was asked for, and no later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import urllib3
+
+from nczfs.errors import StoreError
+from nczfs.zmap.base import Buffer
+from nczfs.zmap.registry import StoreOptions
+from nczfs.zmap.web.attempts import Attempts, Deadline
+from nczfs.zmap.web.bodies import PIECE_BYTES, Body, Wanted, bounded, read_body
+from nczfs.zmap.web.connections import Connections
+from nczfs.zmap.web.headers import length_of
+
+_NO_BODY: Final = frozenset({204, 304})
+_WAYS_MAX: Final = 16  # hosts of one store: its own, and those that it redirects to
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said.
+
+    Attributes
+    ----------
+    body : what was wanted of it; of a refusal, its beginning.
+    size : of the whole body, None where it is not known; for 200 that of the object.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: Buffer
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request as it is sent.
+
+    Attributes
+    ----------
+    headers : with names in small letters.
+    wanted : of the body of its answer.
+    work_s : time that the server may take before it answers, above that of other requests.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    wanted: Wanted
+    body: Buffer = b""
+    work_s: float = 0.0
+
+
+class Exchange:
+    """Asks the servers of one store, over connections that are kept.
+
+    Parameters
+    ----------
+    label : of the store in the metrics.
+    address_from : the option, or the like, that names the server.
+    ca_bundle : as of `Connections`.
+    proxy : its URL, "" without one.
+    clock, sleep : of the waits between attempts, in seconds.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        options: StoreOptions,
+        *,
+        address_from: str,
+        ca_bundle: str | None,
+        proxy: str,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._connections = Connections(options.connections, ca_bundle, proxy)
+        self._attempts = Attempts(
+            label,
+            options.request_timeout_s,
+            options.attempt_timeout_s,
+            address_from=address_from,
+            proxy=self._connections.proxy,
+            clock=clock,
+            sleep=sleep,
+        )
+        self._ways: dict[str, _Way] = {}
+
+    def run(self, what: str, attempt: Callable[[Deadline], _T], *, work_s: float = 0.0) -> _T:
+        """As `Attempts.run`."""
+        return self._attempts.run(what, attempt, work_s=work_s)
+
+    def ask(self, question: Question, deadline: Deadline, where: str) -> Answer:
+        """Ask once.
+
+        Parameters
+        ----------
+        where : is asked, for messages.
+
+        Raises
+        ------
+        AttemptFailed : the proxy refuses, or the time is over; besides the errors of urllib3.
+        StoreError : the answer is longer than it may be.
+        """
+        deadline.asks(question.work_s)
+        headers = dict(question.headers)
+        with bounded(deadline, question.wanted.limit):
+            response = self._way(question.url).ask(
+                question.method,
+                question.url,
+                body=_paced(question.body, headers, deadline),
+                headers=headers,
+                timeout=urllib3.Timeout(
+                    connect=self._attempts.connect_s(deadline), read=deadline.patience_s()
+                ),
+                pool_timeout=deadline.left_s(),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            assert isinstance(response, urllib3.HTTPResponse)
+            self._attempts.note_answer()
+            deadline.body_begins()
+            has_body = question.method != "HEAD" and response.status not in _NO_BODY
+            is_sized = "transfer-encoding" not in response.headers
+            size = length_of(response.headers) if is_sized else None
+            body = Body(b"", size)
+            is_whole = not has_body
+            try:
+                if has_body:
+                    if is_sized and size is None and "content-length" in response.headers:
+                        raise StoreError(f"{where}: the answer has a length that none can have")
+                    body = read_body(response, size, question.wanted, deadline, where)
+                    is_whole = body.size is not None
+            finally:
+                if not is_whole:
+                    response.close()  # its connection has the rest of a body in it
+                response.release_conn()
+        self._connections.check_status(response.status)
+        if size is None and "chunked" in response.headers.get("transfer-encoding", "").lower():
+            size = body.size  # of others, who knows whether they came to their end?
+        return Answer(response.status, response.headers, body.data, size)
+
+    def close(self) -> None:
+        """Give back the connections; may be called twice."""
+        self._connections.close()
+
+    def _way(self, url: str) -> _Way:
+        """The way to the host of a URL, over the connections of this process."""
+        pools = self._connections.pools()
+        scheme, _, rest = url.partition("://")
+        origin = f"{scheme}://{rest.partition('/')[0].partition('?')[0]}"
+        way = self._ways.get(origin)
+        if way is None or way.pools is not pools:
+            if len(self._ways) >= _WAYS_MAX:
+                self._ways.clear()
+            way = self._ways[origin] = _Way(pools, origin)
+        return way
+
+
+class _Way:
+    """Connections to a host, or to a proxy before it."""
+
+    def __init__(self, pools: urllib3.PoolManager, origin: str) -> None:
+        self.pools = pools
+        self._proxied = pools.proxy is not None
+        self._pool = pools.connection_from_url(origin)
+        self._before_path = len(origin)
+
+    def ask(self, method: str, url: str, **how: Any) -> urllib3.BaseHTTPResponse:
+        """Send a request for a URL at this host; as ``urlopen`` of urllib3."""
+        if self._proxied:
+            return self.pools.urlopen(method, url, **how)
+        # To the pool itself: that the manager looks for it takes as long as signing.
+        return self._pool.urlopen(method, url[self._before_path :] or "/", **how)
+
+
+def _paced(
+    body: Buffer, headers: dict[str, str], deadline: Deadline
+) -> Buffer | Iterator[memoryview] | None:
+    """A body to send; a large one in pieces, each of which may take the time of an attempt."""
+    if len(body) <= PIECE_BYTES:
+        return body or None
+    headers["content-length"] = str(len(body))
+
+    def pieces() -> Iterator[memoryview]:
+        deadline.body_begins()
+        for start in range(0, len(body), PIECE_BYTES):
+            piece = memoryview(body)[start : start + PIECE_BYTES]
+            yield piece
+            deadline.moved(len(piece))
+
+    return pieces()
