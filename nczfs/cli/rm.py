@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ from nczfs.zmap.url import parse_url
 
 if TYPE_CHECKING:
     from nczfs.engine.dataset import Dataset
+    from nczfs.engine.transfer.unfinished import MarkedPlace
+    from nczfs.zmap.keys import Key
 
 LEVELS_ABOVE = 3  # what an ended removal left is not a node itself
 
@@ -44,75 +46,81 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Remove what was named, one after the other; the first that cannot be is the end."""
+    """Remove what was named, one after the other; stop at the first that cannot be removed."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
+    from nczfs.engine.removal import planned  # NumPy and boto3 come with it
+
     url = place(arguments.url, settings)
     status = 0
     for target in [_below(url, path) for path in arguments.paths] or [url]:
-        if _is_unfinished_removed(target, settings, arguments):
-            continue
+        with _unfinished(target, settings) as left:
+            if left is not None:
+                status |= _remove_unfinished(left, printable(parse_url(target).text), arguments)
+                continue
         root, path = _root_of(target, settings)
         with _opened(root, settings) as dataset:
             if not arguments.recursive:
                 _check_small(dataset, path)
             where = printable(parse_url(target).text)
             if arguments.dry_run:
-                status |= _foretell(dataset, path, where, force=arguments.force)
+                gone = planned(dataset, path)
+                store = dataset.zmap.name
+                status |= _foretell(store, gone.foreign, gone.count, where, force=arguments.force)
             else:
                 _remove(dataset, path, where, force=arguments.force)
     return status
 
 
-def _is_unfinished_removed(url: str, settings: Settings, arguments: argparse.Namespace) -> bool:
-    """Remove what an import or a copy that was ended has left; False: nothing of that is there.
+@contextmanager
+def _unfinished(url: str, settings: Settings) -> Iterator[MarkedPlace | None]:
+    """What an import or a copy that was ended has left; None: nothing of that is there.
 
     Raises
     ------
-    UsageError : -r is missing. ObjectExists : it is being written.
+    ObjectExists : it is being written.
     """
     from nczfs.engine.transfer.unfinished import MarkedPlace  # NumPy comes with it
     from nczfs.zmap.keys import ROOT
     from nczfs.zmap.registry import open_store
 
-    parsed = parse_url(url)
     try:
-        zmap = open_store(parsed, store_options(settings))
+        zmap = open_store(parse_url(url), store_options(settings))
     except NczfsError:
-        return False  # what is wrong, the search for a dataset says
+        yield None  # what is wrong, the search for a dataset says
+        return
     try:
         found = MarkedPlace(zmap, ROOT)
-        mark = found.look()
-        if mark is None:
-            return False
+        is_there = found.look() is not None
         found.check_left()
-        where = printable(parsed.text)
-        if not arguments.recursive:
-            raise UsageError(f"{where}: is unfinished; -r removes it")
-        count = sum(1 for _ in zmap.list(ROOT))
-        if arguments.dry_run:
-            print(f"{where}: {_objects(count)} would be removed")
-            return True
-        zmap.prepare_writing()
-        found.clear()
-        zmap.flush()
-        print(f"{where}: {_objects(count)} removed")
-        return True
+        yield found if is_there else None
     finally:
         zmap.close()
 
 
-def _foretell(dataset: Dataset, path: str, where: str, *, force: bool) -> int:
-    """Say what would be removed; 1 where nothing would be, because of foreign objects."""
-    from nczfs.engine.removal import planned
+def _remove_unfinished(place: MarkedPlace, where: str, arguments: argparse.Namespace) -> int:
+    if not arguments.recursive:
+        raise UsageError(f"{where}: is unfinished; -r removes it")
+    left = place.left()
+    count = len(left.nodes) + len(left.rest)
+    if arguments.dry_run:
+        return _foretell(place.zmap.name, left.foreign, count, where, force=arguments.force)
+    place.zmap.prepare_writing()
+    with _remedy_named():
+        place.clear(force=arguments.force)
+    place.zmap.flush()
+    print(f"{where}: {_objects(count)} removed")
+    return 0
 
-    removal = planned(dataset, path)
-    for key in removal.foreign:
-        print(printable(f"{dataset.zmap.name}/{key}: belongs to no dataset and stays"))
-    if removal.foreign and not force:
+
+def _foretell(store: str, foreign: Sequence[Key], count: int, where: str, *, force: bool) -> int:
+    """Say what would be removed; 1 where nothing would be, because of foreign objects."""
+    for key in foreign:
+        print(printable(f"{store}/{key}: belongs to no dataset and stays"))
+    if foreign and not force:
         print(f"{where}: nothing would be removed; --force removes the dataset's own objects")
         return 1
-    print(f"{where}: {_objects(removal.count)} would be removed")
+    print(f"{where}: {_objects(count)} would be removed")
     return 0
 
 
@@ -120,13 +128,19 @@ def _remove(dataset: Dataset, path: str, where: str, *, force: bool) -> None:
     from nczfs.engine.removal import remove  # NumPy and boto3 come with it
 
     dataset.zmap.prepare_writing()
-    try:
+    with _remedy_named():
         count = remove(dataset, path, force=force)
+    print(f"{where}: {_objects(count)} removed")
+
+
+@contextmanager
+def _remedy_named() -> Iterator[None]:
+    try:
+        yield
     except ForeignObjects as error:
         raise ForeignObjects(
             f"{error}; --force removes the dataset's own objects, --dry-run names all others"
         ) from error
-    print(f"{where}: {_objects(count)} removed")
 
 
 def _objects(count: int) -> str:

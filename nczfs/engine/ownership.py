@@ -1,8 +1,9 @@
 """Which of the keys below a prefix belong to a dataset, and which are foreign.
 
-A dataset owns its documents, and below an array whatever is named as chunks are. Anything else may
-be a file of somebody's: a README beside the groups, or all the files of a directory in which a
-``.zgroup`` was left by mistake. Removing and overwriting a dataset leave those alone.
+A dataset owns its documents, and below an array whatever is named as chunks are; below what is not
+finished, and has no documents yet, chunks may be anywhere. Anything else may be a file of
+somebody's: a README beside the groups, or all the files of a directory in which a ``.zgroup`` was
+left by mistake. Removing and overwriting a dataset leave those alone.
 """
 
 from __future__ import annotations
@@ -57,13 +58,15 @@ def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Own
     keys : all of them, in any order.
     is_array : chunks may lie at the prefix itself, although its document is gone.
     """
-    places: dict[str, set[str]] = {name: set() for name in (ZARRAY, ZGROUP, REMOVING)}
+    places: dict[str, set[str]] = {name: set() for name in (ZARRAY, ZGROUP, REMOVING, UNFINISHED)}
     for key in keys:
         if (name := _name(key)) in places:
             places[name].add(_above(key))
     if is_array:
         places[ZARRAY].add(prefix)
     v2_places = places[ZARRAY] | places[ZGROUP]
+    places[ZARRAY] |= places[UNFINISHED]
+    interrupted = places[REMOVING] | places[UNFINISHED]
     nodes: list[Key] = []
     rest: list[Key] = []
     foreign: list[Key] = []
@@ -72,11 +75,11 @@ def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Own
         if name == REMOVING and place == prefix:
             continue
         if name == ZARR3:  # alone it is a node of Zarr v3, which is no part of this dataset
-            is_ours = place in v2_places or _is_below(place, places[REMOVING])
+            is_ours = place in v2_places or _is_below(place, interrupted)
             (nodes if is_ours else foreign).append(key)
         elif name in MAKES_A_NODE:
             nodes.append(key)
-        elif _DOCUMENT.fullmatch(name) or _is_chunk(key, places[ZARRAY], places[REMOVING]):
+        elif _DOCUMENT.fullmatch(name) or _is_chunk(key, places[ZARRAY], interrupted):
             rest.append(key)
         else:
             foreign.append(key)
@@ -107,7 +110,7 @@ def check_no_foreign(place: str, prefix: Prefix, foreign: Sequence[Key]) -> None
 
 
 def _is_chunk(key: Key, arrays: Collection[str], interrupted: Collection[str]) -> bool:
-    """Whether a key is named as a chunk: of an array, or of one that was being removed."""
+    """Whether a key is named as a chunk: of an array, or of one that is made or removed."""
     place = _above(key)
     if _is_below(place, interrupted) and _CHUNK.fullmatch(_name(key)):
         return True

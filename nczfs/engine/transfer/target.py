@@ -171,7 +171,7 @@ def _resumes(place: MarkedPlace, mark: Mark, *, overwrite: bool) -> bool:
 
     Raises
     ------
-    ObjectExists : it may not be.
+    ObjectExists : it may not be. ForeignObjects : files of others lie among it.
     """
     found = place.look()
     if found is None:
@@ -232,7 +232,7 @@ def _end(place: MarkedPlace, notice: Notice) -> None:
             place.put(mark.stopped())
             notice(f"{place.name}: is unfinished; the same command goes on with it")
         else:
-            place.clear()
+            place.clear(force=True)
             notice(f"{place.name}: what was written there has been removed")
     except NczfsError as error:
         what = "could not be marked so" if mark.plan else "could not be removed"

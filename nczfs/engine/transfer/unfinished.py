@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 
 from nczfs.engine.contention import PID_MAX
-from nczfs.engine.ownership import UNFINISHED
+from nczfs.engine.ownership import UNFINISHED, Owned, check_no_foreign, owned
 from nczfs.engine.process import ProcessIdentity, current_process
 from nczfs.errors import NoSuchObject, ObjectExists, StoreError
 from nczfs.zmap.base import ABSENT, Version, ZMap
@@ -125,13 +124,26 @@ class MarkedPlace:
                 raise
         self.mark, self.version = None, ABSENT
 
-    def clear(self) -> None:
-        """Delete everything at the prefix, the mark last."""
-        self.zmap.delete_many(self._others())
-        self.remove()
+    def left(self) -> Owned:
+        """The keys at the prefix, the mark included."""
+        return owned(self.prefix, [stat.key for stat in self.zmap.list(self.prefix)])
 
-    def _others(self) -> Iterable[Key]:
-        return (stat.key for stat in self.zmap.list(self.prefix) if stat.key != self.key)
+    def clear(self, *, force: bool = False) -> None:
+        """Delete what was made at the prefix, the mark last.
+
+        Parameters
+        ----------
+        force : where there are foreign objects, too; those stay.
+
+        Raises
+        ------
+        ForeignObjects : objects there belong to no dataset; nothing was deleted. StoreError.
+        """
+        found = self.left()
+        if not force:
+            check_no_foreign(self.name, self.prefix, found.foreign)
+        self.zmap.delete_many([key for key in found.nodes + found.rest if key != self.key])
+        self.remove()
 
 
 def _spelled(mark: Mark) -> bytes:

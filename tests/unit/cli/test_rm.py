@@ -187,6 +187,46 @@ def test_files_of_others_beside_a_dataset_are_named_and_nothing_is_removed(
     assert files(home) == ["photos/2024/1", "thesis.tex"]
 
 
+@pytest.mark.parametrize(
+    "mark", ["{}", '{"command": "cp", "plan": "", "host": "", "process": null}']
+)
+def test_files_of_others_beside_what_is_unfinished_stay(
+    mark: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A copy that was ended has no documents, and a stray mark is no permission to delete files."""
+    place = tmp_path / "b.zarr"
+    for name in ("v/0.0", "w/c/0/1", "0", "thesis.tex", "docs/readme.md"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).touch()
+    (place / ".nczfs_unfinished").write_text(mark)
+    (place / "v/.zattrs").write_text("{}")
+    before = files(place)
+    assert run("rm", "-r", "--dry-run", place) == 1
+    foretold = capsys.readouterr().out
+    assert f"{place}/thesis.tex: belongs to no dataset and stays\n" in foretold
+    assert f"{place}: nothing would be removed" in foretold
+    for words in (["rm", "-r", place], ["create", "--overwrite", place]):
+        assert run(*words) == 1
+        error = capsys.readouterr().err
+        assert "2 objects belong to no dataset (" in error
+        assert "nothing was removed" in error
+        assert files(place) == before
+    assert run("rm", "-r", "--force", place) == 0
+    assert capsys.readouterr().out == f"{place}: 5 objects removed\n"
+    assert files(place) == ["docs/readme.md", "thesis.tex"]
+
+
+def test_a_dataset_is_removed_with_an_unfinished_member(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose chunks are there, and its documents are not."""
+    (dataset / "new").mkdir()
+    for name in (".nczfs_unfinished", "0.0", "0.1"):
+        (dataset / "new" / name).touch()
+    assert run("rm", "-r", dataset) == 0
+    assert files(dataset) == []
+
+
 def test_names_of_files_of_others_cannot_forge_lines(
     dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
