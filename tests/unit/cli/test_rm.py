@@ -205,8 +205,8 @@ def test_files_of_others_beside_what_is_unfinished_stay(
     foretold = capsys.readouterr().out
     assert f"{place}/thesis.tex: belongs to no dataset and stays\n" in foretold
     assert f"{place}: nothing would be removed" in foretold
-    for words in (["rm", "-r", place], ["create", "--overwrite", place]):
-        assert run(*words) == 1
+    for words in (("rm", "-r"), ("create", "--overwrite")):
+        assert run(*words, place) == 1
         error = capsys.readouterr().err
         assert "2 objects belong to no dataset (" in error
         assert "nothing was removed" in error
