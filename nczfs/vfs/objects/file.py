@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from nczfs.engine import effects
 from nczfs.errors import NoSuchPath, StaleHandle
 from nczfs.vfs.base import Changes
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
@@ -92,6 +93,7 @@ class ObjectFile(File):
         handle = OpenObject(tree.store, tree.files, tree.engine, live, writing=writing)
         if truncate:
             try:
+                effects.begin()
                 live.truncate(0, opening=True)
             except BaseException:
                 handle.close()

@@ -13,7 +13,8 @@ from unittest import mock
 
 import pytest
 
-from nczfs.errors import StaleHandle, Unavailable
+from nczfs.engine.effects import Request
+from nczfs.errors import DeadlinePassed, StaleHandle, Unavailable
 from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
@@ -136,6 +137,27 @@ def test_a_file_is_read_and_written_while_it_is_uploaded(
     fsync(fs, handle)
     assert stored(store)["a"] == b"Sirst"
     close(fs, handle)
+
+
+def test_a_file_is_not_emptied_by_an_open_that_was_given_up(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS A1: O_TRUNC, and the store answers after the deadline."""
+    ino, request = find(fs, "objects/a").ino, Request()
+
+    def empty() -> None:
+        with request.under_way():
+            fs.open(ino, os.O_WRONLY | os.O_TRUNC)
+
+    with store.stopping("stat", "a") as gate:
+        opening = threads.submit(empty)
+        assert gate.reached.wait(WAIT_S)
+        assert request.withdraw()
+        gate.open()
+        with pytest.raises(DeadlinePassed):
+            opening.result(WAIT_S)
+    assert stored(store)["a"] == b"old"
+    assert read(fs, "objects/a") == b"old"
 
 
 def test_what_changed_while_an_upload_failed_is_stored_by_the_next(
