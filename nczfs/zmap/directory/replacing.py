@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from typing import Final
 
 from nczfs.errors import AccessDenied, Conflict, NoSuchObject, ObjectExists, Unavailable
 from nczfs.zmap.base import ABSENT, Part, Version
 from nczfs.zmap.directory.filling import fill
-from nczfs.zmap.directory.leftovers import Leftovers, new_temporary
+from nczfs.zmap.directory.leftovers import Leftovers
 from nczfs.zmap.directory.locking import hold_lock
 from nczfs.zmap.directory.rooted import RootedDirectory
+from nczfs.zmap.directory.temporary import Temporary
 from nczfs.zmap.directory.versions import version_of
 from nczfs.zmap.keys import Key
 
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ATTEMPTS: Final = 100  # each is lost only to a delete that empties the directory just then
 
 
 class Replacer:
     """Replaces and deletes objects.
 
-    A write makes a temporary file beside the object and renames it. Every replacement and deletion
-    happens under ``flock`` on the directory of the object. Raises `OSError` of the system calls.
+    A write fills a temporary file and puts it in the place of the object. Every replacement and
+    deletion happens under ``flock`` on the directory of the object. Raises `OSError` of the system
+    calls.
 
     Parameters
     ----------
@@ -97,41 +97,33 @@ class Replacer:
         """One attempt to write; FileNotFoundError when the directory went away meanwhile."""
         parent, _, leaf = key.rpartition("/")
         dir_fd = self._root.make_directory(parent, durable=self._durable)
-        temporary = new_temporary()
+        is_written = False
         try:
-            fd = os.open(temporary, _CREATE, 0o666, dir_fd=dir_fd)
-            try:
-                if self._locks:
-                    # Held as long as we live: `Leftovers.sweep` removes what nobody holds.
-                    fcntl.flock(fd, fcntl.LOCK_EX)
-                fill(fd, parts, opened)
+            with closing(Temporary(dir_fd, locked=self._locks)) as temporary:
+                fill(temporary.fd, parts, opened)
                 if self._durable:
-                    os.fsync(fd)
+                    os.fsync(temporary.fd)
                 with self._locked(dir_fd):
-                    version = self._put_in_place(fd, temporary, leaf, dir_fd, key, replaces)
-                if self._durable:
-                    os.fsync(dir_fd)
-                return version
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary, dir_fd=dir_fd)
-                self._leftovers.prune(parent)
-                raise
-            finally:
-                os.close(fd)
+                    version = self._put_in_place(temporary, leaf, dir_fd, key, replaces)
+            is_written = True
+            if self._durable:
+                os.fsync(dir_fd)
+            return version
         finally:
             os.close(dir_fd)
+            if not is_written:
+                self._leftovers.prune(parent)
 
     def _put_in_place(
         self,
-        fd: int,
-        temporary: str,
+        temporary: Temporary,
         leaf: str,
         dir_fd: int,
         key: Key,
         replaces: Version | None,
     ) -> Version:
-        """Compare and rename, under the lock of the directory."""
+        """Compare and replace, under the lock of the directory."""
+        fd = temporary.fd
         old = self._replaceable(leaf, dir_fd, key)
         if replaces is not None:
             current = ABSENT if old is None else version_of(old)
@@ -148,7 +140,15 @@ class Replacer:
                 os.fchmod(fd, stat.S_IMODE(old.st_mode))
         os.utime(fd, ns=(mtime_ns, mtime_ns))
         version = version_of(os.fstat(fd))
-        os.rename(temporary, leaf, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        if old is not None:
+            temporary.replace(leaf)
+            return version
+        try:
+            temporary.make(leaf)
+        except FileExistsError as error:  # by a program that heeds no lock
+            if replaces == ABSENT:
+                raise ObjectExists(f"{self._name}/{key}: exists already") from error
+            temporary.replace(leaf)
         return version
 
     def _replaceable(self, leaf: str, dir_fd: int, key: Key) -> os.stat_result | None:

@@ -120,7 +120,7 @@ def test_a_file_system_without_locks_has_no_conditional_writes(
     zmap.delete(K)
 
 
-_CALLS = ("open", "write", "fsync", "rename", "utime", "mkdir", "fstat", "stat", "readlink")
+_CALLS = ["open", "write", "fsync", "link", "rename", "utime", "mkdir", "fstat", "stat", "readlink"]
 
 
 class _FailingOs:
