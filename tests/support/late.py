@@ -1,0 +1,62 @@
+"""A store whose requests may take effect after their deadline has passed, as on a far server."""
+
+from __future__ import annotations
+
+import threading
+
+from nczfs.errors import Conflict, DeadlinePassed, ObjectExists
+from nczfs.zmap.base import Buffer, Version
+from nczfs.zmap.keys import Key
+from nczfs.zmap.memory import MemoryZMap
+
+
+class LateZMap(MemoryZMap):
+    """A store in memory. `delay` and `land` are for the test; a lock guards what is on its way.
+
+    The server compares the condition of a write when the write arrives.
+
+    Attributes
+    ----------
+    missed : how many writes passed their deadlines since the last `delay`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._guard = threading.Lock()
+        self._delayed = 0
+        self.missed = 0
+        self._on_its_way: list[tuple[Key, bytes, Version | None]] = []
+
+    def delay(self, count: int) -> None:
+        """Have the next writes pass their deadlines, and arrive when `land` is called."""
+        with self._guard:
+            self._delayed, self.missed = count, 0
+
+    def land(self) -> int:
+        """Have everything arrive that is on its way: how many writes."""
+        with self._guard:
+            arriving, self._on_its_way = self._on_its_way, []
+        for key, data, replaces in arriving:
+            try:
+                super().write(key, data, replaces=replaces)
+            except (Conflict, ObjectExists):
+                continue
+        return len(arriving)
+
+    def write(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        with self._guard:
+            is_late = self._delayed > 0
+            if is_late:
+                self._delayed -= 1
+                self.missed += 1
+                self._on_its_way.append((key, bytes(data), replaces))
+        if is_late:
+            raise DeadlinePassed(f"{self.name}/{key}: no answer in time")
+        return super().write(key, data, replaces=replaces, mtime_ns=mtime_ns)
