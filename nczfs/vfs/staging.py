@@ -60,7 +60,12 @@ def stage(spool: Spool, key: str, size: int = 0, base: Base | None = None) -> St
     path = spool.new_path(key)
     with disk(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    return StagedFile(spool, path, fd, size, base)
+    try:
+        return StagedFile(spool, path, fd, size, base)
+    except NczfsError:
+        os.close(fd)
+        path.unlink(missing_ok=True)
+        raise
 
 
 class StagedFile:
@@ -208,8 +213,7 @@ class StagedFile:
         details = {"replaces": replaces, "missing": missing}
         entry = Entry(Kind.OBJECT, self._spool.url, key, reason, details)
         try:
-            with self._spool.last_descriptor():
-                kept = seal(self.path, self._fd, entry)
+            kept = seal(self.path, self._fd, entry, self._spool.sync)
         except NczfsError:
             self._close()
             raise

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import re
+import resource
 import subprocess
 import sys
 import threading
@@ -14,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.mounts import Served
+from tests.support.looking import store_served
+from tests.support.mounts import Served, nczfs
 from tests.support.places import Place, bucket_of, directory_at
-from tests.support.settled import settled, status
+from tests.support.settled import settled, status, wait_until
 
 PAGE = 4096
 
@@ -162,3 +166,50 @@ def test_a_process_that_inherits_a_file_stores_nothing_again(
         before = (objects / "f").stat().st_mtime_ns
         assert place.objects() == {"f": b"data"}
     assert (objects / "f").stat().st_mtime_ns == before
+
+
+def test_without_descriptors_what_was_written_is_stored_or_kept(tmp_path: Path) -> None:
+    """SEMANTICS O6, O9: `ulimit -n 64` of the daemon, and a hundred writers."""
+    place = directory_at(tmp_path / "store")
+    data = {f"f{number}": b"%d" % number * 50_000 for number in range(100)}
+    expect = "Too many open files|was not stored|not stored \\(|EN?FILE"
+    options = ["--spool-dir", str(tmp_path / "spool")]
+    written, closed = set(), set()
+    with store_served(place.url, *options, expect=expect) as mount:
+        (mount.path / "objects/new").mkdir()
+        limits = resource.prlimit(mount.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(mount.process.pid, resource.RLIMIT_NOFILE, (64, limits[1]))
+        all_written = threading.Barrier(len(data))
+
+        def write(name: str, content: bytes) -> None:
+            is_written = False
+            try:
+                fd = os.open(mount.path / "objects/new" / name, os.O_WRONLY | os.O_CREAT)
+                try:
+                    is_written = os.write(fd, content) == len(content)
+                finally:
+                    all_written.wait(60)
+                    os.close(fd)
+                if is_written:
+                    closed.add(name)
+            except OSError as error:
+                assert error.errno == errno.ENFILE  # noqa: PT017 - it must end so
+            if is_written:
+                written.add(name)
+
+        writers = [threading.Thread(target=write, args=each) for each in data.items()]
+        for each in writers:
+            each.start()
+        for each in writers:
+            each.join()
+        wait_until(mount, unsaved_files=0)
+        lost = set(re.findall(r"new/(\w+): lost", mount.log.read_text()))
+        resource.prlimit(mount.process.pid, resource.RLIMIT_NOFILE, limits)
+    assert not lost & written
+    found = place.objects()
+    assert {f"new/{name}" for name in closed} <= set(found)
+    print(len(written), len(closed), len(found))
+    nczfs("recover", "--spool-dir", tmp_path / "spool")
+    found = place.objects()
+    for name in written:
+        assert found[f"new/{name}"] == data[name]

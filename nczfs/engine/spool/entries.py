@@ -10,7 +10,7 @@ import json
 import os
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -98,7 +98,9 @@ def write_entry(
                 _write_all(fd, data.data, offset)
                 found.append(Section(name, offset, data.size, google_crc32c.value(data)))
                 offset += data.size
-            return _end(path, fd, offset, entry, tuple(found))
+            _end(path, fd, offset, entry, tuple(found))
+            _sync_directory(path.parent)
+            return whole
         except BaseException:
             for each in (path, whole):
                 each.unlink(missing_ok=True)
@@ -107,12 +109,22 @@ def write_entry(
             os.close(fd)
 
 
-def seal(path: Path, fd: int, entry: Entry) -> Path:
-    """Make an entry of a file whose bytes are all there, as the section "content"."""
+def seal(path: Path, fd: int, entry: Entry, sync: Callable[[], None] | None = None) -> Path:
+    """Make an entry of a file whose bytes are all there, as the section "content".
+
+    Parameters
+    ----------
+    sync : has the names in its directory survive a power failure; None: that takes a descriptor.
+    """
     with disk(path):
         size = os.fstat(fd).st_size
         section = Section("content", 0, size, _crc_of(fd, 0, size))
-        return _end(path, fd, size, entry, (section,))
+        _end(path, fd, size, entry, (section,))
+        if sync is None:
+            _sync_directory(path.parent)
+        else:
+            sync()
+        return _whole(path)
 
 
 def read_entry(path: Path) -> Entry:
@@ -178,7 +190,7 @@ def _parsed(document: Any, bytes_before: int) -> Entry:
     )
 
 
-def _end(path: Path, fd: int, offset: int, entry: Entry, sections: tuple[Section, ...]) -> Path:
+def _end(path: Path, fd: int, offset: int, entry: Entry, sections: tuple[Section, ...]) -> None:
     document = {
         "format": FORMAT,
         "kind": entry.kind.value,
@@ -194,14 +206,15 @@ def _end(path: Path, fd: int, offset: int, entry: Entry, sections: tuple[Section
         fd, memoryview(text + _END.pack(len(text), google_crc32c.value(text), _MAGIC)), offset
     )
     os.fsync(fd)
-    whole = _whole(path)
-    os.rename(path, whole)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    os.rename(path, _whole(path))
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
-    return whole
 
 
 def _whole(path: Path) -> Path:

@@ -102,8 +102,8 @@ class Log:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         with disk(path):
             self._fd = os.open(path, flags, 0o600)
-            if self._waits:
-                sync_directory(path.parent)
+        if self._waits:
+            spool.sync()
 
     def append(self, records: Sequence[list[bytes | memoryview]], *, always: bool = False) -> None:
         """Append records, all or none.
@@ -141,8 +141,8 @@ class Log:
         self.close()
         with disk(self.path):
             os.unlink(self.path)
-            if self._waits:
-                sync_directory(self.path.parent)
+        if self._waits:
+            self._spool.sync()
 
     def close(self) -> None:
         """Leave the file as it is."""
@@ -168,15 +168,6 @@ class Log:
     def _free(self) -> None:
         self._spool.reserve(-self._reserved)
         self._reserved = 0
-
-
-def sync_directory(directory: Path) -> None:
-    """Have the names in a directory survive a power failure."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _after(parts: list[memoryview], count: int) -> list[memoryview]:

@@ -9,17 +9,23 @@ import itertools
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from nczfs.errors import NoSpace, ObjectTooLarge, Unavailable
+from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors, StoreError, Unavailable
 
 LOCK: Final = "lock"
 NAME_BYTES_MAX: Final = 200  # leaves room in a file name of 255 bytes
-_ERRORS: Final = {errno.ENOSPC: NoSpace, errno.EDQUOT: NoSpace, errno.EFBIG: ObjectTooLarge}
+_ERRORS: Final[Mapping[int, type[StoreError]]] = {
+    errno.ENOSPC: NoSpace,
+    errno.EDQUOT: NoSpace,
+    errno.EFBIG: ObjectTooLarge,
+    errno.EMFILE: OutOfDescriptors,
+    errno.ENFILE: OutOfDescriptors,
+}
 
 
 class Survives(Enum):
@@ -70,8 +76,7 @@ class Spool:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._lock_fd: int | None = None
-        self._last = threading.Lock()  # one at a time has the descriptor that is held back
-        self._spare_fd: int | None = None
+        self._directory_fd: int | None = None
 
     def new_path(self, name: str, before: str = "") -> Path:
         """The path of a new file, named after a key. Raises NoSpace, Unavailable.
@@ -111,18 +116,11 @@ class Spool:
             self._bytes_taken -= taken
             self._kept[path] = taken
 
-    @contextlib.contextmanager
-    def last_descriptor(self) -> Iterator[None]:
-        """The time of what must not fail for want of descriptors: one is held back for it."""
-        with self._last:
-            fd, self._spare_fd = self._spare_fd, None
-            if fd is not None:
-                os.close(fd)
-            try:
-                yield
-            finally:
-                with contextlib.suppress(OSError):
-                    self._spare_fd = _spare()
+    def sync(self) -> None:
+        """Have the names in the directory survive a power failure; takes no descriptor."""
+        if self._directory_fd is not None:
+            with disk(self.directory):
+                os.fsync(self._directory_fd)
 
     @property
     def bytes_used(self) -> int:
@@ -146,9 +144,9 @@ class Spool:
         """Remove the directory, unless something unsaved is in it."""
         with self._lock:
             fd, self._lock_fd = self._lock_fd, None
-            spare, self._spare_fd = self._spare_fd, None
-            if spare is not None:
-                os.close(spare)
+            directory_fd, self._directory_fd = self._directory_fd, None
+            if directory_fd is not None:
+                os.close(directory_fd)
             if fd is None:
                 return
             with contextlib.suppress(OSError):
@@ -159,12 +157,14 @@ class Spool:
 
     def _make(self) -> None:
         with self._lock:
-            if self._lock_fd is not None:
+            if self._directory_fd is not None:
                 return
             with disk(self.directory):
                 while self._lock_fd is None:
                     self._lock_fd = self._made()
-                self._spare_fd = _spare()
+                if self._directory_fd is None:
+                    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+                    self._directory_fd = os.open(self.directory, flags)
 
     def _made(self) -> int | None:
         """The lock of the directory, or None: somebody took it for a dead mount's meanwhile."""
@@ -197,10 +197,6 @@ def make_private(directory: Path) -> None:
     if not directory.exists():
         make_private(directory.parent)
         directory.mkdir(0o700, exist_ok=True)
-
-
-def _spare() -> int:
-    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def quoted(name: str) -> str:

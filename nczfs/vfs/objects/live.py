@@ -267,9 +267,9 @@ class LiveFile:
             self._stored = self._generation
             self._lost = self.base is None
             self.linked = not self._lost
-            staged = staged or self._store.stage(self.key, None)
             why = str(self._failure or "the mount ended before it was closed")
             try:
+                staged = staged or self._store.stage(self.key, None)
                 kept = staged.keep(self.key, self._replaces, why)
             except NczfsError as error:
                 log.critical("%s: lost: not stored (%s) and not kept: %s", self.key, why, error)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from nczfs.engine.spool.entries import read_entry
-from nczfs.engine.spool.space import Spool
-from nczfs.errors import NoSpace, ObjectTooLarge
+from nczfs.engine.spool.space import LOCK, Spool, Survives
+from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors
 from nczfs.vfs.staging import Base, Snapshot, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Piece, Range, Stat, Version, Zeros, part_bytes
 from nczfs.zmap.keys import Key
+from tests.support.descriptors import descriptors_left
 from tests.support.refusing import small_disk
 
 OLD = bytes(range(200))
@@ -266,3 +267,23 @@ def test_a_long_key_fits_into_a_name(spool: Spool) -> None:
     staged = stage(spool, "ü/" * 340 + "z")
     assert staged.path.name.endswith("z")
     staged.discard()
+
+
+@pytest.mark.parametrize("survives", Survives)
+def test_without_descriptors_nothing_is_begun_and_what_is_there_is_kept(
+    tmp_path: Path, survives: Survives
+) -> None:
+    spool = Spool(tmp_path / "spool", survives=survives)
+    staged = stage(spool, "a")
+    staged.write(0, b"data")
+    staged.note_unsaved("a", ABSENT)
+    count = len(os.listdir("/proc/self/fd"))
+    is_logged = survives is not Survives.NOTHING
+    with descriptors_left(int(is_logged)), pytest.raises(OutOfDescriptors):
+        stage(spool, "b")
+    assert len(os.listdir("/proc/self/fd")) == count
+    with descriptors_left(0):
+        kept = staged.keep("a", ABSENT, "")
+    assert read_entry(kept).sections[0].size == 4
+    spool.close()
+    assert [path.name for path in spool.directory.iterdir() if path.name != LOCK] == [kept.name]

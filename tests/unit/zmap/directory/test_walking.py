@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from nczfs.errors import (
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import MAX_KEY_BYTES, ROOT, Key, Prefix
 from tests.conftest import ExpectedWarnings
+from tests.support.descriptors import descriptors_left
 from tests.support.directories import files_in, keys_in, names_in
 
 NOBODY = 65_534
@@ -117,13 +117,7 @@ def test_without_a_descriptor_left_nothing_is_taken_for_empty(
 ) -> None:
     """SEMANTICS A9."""
     zmap.write(Key("d/x"), b"")
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = os.dup(0)  # the lowest one
-    os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-    try:
+    with descriptors_left(0):
         for ask in (lambda: zmap.read(Key("d/x")), lambda: list(zmap.search(ROOT))):
             with pytest.raises(OutOfDescriptors, match="Too many open files"):
                 ask()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -1,0 +1,30 @@
+"""Few descriptors."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """This process can open so many files, and no more."""
+    unused = itertools.filterfalse(_is_open, itertools.count())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = next(itertools.islice(unused, count, None))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
