@@ -1,53 +1,53 @@
-"""The one family of exceptions, and what each of them says happened.
+"""The exceptions of nczfs, and what each of them means.
 
 ::
 
     NczfsError
-    ├── StoreError                 a store (zmap) could not do what was asked of a key
+    ├── StoreError                 a store (zmap) could not complete an operation
     │   ├── NoSuchObject           the store said that the key does not exist
-    │   ├── NoContent              the key is only a prefix, or the store holds nothing
-    │   ├── ObjectExists           the key exists and must not
-    │   ├── Conflict               the object is not the version that the caller named
-    │   ├── AccessDenied           the store refuses us
-    │   │   └── ReferenceRefused       we refuse to follow a reference that leads elsewhere
-    │   ├── StoreBusy              another process is writing, where only one can
-    │   │   └── LeaseNotHeld       another process is writing the dataset just now (transient)
-    │   ├── ReadOnlyStore          our own configuration, or the kind of store, refuses writes
+    │   ├── NoContent              the key is only a prefix, or the store is empty
+    │   ├── ObjectExists           the key exists but must not
+    │   ├── Conflict               the object is not the version that the caller gave
+    │   ├── AccessDenied           the store denies access
+    │   │   └── ReferenceRefused       a reference leads to a place that is not allowed
+    │   ├── StoreBusy              another process is writing, and the store takes one writer
+    │   │   └── LeaseNotHeld       another process is writing the dataset (transient)
+    │   ├── ReadOnlyStore          the configuration, or the kind of store, forbids writing
     │   ├── BadKey                 the text is not a key (``KeyTooLong``: over 1024 bytes;
-    │   │                          ``KeyNotText``: no UTF-8, which all keys of the store are)
-    │   ├── NoSpace                the store is full, or a quota is reached
-    │   ├── ObjectTooLarge         over a limit of the store or a configured size
-    │   ├── CorruptStore           the container itself is broken (a torn zip archive)
-    │   ├── Unavailable            could not ask: no connection, 5xx, throttled (transient)
-    │   │   └── ServerFailed           the server says that it is broken, each time it is asked
-    │   ├── OutOfDescriptors       could not ask: no file can be opened any more (transient)
-    │   └── DeadlinePassed         could not ask in time (transient)
-    ├── MetadataError              a metadata document does not say what it must
-    │   ├── BadMetadata            broken JSON, a wrong type, an absurd size
-    │   └── Unsupported            well-formed, but not something this version reads
-    ├── CodecError                 chunk bytes cannot become values
-    │   ├── UnknownCodec           no such codec is installed
-    │   └── CorruptChunk           truncated, checksum wrong, more bytes than the chunk has
-    ├── DatasetError               a question an open dataset cannot answer
-    │   ├── NotADataset            nothing at that place is a group or an array
-    │   ├── ForeignObjects         objects that are no part of the dataset are in the way
-    │   ├── NoSuchNode             no group, variable, dimension or attribute of that name
-    │   ├── BadSelection           an index that the variable does not have or we do not support
-    │   ├── BadValue               a value that the type of a variable or attribute cannot hold
-    │   ├── NameTaken              a group, variable or dimension of that name is there
-    │   ├── NotWritable            it was opened for reading, or its format cannot change so
-    │   ├── MissingChunk           never written, and the user asked for an error instead of fill
+    │   │                          ``KeyNotText``: not UTF-8, as the store requires)
+    │   ├── NoSpace                the store is full, or a quota is exceeded
+    │   ├── ObjectTooLarge         larger than the store or the configuration permits
+    │   ├── CorruptStore           the container is broken (a torn zip archive)
+    │   ├── Unavailable            the store cannot be reached, or fails (transient)
+    │   │   └── ServerFailed           the server reports a failure each time
+    │   ├── OutOfDescriptors       no file descriptor is free (transient)
+    │   └── DeadlinePassed         the store did not answer in time (transient)
+    ├── MetadataError              a metadata document cannot be used
+    │   ├── BadMetadata            broken JSON, a wrong type, an impossible size
+    │   └── Unsupported            well-formed, but not supported
+    ├── CodecError                 the bytes of a chunk cannot be decoded
+    │   ├── UnknownCodec           the codec is not installed or not allowed
+    │   └── CorruptChunk           truncated, a wrong checksum, or a wrong size
+    ├── DatasetError               an open dataset cannot do what was requested
+    │   ├── NotADataset            there is no group or array at that place
+    │   ├── ForeignObjects         objects that belong to no dataset are in the way
+    │   ├── NoSuchNode             no group, variable, dimension or attribute has that name
+    │   ├── BadSelection           an index that is out of range or not supported
+    │   ├── BadValue               a value that does not fit the type of a variable or attribute
+    │   ├── NameTaken              a group, variable or dimension of that name exists
+    │   ├── NotWritable            opened for reading, or the format cannot be changed this way
+    │   ├── MissingChunk           never written, and --missing-chunks error is set
     │   └── StructureChanged       shape, dtype or codecs changed under an open handle
-    ├── PathError                  the mounted tree cannot do what was asked of a path
+    ├── PathError                  the mount cannot do what was requested of a path
     │   ├── NoSuchPath  NotADirectory  IsADirectory  DirectoryNotEmpty  PathExists  NameTooLong
-    │   ├── NotPermitted           the operation has no meaning for this file
-    │   ├── CrossesTrees           a rename from one tree of the mount into the other
+    │   ├── NotPermitted           this file does not support the operation
+    │   ├── CrossesTrees           a rename from one tree of the mount to the other
     │   ├── ReadOnlyMount          the mount is read-only
-    │   ├── StaleHandle            what the handle was opened on is gone
+    │   ├── StaleHandle            the object behind the handle was replaced or deleted
     │   ├── BadHandle  BadArgument
-    ├── SpoolError                 a file of unsaved data is torn, or does not fit the store
-    └── UsageError                 the user asked for something that does not exist or fit
-        └── BadUrl                 a URL that names no store
+    ├── SpoolError                 a file of unsaved data is damaged, or does not fit the store
+    └── UsageError                 an argument or option is wrong
+        └── BadUrl                 the URL names no store
 """
 
 from __future__ import annotations
@@ -56,55 +56,55 @@ from typing import ClassVar
 
 
 class NczfsError(Exception):
-    """Base of all errors that nczfs raises on purpose.
+    """Base class of the errors that nczfs raises.
 
-    The message names the key, variable or path, and where possible the remedy.
+    The message names the key, variable or path, and the remedy if there is one.
     """
 
     transient: ClassVar[bool] = False
-    """Whether the same call may succeed later without anybody changing anything."""
+    """Whether the same call may succeed later although nothing was changed."""
 
 
 class StoreError(NczfsError):
-    """A store could not do what was asked of a key."""
+    """A store could not complete an operation."""
 
 
 class NoSuchObject(StoreError):
-    """The store said that the key does not exist; never raised when it could not be asked."""
+    """The store said that the key does not exist. Never raised if the store did not answer."""
 
 
 class NoContent(StoreError):
-    """The key is only a prefix of others, or the store holds nothing at all."""
+    """The key is only a prefix of other keys, or the store is empty."""
 
 
 class ObjectExists(StoreError):
-    """The key exists, and the caller asked that it must not."""
+    """The key exists, and the caller required that it does not."""
 
 
 class Conflict(StoreError):
-    """The object is not (any more) the version that the caller named; nothing was changed."""
+    """The object is not the version that the caller gave. Nothing was changed."""
 
 
 class AccessDenied(StoreError):
-    """The store refuses: no permission, or no valid credentials."""
+    """The store denies access: no permission, or no valid credentials."""
 
 
 class ReferenceRefused(AccessDenied):
-    """A document refers to what nobody allowed it to."""
+    """A document refers to a place that is not allowed."""
 
 
 class StoreBusy(StoreError):
-    """Another process, which the message names, is writing to a store that takes one writer."""
+    """The store takes one writer, and another process, named in the message, is writing."""
 
 
 class LeaseNotHeld(StoreBusy):
-    """Another process, which the message names, holds the lease of the dataset."""
+    """Another process, named in the message, holds the lease of the dataset."""
 
     transient = True
 
 
 class ReadOnlyStore(StoreError):
-    """Our configuration or the kind of store rules out writing."""
+    """The configuration, or the kind of store, forbids writing."""
 
 
 class BadKey(StoreError):
@@ -112,27 +112,27 @@ class BadKey(StoreError):
 
 
 class KeyTooLong(BadKey):
-    """A key has at most 1024 bytes (the limit of S3)."""
+    """The key has more than 1024 bytes, the limit of S3."""
 
 
 class KeyNotText(BadKey):
-    """The key is bytes that are not UTF-8, and the keys of the store are text."""
+    """The key is not UTF-8, but the keys of the store are text."""
 
 
 class NoSpace(StoreError):
-    """The store is full or a quota is reached."""
+    """The store is full, or a quota is exceeded."""
 
 
 class ObjectTooLarge(StoreError):
-    """The object would pass a limit of the store or a configured size."""
+    """The object is larger than the store or the configuration permits."""
 
 
 class CorruptStore(StoreError):
-    """The container of the objects is itself broken."""
+    """The container of the objects is broken."""
 
 
 class Unavailable(StoreError):
-    """The store could not be asked: no connection, server error, throttled."""
+    """The store cannot be reached, reports a failure, or throttles requests."""
 
     transient = True
 
@@ -154,7 +154,7 @@ class DeadlinePassed(StoreError):
 
 
 class MetadataError(NczfsError):
-    """A metadata document does not describe a node that we can show."""
+    """A metadata document does not describe a node that can be shown."""
 
 
 class BadMetadata(MetadataError):
@@ -162,31 +162,31 @@ class BadMetadata(MetadataError):
 
 
 class Unsupported(MetadataError):
-    """A document is well-formed, and asks for what this version does not read."""
+    """A document is well-formed, but needs something that nczfs does not support."""
 
 
 class CodecError(NczfsError):
-    """Chunk bytes cannot become values, or values chunk bytes."""
+    """The bytes of a chunk cannot be decoded, or its values cannot be encoded."""
 
 
 class UnknownCodec(CodecError):
-    """A codec of the chain is not installed, or refused on purpose."""
+    """A codec of the chain is not installed or not allowed."""
 
 
 class CorruptChunk(CodecError):
-    """The chunk is truncated, fails its checksum or decodes to a wrong size."""
+    """The chunk is truncated, fails its checksum, or decodes to a wrong size."""
 
 
 class DatasetError(NczfsError):
-    """A question that an open dataset cannot answer."""
+    """An open dataset cannot do what was requested."""
 
 
 class NotADataset(DatasetError):
-    """Nothing at that place is a group or an array."""
+    """There is no group or array at that place."""
 
 
 class ForeignObjects(DatasetError):
-    """A dataset cannot be removed or replaced: objects that are no part of it lie below it."""
+    """A dataset is not removed or replaced: objects below it belong to no dataset."""
 
 
 class NoSuchNode(DatasetError):
@@ -194,23 +194,23 @@ class NoSuchNode(DatasetError):
 
 
 class BadSelection(DatasetError):
-    """An index is out of range, or of a kind that is not supported."""
+    """An index is out of range or not supported."""
 
 
 class BadValue(DatasetError):
-    """A value is outside of the range of its type, too long, or of another kind."""
+    """A value is out of the range of its type, too long, or of another kind."""
 
 
 class NameTaken(DatasetError):
-    """A group, variable or dimension of that name is there already."""
+    """A group, variable or dimension of that name exists already."""
 
 
 class NotWritable(DatasetError):
-    """The dataset was opened for reading, or cannot be changed in that way."""
+    """The dataset was opened for reading, or cannot be changed in this way."""
 
 
 class MissingChunk(DatasetError):
-    """A chunk was never written and the user asked for an error instead of fill values."""
+    """A chunk was never written, and the user requested an error instead of fill values."""
 
 
 class StructureChanged(DatasetError):
@@ -218,7 +218,7 @@ class StructureChanged(DatasetError):
 
 
 class PathError(NczfsError):
-    """The mounted tree cannot do what was asked of a path."""
+    """The mount cannot do what was requested of a path."""
 
 
 class NoSuchPath(PathError):
@@ -242,15 +242,15 @@ class PathExists(PathError):
 
 
 class NameTooLong(PathError):
-    """A name has at most 255 bytes."""
+    """The name has more than 255 bytes."""
 
 
 class NotPermitted(PathError):
-    """The operation has no meaning for this file."""
+    """This file does not support the operation."""
 
 
 class CrossesTrees(PathError):
-    """A rename from one tree of the mount into the other: copy instead."""
+    """A rename from one tree of the mount to the other, where only a copy is possible."""
 
 
 class ReadOnlyMount(PathError):
@@ -258,7 +258,7 @@ class ReadOnlyMount(PathError):
 
 
 class StaleHandle(PathError):
-    """The object that the handle was opened on was replaced or deleted."""
+    """The object behind the handle was replaced or deleted."""
 
 
 class BadHandle(PathError):
@@ -270,11 +270,11 @@ class BadArgument(PathError):
 
 
 class SpoolError(NczfsError):
-    """A file of unsaved data is torn, or does not fit what the store has."""
+    """A file of unsaved data is damaged, or does not fit the store."""
 
 
 class UsageError(NczfsError):
-    """The user asked for something that does not exist or does not fit."""
+    """An argument or option is wrong."""
 
 
 class BadUrl(UsageError):
