@@ -125,7 +125,9 @@ class _Timed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(self._clock.patience_s())
+        patience_s = self._clock.patience_s()
+        if patience_s != self._sock.gettimeout():  # to set it is a call of the system each time
+            self._sock.settimeout(patience_s)
         try:
             return self._raw.readinto(buffer)
         except TimeoutError:
