@@ -7,6 +7,7 @@ import pytest
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists
 from nczfs.testing.zmap.base import WritableStoreTests
 from nczfs.testing.zmap.samples import COPY, DATA, ODD_KEYS, K
+from nczfs.zmap import base
 from nczfs.zmap.base import ABSENT, Part, Range, ZMap
 from nczfs.zmap.keys import Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
@@ -35,6 +36,17 @@ class CopyingTests(WritableStoreTests):
         with pytest.raises(NoSuchObject):
             zmap.copy_from(origin, K, COPY)
         assert self.peek(zmap, COPY) == b""
+
+    def test_a_long_object_of_another_store_is_copied_step_by_step(
+        self, zmap: ZMap, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(base, "RANGE_STEP_BYTES", 4)
+        origin = MemoryZMap()
+        for size in (4, 5, 8, 11):
+            data = bytes(range(size))
+            origin.write(K, data)
+            zmap.copy_from(origin, K, COPY)
+            assert self.peek(zmap, COPY) == data
 
     def test_a_store_copies_from_itself_under_another_name(self, zmap: ZMap) -> None:
         key = parse_key("dir/källa")
