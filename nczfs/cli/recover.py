@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="overwrite objects that have changed since, and trust entries of other users",
+        help="overwrite what has changed since, and trust entries of other users",
     )
     parser.add_argument(
         "--url", help="URL with the user name, password or query that the spool does not keep"
@@ -123,7 +124,9 @@ class _Work:
             given = self._arguments.url and parse_url(self._arguments.url)
             if given and given.text == place.text:
                 place = given
-            self._stores[url] = Store(open_store(place, self._options), place)
+            # What is deleted from the spool must not be lost with the power afterwards.
+            options = replace(self._options, durable=True)
+            self._stores[url] = Store(open_store(place, options), place)
         return self._stores[url]
 
     def _tell(self, found: Found, description: str, done: str) -> None:

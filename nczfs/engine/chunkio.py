@@ -18,7 +18,7 @@ from nczfs.errors import CodecError, CorruptChunk, MissingChunk, NczfsError, NoS
 from nczfs.model.dtypes import VlenKind
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
-from nczfs.zmap.base import ABSENT, Blob, Version, ZMap
+from nczfs.zmap.base import ABSENT, Blob, Buffer, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
 log = logging.getLogger(__name__)
@@ -150,12 +150,35 @@ class ChunkIO:
         assert loaded.version is not None
         return loaded.values, loaded.version
 
-    def store(self, chunk: ChunkIndex, values: Values, replaces: Version | None) -> Version | None:
+    def stat(self, chunk: ChunkIndex) -> Stat | None:
+        """The object that the store has of a chunk; None: there is none."""
+        try:
+            return self._zmap.stat(self.key(chunk))
+        except NoSuchObject:
+            return None
+
+    def read(self, chunk: ChunkIndex) -> Buffer:
+        """The bytes that the store has of a chunk. Raises NoSuchObject."""
+        return self._zmap.read(self.key(chunk)).data
+
+    @property
+    def is_near(self) -> bool:
+        """Whether asking the store costs microseconds."""
+        return self._zmap.features.near
+
+    def store(
+        self,
+        chunk: ChunkIndex,
+        values: Values,
+        replaces: Version | None,
+        sending: Callable[[Buffer, Version | None], None] | None = None,
+    ) -> Version | None:
         """Encode the values of a whole chunk and put them into the store.
 
         Parameters
         ----------
         replaces : only that version; `ABSENT`: only where there is none; None: whatever is there.
+        sending : called just before they are sent, with the bytes and `replaces`.
 
         Returns
         -------
@@ -173,6 +196,8 @@ class ChunkIO:
             data = self.pipeline.encode(values)
         except CodecError as error:
             raise type(error)(f"{self._zmap.name}/{key}: {error}") from error
+        if sending is not None:
+            sending(data, replaces)
         metrics.CHUNKS_STORED.inc()
         return self._zmap.write(key, data, replaces=replaces)
 

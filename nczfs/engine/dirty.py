@@ -15,11 +15,12 @@ from nczfs.engine.cache import ENTRY_BYTES
 from nczfs.engine.chunkio import ChunkIO, fill_element
 from nczfs.engine.loaded import Values
 from nczfs.engine.retrying import Retry
+from nczfs.engine.spool.basis import Basis, Sent
 from nczfs.engine.written import Region, WrittenMask
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import Version
+from nczfs.zmap.base import ABSENT, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,14 @@ class Frozen:
     flags : which of them were written; None: all that lie in the array.
     version : of the object that the others came from, when it is known.
     revision : of the chunk then.
+    basis : what it was written upon.
     """
 
     values: Values
     flags: Values | None
     version: Version | None
     revision: int
+    basis: Basis = field(default_factory=Basis)
 
 
 @dataclass(eq=False, slots=True)
@@ -106,6 +109,7 @@ class DirtyChunk:
     saved_revision : of the chunk that `saved` has.
     is_parked : its values are in `saved` alone.
     is_lent : `values` are the caller's own.
+    basis : what it was written upon, for those who put it back later.
     """
 
     io: ChunkIO
@@ -127,6 +131,7 @@ class DirtyChunk:
     saved_revision: int = -1
     is_parked: bool = False
     is_lent: bool = False
+    basis: Basis = field(default_factory=Basis)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -232,7 +237,12 @@ class DirtyChunk:
         self.written.copy_onto(merged, self.values)
         self.values, self.shared, self.complete, self.version = merged, False, True, version
         self.since, self.revision = time.monotonic(), self.revision + 1
+        self.basis = Basis().upon(version if version is not None else ABSENT)
         return False
+
+    def sending(self, attempt: Sent, replaces: Version | None) -> None:
+        """What flies is about to be sent, over a version where that is known. Holds `lock`."""
+        self.basis = self.basis.upon(replaces).sending(attempt)
 
     def own(self) -> None:
         """Copy what was lent: whoever lent it gets it back."""
@@ -263,7 +273,7 @@ class DirtyChunk:
             written.update(self.flying.written)
         written.update(self.written)
         flags = None if written.covers(self.clip) else written.flags()
-        return Frozen(values, flags, self.version, self.revision)
+        return Frozen(values, flags, self.version, self.revision, self.basis)
 
     def save(self, frozen: Frozen, saved: Saved) -> Saved | None:
         """Note that the spool has what was frozen. Holds `lock`.

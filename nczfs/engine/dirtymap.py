@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
 
 from nczfs import metrics
 from nczfs.engine.cache import ChunkCache
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import DirtyChunk, Snapshot
 from nczfs.engine.loaded import ChunkId, Values
+from nczfs.engine.spool.basis import Basis, sent
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
-from nczfs.zmap.base import Version
+from nczfs.zmap.base import ABSENT, Buffer, Version
+
+log = logging.getLogger(__name__)
+
+STORED_MAX: Final = 10_000  # versions that are remembered of what was stored
 
 
 class DirtyMap:
@@ -41,6 +49,7 @@ class DirtyMap:
         self._of_array: dict[StoredArray, dict[ChunkId, None]] = {}
         self._cache = cache
         self._journal = journal
+        self._stored: OrderedDict[ChunkId, Version] = OrderedDict()
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
 
@@ -93,14 +102,38 @@ class DirtyMap:
                 self._put(chunk_id, chunk)
             return chunk
 
+    def known_version(self, chunk_id: ChunkId, io: ChunkIO) -> Version | None:
+        """The version that the store has of a chunk, as far as that costs no request; or None."""
+        if io.is_near:
+            try:
+                stat = io.stat(chunk_id[1])
+            except NczfsError as error:
+                log.debug("%s: its version is not known: %s", io.key(chunk_id[1]), error)
+                return None
+            return stat.version if stat is not None else ABSENT
+        if (known := self._cache.known(chunk_id)) is not None:
+            return ABSENT if known.version is None else known.version
+        return self._stored.get(chunk_id)
+
+    def sending(self, chunk: DirtyChunk, data: Buffer, replaces: Version | None) -> None:
+        """Note what is about to be sent of a chunk: it may arrive, and nobody hear of it."""
+        attempt = sent([data])
+        with chunk.lock:
+            chunk.sending(attempt, replaces)
+            if self._journal is not None:
+                self._journal.sending(chunk.io, chunk.index, chunk.basis)
+
     def lend(
         self, chunk_id: ChunkId, io: ChunkIO, clip: Box, values: Values
     ) -> tuple[DirtyChunk, Snapshot] | None:
         """Begin a flush of the caller's own values; None when the chunk is dirty already."""
+        if chunk_id in self.chunks:
+            return None
+        basis = Basis().upon(self.known_version(chunk_id, io))
         with self._lock:
             if chunk_id in self.chunks:
                 return None
-            chunk = DirtyChunk(io, chunk_id[1], clip)
+            chunk = DirtyChunk(io, chunk_id[1], clip, basis=basis)
             chunk.lend(values)
             snapshot = chunk.take()
             assert snapshot is not None
@@ -122,6 +155,13 @@ class DirtyMap:
             with chunk.lock:
                 if chunk.settle(values, version):
                     self._remove(chunk_id, chunk)
+                elif self._journal is not None:
+                    self._journal.sending(chunk.io, chunk.index, chunk.basis)
+            self._stored.pop(chunk_id, None)
+            if version is not None:
+                self._stored[chunk_id] = version
+                if len(self._stored) > STORED_MAX:
+                    self._stored.popitem(last=False)
             self._landed.notify_all()
 
     def fail(self, chunk: DirtyChunk, error: NczfsError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from nczfs.engine.saving import Saver
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import NczfsError, StructureChanged, Unavailable
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import Version
+from nczfs.zmap.base import Buffer, Version
 
 T = TypeVar("T")
 
@@ -155,7 +156,9 @@ class Flusher:
 
     def _store(self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot) -> None:
         try:
-            values, version = store_snapshot(chunk.io, chunk.index, snapshot)
+            values, version = store_snapshot(
+                chunk.io, chunk.index, snapshot, partial(self._dirty.sending, chunk)
+            )
         except BaseException as error:
             known = error if isinstance(error, NczfsError) else Unavailable(repr(error))
             self._land_failed(chunk_id, chunk, known)
@@ -194,9 +197,16 @@ class Flusher:
 
 
 def store_snapshot(
-    io: ChunkIO, index: ChunkIndex, snapshot: Snapshot
+    io: ChunkIO,
+    index: ChunkIndex,
+    snapshot: Snapshot,
+    sending: Callable[[Buffer, Version | None], None] | None = None,
 ) -> tuple[Values, Version | None]:
     """Store a snapshot of a dirty chunk: newest version, overlay, conditional write.
+
+    Parameters
+    ----------
+    sending : as of `ChunkIO.store`.
 
     Returns
     -------
@@ -208,7 +218,7 @@ def store_snapshot(
     """
     io.confirm()
     if snapshot.is_whole:
-        return snapshot.values, io.store(index, snapshot.values, None)
+        return snapshot.values, io.store(index, snapshot.values, None, sending)
 
     def store(attempt: int) -> tuple[Values, Version | None]:
         known = snapshot.version if snapshot.complete and not attempt else None
@@ -218,7 +228,7 @@ def store_snapshot(
             base, known = io.newest(index)
             values = np.array(base)
             snapshot.written.copy_onto(values, snapshot.values)
-        return values, io.store(index, values, known)
+        return values, io.store(index, values, known, sending)
 
     return until_stored(store, io.key(index))
 

@@ -17,6 +17,7 @@ from nczfs.engine.loaded import ChunkId, Values
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import StoreHealth
 from nczfs.engine.saving import Saver
+from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.storedarray import StoredArray
@@ -105,8 +106,11 @@ class WriteBack:
         while True:
             chunk = self._dirty.entry(chunk_id, io, clip)
             try:
+                version = None if chunk.revision else self._dirty.known_version(chunk_id, io)
                 with chunk.lock:
                     if not chunk.gone:
+                        if not chunk.revision:
+                            chunk.basis = Basis().upon(version)
                         self._put_into_journal(io, chunk, region, values)
                         chunk.io, chunk.clip = io, clip
                         chunk.write(region, values)
@@ -232,7 +236,7 @@ class WriteBack:
     ) -> None:
         if self._journal is not None and io.array.dtype.vlen is None:
             assert isinstance(region, Box)
-            self._journal.wrote(io, chunk.index, region, values)
+            self._journal.wrote(io, chunk.index, region, values, chunk.basis)
 
     def _keep(self, chunk: DirtyChunk) -> None:
         """Do for a chunk that was sent in vain what is done for all that is written.

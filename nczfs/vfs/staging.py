@@ -213,6 +213,8 @@ class StagedFile:
         details = {"replaces": replaces, "missing": missing}
         entry = Entry(Kind.OBJECT, self._spool.url, key, reason, details)
         try:
+            if self._log is not None:
+                self._log.sealing(self.size)
             kept = seal(self.path, self._fd, entry, self._spool.sync)
         except NczfsError:
             self._close()

@@ -25,7 +25,15 @@ from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions, Tally, format_options
 from nczfs.engine.spool import recovery
 from nczfs.engine.spool.space import Spool
-from nczfs.errors import AccessDenied, DeadlinePassed, NczfsError, NoSpace, StoreError, Unavailable
+from nczfs.errors import (
+    AccessDenied,
+    DeadlinePassed,
+    NczfsError,
+    NoSpace,
+    SpoolError,
+    StoreError,
+    Unavailable,
+)
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
@@ -73,6 +81,8 @@ class Mortal(RuleBasedStateMachine):
     ever : what it may have held since the mount last stored the element.
     dirty : what the mount took and did not say is stored.
     older : what of these elements it took before, and may have put into the spool.
+    foreign : the chunks that the other client stored while the mount had something for them.
+    newer : what the other client wrote over that, where the mount has stored nothing since.
     """
 
     engine: Engine
@@ -98,6 +108,8 @@ class Mortal(RuleBasedStateMachine):
 
     def mount(self) -> None:
         self.meanwhile: tuple[int, int] | None = None
+        self.foreign: set[int] = set()
+        self.newer: dict[int, int] = {}
         self.lock = threading.Lock()
         self.faulty = Faulty(self.memory, before_call=self.note)
         options = EngineOptions(
@@ -117,6 +129,8 @@ class Mortal(RuleBasedStateMachine):
     def note(self, operation: str, key: str) -> None:
         """Before a call of the mount: an element may be written while a chunk flies."""
         with self.lock:
+            if operation == "write":
+                self.newer = {}
             if self.meanwhile is None or operation != "write":
                 return
             (position, value), self.meanwhile = self.meanwhile, None
@@ -235,6 +249,10 @@ class Mortal(RuleBasedStateMachine):
         self.theirs.sync()
         self.possible[position] = {value}
         self.ever[position] |= {value}
+        if self.chunk(position) is not None:
+            self.foreign.add(position // CHUNK)
+        if self.is_saved(position):
+            self.newer[position] = value
 
     @rule()
     def forget(self) -> None:
@@ -242,22 +260,21 @@ class Mortal(RuleBasedStateMachine):
 
     # How it ends
 
-    @rule(fault=faults)
-    def kill_and_recover(self, fault: Fault | None) -> None:
+    @rule(fault=faults, force=st.booleans())
+    def kill_and_recover(self, fault: Fault | None, force: bool) -> None:
         safe = {p: value for p, value in self.dirty.items() if self.is_saved(p)}
         for position in self.dirty.keys() - safe.keys():
             self.possible[position] |= {self.dirty[position], *self.older[position]}
         if self.spool._lock_fd is not None:
             os.close(self.spool._lock_fd)  # the system does that
         self.engine.pools.close()
-        self.recover(fault)
-        self.stored(safe)
+        self.stored(self.recovered(safe, fault, force))
         self.dirty = {}
         self.forget_all()
         self.mount()
 
-    @rule(fault=faults)
-    def unmount_and_recover(self, fault: Fault | None) -> None:
+    @rule(fault=faults, force=st.booleans())
+    def unmount_and_recover(self, fault: Fault | None, force: bool) -> None:
         self.arm(Fault(0, repeats=1000))
         self.engine.close()
         self.spool.close()
@@ -268,23 +285,37 @@ class Mortal(RuleBasedStateMachine):
                 self.possible[position] |= {self.dirty[position], *self.older[position]}
         if not self.dirty:
             assert not self.spool.directory.exists()
-        self.recover(fault)
-        self.stored(safe)
+        self.stored(self.recovered(safe, fault, force))
         self.dirty = {}
         self.forget_all()
         self.mount()
 
-    def recover(self, fault: Fault | None) -> None:
+    def recovered(self, safe: dict[int, int], fault: Fault | None, force: bool) -> dict[int, int]:
+        """Put everything back, but for what is refused because there is something newer."""
+        refused = set()
         for faulty in (Faulty(self.memory, *([] if fault is None else [fault])), self.memory):
             store = recovery.Store(Faulty(faulty), parse_url("memory://store"))
             for found in recovery.entries(self.directory):
+                assert found.entry is not None
+                (index,) = found.entry.details["index"]
                 try:
-                    store.put_back(found)
+                    store.put_back(found, force=force)
                     recovery.remove(found)
+                except SpoolError:
+                    assert not force
+                    assert index in self.foreign
+                    if faulty is self.memory:
+                        refused.add(index)
+                        recovery.remove(found)
                 except NczfsError:
                     assert faulty is not self.memory
             store.close()
         assert recovery.entries(self.directory) == []
+        if not force:
+            with open_zmap(self.memory) as reader:
+                found = reader.variables["v"][...].tolist()
+            assert {p: found[p] for p in self.newer} == self.newer
+        return {p: value for p, value in safe.items() if p // CHUNK not in refused}
 
     def forget_all(self) -> None:
         """A new mount knows what the store holds, and nothing from before."""

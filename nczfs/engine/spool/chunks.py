@@ -14,6 +14,7 @@ import numpy as np
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import Frozen, Saved
 from nczfs.engine.loaded import Values
+from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.entries import Entry, Kind, read_entry, read_section, write_entry
 from nczfs.engine.spool.space import Spool, disk
 from nczfs.engine.storedarray import codecs_digest
@@ -71,6 +72,14 @@ class ChunkDetails:
         }
 
 
+def basis_of(entry: Entry) -> Basis:
+    """Upon what the bytes of an entry were written. Raises SpoolError."""
+    try:
+        return Basis.parsed(entry.details, int(entry.saved_at * 1e9))
+    except (TypeError, ValueError) as error:
+        raise SpoolError(f"{entry.key}: the entry cannot be understood: {error!r}") from error
+
+
 def save_chunk(
     spool: Spool,
     io: ChunkIO,
@@ -96,8 +105,8 @@ def save_chunk(
     if frozen.flags is not None:
         sections.append((FLAGS, np.packbits(frozen.flags)))
     nbytes = sum(data.nbytes for _, data in sections) + DESCRIPTION_BYTES
-    details = ChunkDetails.of(array, index)
-    entry = Entry(Kind.CHUNK, spool.url, io.prefix, reason, details.document())
+    details = ChunkDetails.of(array, index).document() | frozen.basis.document()
+    entry = Entry(Kind.CHUNK, spool.url, io.prefix, reason, details)
     spool.reserve(nbytes, always=always)
     try:
         path = write_entry(spool.new_path(io.key(index)), entry, sections)

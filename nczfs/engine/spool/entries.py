@@ -99,7 +99,7 @@ def write_entry(
                 found.append(Section(name, offset, data.size, google_crc32c.value(data)))
                 offset += data.size
             _end(path, fd, offset, entry, tuple(found))
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
             return whole
         except BaseException:
             for each in (path, whole):
@@ -121,7 +121,7 @@ def seal(path: Path, fd: int, entry: Entry, sync: Callable[[], None] | None = No
         section = Section("content", 0, size, _crc_of(fd, 0, size))
         _end(path, fd, size, entry, (section,))
         if sync is None:
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         else:
             sync()
         return _whole(path)
@@ -209,7 +209,8 @@ def _end(path: Path, fd: int, offset: int, entry: Entry, sections: tuple[Section
     os.rename(path, _whole(path))
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory survive a power failure."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)

@@ -4,6 +4,7 @@ Segments, ``journal-N-values``, are logs of these records:
 
 * ``journal``: the URL of the mount. The first one of a segment.
 * ``chunk``: a number that stands for a chunk in this segment from here on, and the `ChunkDetails`.
+* ``basis``: what a chunk is written upon, as in `Basis`; the last one counts.
 * ``wrote``: the elements of a box of a chunk.
 * ``stored``: what stands before it of a chunk is in the store, or will never be.
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
@@ -22,6 +23,7 @@ import numpy as np
 
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.loaded import Values
+from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import ChunkDetails
 from nczfs.engine.spool.records import Log, packed
 from nczfs.engine.spool.space import Spool
@@ -72,13 +74,14 @@ class Journal:
         """Whether there are segments that have ended. No lock."""
         return len(self._segments) > 1
 
-    def wrote(self, io: ChunkIO, index: ChunkIndex, box: Box, values: Values) -> None:
+    def wrote(self, io: ChunkIO, index: ChunkIndex, box: Box, values: Values, basis: Basis) -> None:
         """Elements of a chunk were written; the last such call counts.
 
         Parameters
         ----------
         box : which elements, counted from the first one of the chunk.
         values : of the shape of the box, in native byte order, and of fixed size.
+        basis : what the chunk was written upon.
 
         Raises
         ------
@@ -96,10 +99,18 @@ class Journal:
             is_known = known is not None and known[0] is io.array
             number = known[1] if known is not None and is_known else next(self._numbers)
             records = [] if is_known else [packed(_chunk(number, io, index))]
+            if not is_known or place not in self._dirty:
+                records.append(packed(_basis(io, index, basis)))
             wrote = {"is": "wrote", "number": number, "start": box.start, "stop": box.stop}
             self._append(segment, [*records, packed(wrote, data)])
             self._known[place] = (io.array, number)
             self._dirty.add(place)
+
+    def sending(self, io: ChunkIO, index: ChunkIndex, basis: Basis) -> None:
+        """A chunk is written upon something else, or was sent once more. Never raises."""
+        with self._lock:
+            if (io.prefix, index) in self._dirty:
+                self._note(_basis(io, index, basis))
 
     def stored(self, io: ChunkIO, index: ChunkIndex, *, is_last: bool) -> None:
         """A chunk is in the store, or forgotten; `is_last`: nothing else is dirty. Never raises."""
@@ -215,6 +226,10 @@ def _chunk(number: int, io: ChunkIO, index: ChunkIndex) -> dict[str, Any]:
         "item_size": io.array.dtype.native.itemsize,
         **ChunkDetails.of(io.array, index).document(),
     }
+
+
+def _basis(io: ChunkIO, index: ChunkIndex, basis: Basis) -> dict[str, Any]:
+    return {"is": "basis", "key": io.prefix, "index": index, **basis.document()}
 
 
 def _grown(prefix: Prefix, array: ArrayDescription) -> dict[str, Any]:

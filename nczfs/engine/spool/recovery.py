@@ -22,10 +22,19 @@ from nczfs.engine.spool import renames, staged
 from nczfs.engine.spool.chunks import (
     ENCODED,
     ChunkDetails,
+    basis_of,
     read_flags,
     read_values,
 )
-from nczfs.engine.spool.entries import SUFFIX, Entry, Kind, read_entry, read_section
+from nczfs.engine.spool.entries import (
+    SUFFIX,
+    Entry,
+    Kind,
+    read_entry,
+    read_section,
+    sync_directory,
+)
+from nczfs.engine.spool.overlay import Overlay
 from nczfs.engine.spool.salvage import salvage
 from nczfs.engine.spool.space import LOCK, disk
 from nczfs.engine.storedarray import codecs_digest
@@ -142,7 +151,7 @@ def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
                 found.append(_unfinished(path, problems.get(path.parent)))
         except SpoolError as error:
             found.append(Found(path, None, str(error), in_use))
-    return sorted(found, key=lambda each: each.entry.saved_at if each.entry is not None else 0.0)
+    return sorted(found, key=lambda each: written_ns(each.entry))
 
 
 def _unfinished(path: Path, problem: str | None) -> Found:
@@ -168,13 +177,16 @@ def remove(found: Found) -> None:
     """
     if found.is_owned:
         raise SpoolError(f"{found.path}: its mount is running and keeps trying to store it")
+    directory = found.path.parent
     with disk(found.path):
         found.path.unlink(missing_ok=True)
-    directory = found.path.parent
+        if directory.exists():
+            sync_directory(directory)
     with contextlib.suppress(OSError):
         if not found.in_use and os.listdir(directory) in ([], [LOCK]):
             (directory / LOCK).unlink(missing_ok=True)
             directory.rmdir()
+            sync_directory(directory.parent)
 
 
 class Store:
@@ -188,6 +200,7 @@ class Store:
         )
         self._options: FormatOptions = format_options(place.modes, self._engine.options)
         self._datasets: dict[Prefix, Dataset | None] = {}
+        self._overlay = Overlay()
         zmap.prepare_writing()
 
     def close(self) -> None:
@@ -198,8 +211,9 @@ class Store:
     def put_back(self, found: Found, *, force: bool = False) -> None:
         """Store what an entry has.
 
-        The elements of a chunk that were written are put over the newest ones. An object replaces
-        the version that it was made from; `force`: whatever is there. A rename is ended.
+        The elements of a chunk that were written are put over those of the version that they were
+        written upon, or of one that is older than they are. An object replaces the version that it
+        was made from. `force`: whatever is there. A rename is ended.
 
         Raises
         ------
@@ -212,7 +226,7 @@ class Store:
         elif entry.kind is Kind.RENAME:
             renames.end(self._zmap, entry)
         else:
-            self._put_chunk(found.path, entry)
+            self._put_chunk(found.path, entry, force=force)
         self._zmap.flush()
 
     def _put_object(self, path: Path, entry: Entry, *, force: bool) -> None:
@@ -255,7 +269,7 @@ class Store:
         except NoSuchObject:
             return ABSENT
 
-    def _put_chunk(self, path: Path, entry: Entry) -> None:
+    def _put_chunk(self, path: Path, entry: Entry, *, force: bool) -> None:
         details = ChunkDetails.parsed(entry)
         dataset, variable = self._variable(entry.key)
         array = variable.array
@@ -268,6 +282,7 @@ class Store:
                 f"{dataset.url(variable.path)}: now has another type, chunk shape or codecs; "
                 "--export DIR gives you the values"
             )
+        basis = basis_of(entry)
         flags = read_flags(path, entry, details)
         io = dataset.array(variable).chunkio
         written = flags.any()
@@ -276,13 +291,7 @@ class Store:
         if values is None:
             return
         longer = dataset.array(dataset.latest(variable))
-        try:
-            longer.write_flagged(details.index, flags, values)
-            longer.flush()
-        except BaseException:
-            # The entry remains; another one of this array must not fail with it.
-            self._engine.writeback.drop(longer.stored, lambda _: False)
-            raise
+        self._overlay.put(longer.chunkio, details.index, flags, values, basis, force=force)
 
     def _variable(self, key: str) -> tuple[Dataset, Variable]:
         """The array at a prefix, in the topmost dataset that has it."""
@@ -328,6 +337,15 @@ class Store:
             node = dataset.node(variable.path)
             assert isinstance(node, Variable)
             dataset.array(node)
+
+
+def written_ns(entry: Entry | None) -> int:
+    """When the first of what an entry has was written, since 1970."""
+    if entry is None:
+        return 0
+    with contextlib.suppress(SpoolError):
+        return basis_of(entry).written_ns
+    return int(entry.saved_at * 1e9)
 
 
 def describe(found: Found) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from nczfs.engine.spool import journal, staged
+from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import FLAGS, VALUES, ChunkDetails, read_flags, read_values
 from nczfs.engine.spool.entries import SUFFIX, Entry, Kind, read_entry, seal, write_entry
 from nczfs.engine.spool.records import Bytes, Record, packed, read_log
@@ -94,12 +95,15 @@ class _Replay:
 
     def __init__(self) -> None:
         self.url = ""
+        self.written_ns = 0
         self.chunks: dict[_Place, _Chunk] = {}
+        self.bases: dict[_Place, Basis] = {}
         self.grown: dict[str, ChunkDetails] = {}
 
     def read(self, segment: Path) -> None:
         """Go through a segment, up to the first record that is not understood."""
         numbers: dict[int, tuple[_Place, ChunkDetails, Mapping[str, Any]]] = {}
+        self.written_ns = segment.stat().st_mtime_ns
         for record in read_log(segment):
             try:
                 self._take(record, numbers)
@@ -121,12 +125,17 @@ class _Replay:
                 details = _details(document)
                 place = (str(document["key"]), details.index)
                 numbers[document["number"]] = (place, details, document)
+            case "basis":
+                place = (str(document["key"]), tuple(document["index"]))
+                self.bases[place] = Basis.parsed(document, 0)
             case "wrote":
                 place, details, described = numbers[document["number"]]
                 box = Box(tuple(map(int, document["start"])), tuple(map(int, document["stop"])))
                 self._chunk(place, details, described).add(box, record.data)
             case "stored":
-                self.chunks.pop((str(document["key"]), tuple(document["index"])), None)
+                place = (str(document["key"]), tuple(document["index"]))
+                self.chunks.pop(place, None)
+                self.bases.pop(place, None)
             case "grown":
                 self.grown[str(document["key"])] = _details(document)
             case "settled":
@@ -149,7 +158,8 @@ def _salvage_values(directory: Path, segments: list[Path]) -> None:
     known = _chunk_entries(directory)
     for (key, index), chunk in replay.chunks.items():
         if chunk.writes:
-            _write_chunk(directory, replay.url, key, chunk, known.get((key, index), []))
+            basis = replay.bases.get((key, index)) or Basis(replay.written_ns)
+            _write_chunk(directory, replay.url, key, chunk, basis, known.get((key, index), []))
     for key, details in replay.grown.items():
         if not any(
             at == key and _longer(chunk.details, details) == chunk.details
@@ -163,7 +173,12 @@ def _salvage_values(directory: Path, segments: list[Path]) -> None:
 
 
 def _write_chunk(
-    directory: Path, url: str, key: str, chunk: _Chunk, known: list[tuple[Path, Entry]]
+    directory: Path,
+    url: str,
+    key: str,
+    chunk: _Chunk,
+    basis: Basis,
+    known: list[tuple[Path, Entry]],
 ) -> None:
     """Make one entry of what the journal has of a chunk and what older entries have."""
     shape = chunk.details.chunk_shape
@@ -188,7 +203,8 @@ def _write_chunk(
     sections = [(VALUES, values)]
     if not flags.all():
         sections.append((FLAGS, np.packbits(flags.reshape(-1))))
-    entry = Entry(Kind.CHUNK, url, key, reason, chunk.details.document())
+    details = chunk.details.document() | basis.document()
+    entry = Entry(Kind.CHUNK, url, key, reason, details)
     write_entry(_new_path(directory, chunk.name), entry, sections)
     for path in replaced:
         path.unlink()

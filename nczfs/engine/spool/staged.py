@@ -93,6 +93,15 @@ class StagedLog:
         self._owed.append(packed({"is": "cut", "size": size}))
         self._append()
 
+    def sealing(self, size: int) -> None:
+        """An entry is about to be made of the file, whose end will then come behind its bytes.
+
+        Raises NoSpace, Unavailable.
+        """
+        if self._log.size:
+            self._log.append([*self._owed, packed({"is": "sealed", "size": size})], always=True)
+            self._owed.clear()
+
     def clear(self) -> None:
         """What is in the file is in the store, or will never be. Never raises."""
         self._owed.clear()

@@ -108,6 +108,49 @@ def test_it_puts_everything_back(place: Place, capsys: pytest.CaptureFixture[str
     assert os.listdir(place.spool) == []
 
 
+def test_an_entry_goes_when_the_disk_has_what_was_put_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.die(at1=11)
+    (entry,) = place.spool.glob("*/*.unsaved")
+    calls: list[tuple[str, str]] = []
+    fsync, unlink = os.fsync, os.unlink
+
+    def synced(descriptor: int) -> None:
+        calls.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def unlinked(path: Any, **options: Any) -> None:
+        if "dir_fd" not in options:
+            calls.append(("unlink", str(path)))
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "unlink", unlinked)
+    assert place.recover() == 0
+    named = calls.index(("sync", f"{place.url}/v"))
+    gone = calls.index(("unlink", str(entry)))
+    assert any(path.startswith(f"{place.url}/v/") for call, path in calls[:named])
+    assert named < gone < calls.index(("sync", str(entry.parent)))
+
+
+def test_entries_are_put_back_in_the_order_in_which_they_were_written(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for value in (1, 2, 3, 4):
+        place.die(at1=value)
+    names = [f"{number}" for number in (3, 1, 4, 2)]  # so that no order of names is that of time
+    for name, path in zip(names, sorted(place.spool.iterdir(), key=_first_time), strict=True):
+        path.rename(place.spool / name)
+    assert place.recover() == 0
+    assert place.values[1] == 4
+
+
+def _first_time(directory: Path) -> float:
+    (entry,) = directory.glob("*.unsaved")
+    return read_entry(entry).saved_at
+
+
 def test_only_what_is_named_is_put_back(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     place.die(at1=11, at5=15)
     assert place.recover("--list", "--json") == 0

@@ -115,7 +115,7 @@ def test_what_could_not_be_stored_is_kept_and_shown_until_it_is(
     close(fs, handle)
 
 
-def test_what_is_left_at_the_end_is_put_back_into_what_others_wrote_since(
+def test_what_is_left_at_the_end_is_put_into_what_others_stored_since_by_force_alone(
     fs: TreeFileSystem,
     store: ZMap,
     faulty: Faulty,
@@ -138,7 +138,10 @@ def test_what_is_left_at_the_end_is_put_back_into_what_others_wrote_since(
     assert main(["recover", "--list", "--spool-dir", str(spool)]) == 0
     assert "a.zarr/v[0:1, 1:2]: unsaved" in capsys.readouterr().out
     assert stored(store)[0, 1] == 1
-    assert main(["recover", "--spool-dir", str(spool)]) == 0
+    assert main(["recover", "--spool-dir", str(spool)]) == 1
+    assert "1 elements differ, the first at [0, 1]" in capsys.readouterr().out
+    assert stored(store)[0, 1] == 1
+    assert main(["recover", "--force", "--spool-dir", str(spool)]) == 0
     assert "a.zarr/v[0:1, 1:2]: stored" in capsys.readouterr().out
     wanted = FIELD.copy()
     wanted[0, :2] = 77, -1

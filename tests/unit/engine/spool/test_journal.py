@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -24,7 +25,7 @@ from nczfs.engine.spool.chunks import ChunkDetails, read_flags
 from nczfs.engine.spool.entries import SUFFIX
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Spool, Survives
-from nczfs.errors import AccessDenied, NoSpace, Unavailable
+from nczfs.errors import AccessDenied, NoSpace, SpoolError, Unavailable
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
@@ -116,15 +117,15 @@ def stored(memory: MemoryZMap, name: str = "v") -> Values:
         return np.array(root.variables[name][...])
 
 
-def test_what_was_written_is_put_back_over_what_others_wrote_since(
+def test_what_was_written_is_put_back_over_what_others_wrote_before(
     mount: Mount, memory: MemoryZMap, killed: Callable[[], Path]
 ) -> None:
+    with open_zmap(Kept(memory), "r+") as root:
+        root.variables["v"][0, :2] = 77
     mount.write((0, 1), [[-1, -2, -3]])
     mount.write((1, 1), [[-4]])
     mount.write((0, 2), [[-5]])
     left = killed()
-    with open_zmap(Kept(memory), "r+") as root:
-        root.variables["v"][0, :2] = 77
     wanted = FIELD.copy()
     wanted[0, :4] = 77, -1, -5, -3
     wanted[1, 1] = -4
@@ -134,6 +135,48 @@ def test_what_was_written_is_put_back_over_what_others_wrote_since(
     ]
     np.testing.assert_array_equal(stored(memory), wanted)
     assert list(left.iterdir()) == []
+
+
+def test_what_was_sent_without_an_answer_is_no_other_clients(
+    mount: Mount, memory: MemoryZMap, killed: Callable[[], Path]
+) -> None:
+    mount.write((0, 0), [[-1]])
+    mount.faulty.arm(Fault(0, after=True, operations=frozenset({"write"})))
+    with pytest.raises(Unavailable):
+        mount.flush()
+    mount.write((1, 1), [[-2]])
+    recovered(killed(), memory)
+    wanted = FIELD.copy()
+    wanted[0, 0], wanted[1, 1] = -1, -2
+    np.testing.assert_array_equal(stored(memory), wanted)
+
+
+def test_of_what_was_stored_meanwhile_only_newer_values_of_others_are_kept(
+    mount: Mount, memory: MemoryZMap, killed: Callable[[], Path]
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(operation: str, key: str) -> None:
+        if operation == "write" and not begun.is_set():
+            begun.set()
+            assert go_on.wait(30)
+
+    mount.faulty._before_call = hold
+    mount.write((0, 0), [[-1]])
+    flushing = threading.Thread(target=mount.flush)
+    flushing.start()
+    assert begun.wait(30)
+    mount.write((1, 1), [[-2]])
+    go_on.set()
+    flushing.join()
+    left = killed()
+    others = left_by(left, left.with_name("others"))
+    recovered(left, memory)
+    assert stored(memory)[:2, :2].tolist() == [[-1, 1], [6, -2]]
+    with open_zmap(Kept(memory), "r+") as root:
+        root.variables["v"][0, 0] = 77
+    with pytest.raises(SpoolError, match=r"the first at \[0, 0\]: the store has 77, the spool -1"):
+        recovered(others, memory)
 
 
 @pytest.mark.parametrize("store", ["flush", "drop", "through"])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ABSENT
+from nczfs.zmap.directory.store import DirectoryZMap
 from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.url import parse_url
@@ -81,6 +83,11 @@ def write(array: Array, start: tuple[int, ...], values: Any) -> None:
     array.write_flagged(chunk, flags, whole)
 
 
+def forget_versions(array: Array) -> None:
+    """From now on no version is known of what is written to."""
+    setattr(array._chunks._writeback._dirty, "known_version", lambda *_: None)  # noqa: B010
+
+
 def put_back(spool_dir: Path, **options: Any) -> list[str]:
     """As ``nczfs recover``: what went wrong."""
     problems = []
@@ -109,16 +116,69 @@ def values_of(url: str, name: str = "v") -> Any:
         return dataset.variables[name][...].tolist()
 
 
-def test_elements_are_put_over_what_others_have_written_since(url: str, spool_dir: Path) -> None:
+def test_elements_that_others_have_stored_since_are_put_over_by_force_alone(
+    url: str, spool_dir: Path
+) -> None:
     create(url)
     with dying_mount(url, spool_dir) as v:
         write(v, (1,), [11, 12])
         write(v, (9,), [19])
     with open_url(url, "r+") as dataset:
-        dataset.variables["v"][:4] = [1, 2, 3, 4]
-    assert put_back(spool_dir) == []
+        dataset.variables["v"][:4] = [1, 2, 12, 4]
+    (problem,) = put_back(spool_dir)
+    assert "the chunk was stored since" in problem
+    assert "1 elements differ, the first at [1]: the store has 2, the spool 11; --force" in problem
+    assert values_of(url) == [1, 2, 12, 4, -1, -1, -1, -1, -1, 19]
+    assert put_back(spool_dir, force=True) == []
     assert values_of(url) == [1, 11, 12, 4, -1, -1, -1, -1, -1, 19]
     assert os.listdir(spool_dir) == []
+
+
+def test_elements_are_put_over_what_others_stored_before_they_were_written(
+    url: str, spool_dir: Path
+) -> None:
+    create(url)
+    with dying_mount(url, spool_dir) as v:
+        forget_versions(v)
+        with open_url(url, "r+") as dataset:
+            dataset.variables["v"][:4] = [1, 2, 3, 4]
+        write(v, (1,), [11])
+    assert put_back(spool_dir) == []
+    assert values_of(url)[:4] == [1, 11, 3, 4]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_chunk_that_others_have_removed_since_is_made_anew_by_force_alone(
+    url: str, spool_dir: Path, is_known: bool
+) -> None:
+    create(url)
+    with open_url(url, "r+") as dataset:
+        dataset.variables["v"][:4] = [1, 2, 3, 4]
+    with dying_mount(url, spool_dir) as v:
+        if not is_known:
+            forget_versions(v)
+        write(v, (1,), [11])
+    Path(url, "v", "0").unlink()
+    problems = put_back(spool_dir)
+    assert ["has removed the chunk since" in problem for problem in problems] == [True] * is_known
+    assert put_back(spool_dir, force=True) == []
+    assert values_of(url)[:4] == [-1, 11, -1, -1]
+
+
+def test_what_arrived_after_the_mount_was_gone_is_no_other_clients(
+    url: str, spool_dir: Path
+) -> None:
+    create(url)
+    with dying_mount(url, spool_dir) as v:
+        write(v, (1,), [11])
+        lost = patch.object(DirectoryZMap, "write", side_effect=Unavailable("no answer"))
+        with lost as sending, pytest.raises(Unavailable):
+            v.flush()
+        write(v, (2,), [12])
+    (key, data), _ = sending.call_args
+    Path(url, key).write_bytes(data)
+    assert put_back(spool_dir) == []
+    assert values_of(url)[:4] == [-1, 11, 12, -1]
 
 
 def test_putting_back_twice_is_putting_back_once(url: str, spool_dir: Path) -> None:
@@ -140,7 +200,10 @@ def test_of_two_mounts_the_later_one_is_put_back_last(url: str, spool_dir: Path)
         with dying_mount(url, spool_dir) as v:
             write(v, (1,), [value])
             write(v, (4 + value,), [value])
-    assert put_back(spool_dir) == []
+    store = recovery.Store(open_store(parse_url(url)), parse_url(url))
+    for found in recovery.entries(spool_dir):
+        store.put_back(found)
+    store.close()
     assert values_of(url) == [-1, 3, -1, -1, -1, 1, 2, 3, -1, -1]
 
 

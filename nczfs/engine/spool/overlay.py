@@ -1,0 +1,158 @@
+"""Elements of a chunk put over what the store has, unless that is newer than they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from nczfs.engine.chunkio import ChunkIO, fill_element
+from nczfs.engine.loaded import Values
+from nczfs.engine.retrying import until_stored
+from nczfs.engine.spool.basis import Basis, sent
+from nczfs.errors import Conflict, SpoolError
+from nczfs.model.boxes import Box
+from nczfs.model.grid import ChunkIndex
+from nczfs.zmap.base import ABSENT, Buffer, Stat, Version
+
+SHOWN_CHARS_MAX = 60
+
+
+class Overlay:
+    """Puts elements of chunks back. What it stored itself is not newer than what comes next."""
+
+    def __init__(self) -> None:
+        self._replaced: dict[Version, Stat | None] = {}
+
+    def put(
+        self,
+        io: ChunkIO,
+        index: ChunkIndex,
+        flags: Values,
+        values: Values,
+        basis: Basis,
+        *,
+        force: bool,
+    ) -> None:
+        """Put the elements that have a flag over what the store has of a chunk.
+
+        Does nothing where the store has just these elements.
+
+        Parameters
+        ----------
+        basis : upon which versions they were written.
+        force : whatever the store has.
+
+        Raises
+        ------
+        SpoolError : the store has something newer; the message tells the difference. CodecError,
+        StoreError.
+        """
+        io.confirm()
+        until_stored(
+            lambda _: self._put_once(io, index, flags, values, basis, force), io.key(index)
+        )
+
+    def _put_once(
+        self,
+        io: ChunkIO,
+        index: ChunkIndex,
+        flags: Values,
+        values: Values,
+        basis: Basis,
+        force: bool,
+    ) -> None:
+        stat = io.stat(index)
+        version = stat.version if stat is not None else ABSENT
+        before = self._replaced.get(version, stat)
+        may = force or may_replace(before, basis, lambda: [io.read(index)])
+        grid = io.array.grid
+        inside: Box = grid.box(index).relative_to(grid.origin(index))
+        if may and flags[inside.slices()].all():
+            merged = np.full(flags.shape, fill_element(io.array), values.dtype)
+        else:
+            found, there = io.newest(index)
+            if there != version:
+                raise Conflict(f"{io.key(index)}: another client has just stored it")
+            merged = np.array(found)
+        merged[flags] = values[flags]
+        if not may:
+            # As the store would give them back: some codecs round.
+            given = io.pipeline.decode(io.pipeline.encode(merged))
+            different = flags & differs(given, found)
+            if not different.any():
+                return
+            raise SpoolError(_difference(io, index, stat, basis, different, found, values))
+        stored = io.store(index, merged, version)
+        if stored is not None:
+            self._replaced[stored] = before
+
+
+def may_replace(stat: Stat | None, basis: Basis, read: Callable[[], Iterable[Buffer]]) -> bool:
+    """Whether what the store has is not newer than what was written upon some versions.
+
+    Parameters
+    ----------
+    stat : of the object; None: there is none.
+    read : gives its bytes.
+    """
+    if stat is None:
+        return not basis.versions or ABSENT in basis.versions
+    if stat.version in basis.versions:
+        return True
+    if stat.mtime_ns is not None and stat.mtime_ns < basis.written_ns:
+        return True
+    return any(each.size == stat.size for each in basis.sent) and sent(read()) in basis.sent
+
+
+def differs(one: Values, other: Values) -> Values:
+    """Where two arrays differ, to the bit: NaN equals NaN."""
+    if one.dtype.hasobject:
+        pairs = zip(one.reshape(-1), other.reshape(-1), strict=True)
+        found = np.fromiter((not np.array_equal(a, b) for a, b in pairs), bool, one.size)
+    else:
+        found = _bits(one) != _bits(other)
+    return found.reshape(one.shape)
+
+
+def time_text(ns: int) -> str:
+    """A time as a user reads it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ns / 1e9))
+
+
+def _bits(values: Values) -> np.ndarray[Any, np.dtype[np.void]]:
+    size = max(1, values.dtype.itemsize)
+    return np.ascontiguousarray(values).reshape(-1).view(np.dtype((np.void, size)))
+
+
+def _difference(
+    io: ChunkIO,
+    index: ChunkIndex,
+    stat: Stat | None,
+    basis: Basis,
+    different: Values,
+    found: Values,
+    values: Values,
+) -> str:
+    first = tuple(int(axis[0]) for axis in np.nonzero(different)) if different.ndim else ()
+    grid = zip(first, index, io.array.chunk_shape, strict=True)
+    place = ", ".join(str(at + i * n) for at, i, n in grid)
+    if stat is None:
+        since = "another client has removed the chunk since"
+    elif stat.mtime_ns is None:
+        since = "another client may have stored the chunk since"
+    else:
+        since = f"the chunk was stored since, at {time_text(stat.mtime_ns)}"
+    return (
+        f"{io.key(index)}: written at {time_text(basis.written_ns)}, and {since}: "
+        f"{int(different.sum())} elements differ, the first at [{place}]: the store has "
+        f"{_shown(found[first])}, the spool {_shown(values[first])}; --force puts those of the "
+        "spool over it, --export DIR gives you the values"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}..."
