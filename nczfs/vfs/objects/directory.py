@@ -106,8 +106,9 @@ class ObjectsDirectory(Directory):
         try:
             self.lookup(name)
         except NoSuchPath:
-            self._store.mark_directory(Prefix(key))
-            self._store.made.add(Prefix(key))
+            with self._tree.files.changing(key):
+                self._store.mark_directory(Prefix(key))
+                self._store.made.add(Prefix(key))
             self._store.kept.touch(Prefix(key))
             self._touch()
             if mode != self._tree.dir_mode:
@@ -119,7 +120,7 @@ class ObjectsDirectory(Directory):
         key = new_key(self._prefix, name)
         if Prefix(key) in self._store.made:
             raise IsADirectory(f"{key}: is a directory")
-        with self._tree.files.held(key) as live:
+        with self._tree.files.changing(key), self._tree.files.held(key) as live:
             if live is None:
                 self._store.delete(key)
             else:
@@ -141,14 +142,15 @@ class ObjectsDirectory(Directory):
         node = self.lookup(name)
         if not isinstance(node, ObjectsDirectory):
             raise NotADirectory(f"{name}: is not a directory")
-        if not node.is_empty():
-            raise DirectoryNotEmpty(f"{name}: is not empty")
         key = keys.join(self._prefix, name)
-        try:
-            self._store.unmark(Prefix(key))
-        except Conflict as error:
-            raise DirectoryNotEmpty(str(error)) from error
-        self._store.made.discard(Prefix(key))
+        with self._tree.files.changing(key):
+            if not node.is_empty():
+                raise DirectoryNotEmpty(f"{name}: is not empty")
+            try:
+                self._store.unmark(Prefix(key))
+            except Conflict as error:
+                raise DirectoryNotEmpty(str(error)) from error
+            self._store.made.discard(Prefix(key))
         self._store.made.add(self._prefix)
         self._store.kept.discard(key)
         self._store.announce(key)

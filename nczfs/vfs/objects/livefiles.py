@@ -19,15 +19,18 @@ log = logging.getLogger(__name__)
 class LiveFiles:
     """The live files by key.
 
-    `_lock` guards the map, the counts of handles and the directories that are being renamed; it is
-    taken within all other locks.
+    `_lock` guards the map, the counts of handles, the directories that are being renamed and the
+    names that are being changed; it is taken within all other locks. A rename of a directory waits
+    until no name below is being changed, and every change of a name until no directory above is
+    being renamed.
     """
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._renamed = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
         self._renaming: list[Prefix] = []
+        self._changing: list[str] = []
         self._files: dict[Key, LiveFile] = {}
 
     @property
@@ -62,25 +65,52 @@ class LiveFiles:
             yield
 
     @contextmanager
-    def renaming(self, prefix: Prefix) -> Iterator[Sequence[LiveFile]]:
+    def changing(self, *names: str) -> Iterator[None]:
+        """The time in which names are made or removed; no directory above is renamed meanwhile.
+
+        Raises
+        ------
+        StaleHandle : as `await_rename`.
+        """
+        with self._lock:
+            for name in names:
+                self._await_rename(name)
+            self._changing += names
+        try:
+            yield
+        finally:
+            with self._lock:
+                for name in names:
+                    self._changing.remove(name)
+                self._changed.notify_all()
+
+    @contextmanager
+    def renaming(self, prefix: Prefix, goal: Prefix) -> Iterator[Sequence[LiveFile]]:
         """The live files below a directory that is renamed: none of them is stored meanwhile.
 
         They are read and written to all the same; who opens another one waits.
+
+        Raises
+        ------
+        StaleHandle : as `await_rename`.
         """
-        with self._lock:
-            self._renaming.append(prefix)
-            below = [live for key, live in self._files.items() if _is_below(key, prefix)]
-            for live in below:
-                live.handles += 1
-        try:
-            with self.turns(*below):
-                yield [live for live in below if live.linked]
-        finally:
-            with self._lock:
-                self._renaming.remove(prefix)
-                self._renamed.notify_all()
-            for live in below:
-                self.close(live, writing=False)
+        below: list[LiveFile] = []
+        with self.changing(prefix, goal):
+            try:
+                with self._lock:
+                    self._renaming.append(prefix)
+                    self._changed.wait_for(lambda: not self._is_changing_below(prefix))
+                    below += [live for key, live in self._files.items() if _is_below(key, prefix)]
+                    for live in below:
+                        live.handles += 1
+                with self.turns(*below):
+                    yield [live for live in below if live.linked]
+            finally:
+                with self._lock:
+                    self._renaming.remove(prefix)
+                    self._changed.notify_all()
+                for live in below:
+                    self.close(live, writing=False)
 
     def await_rename(self, key: Key) -> None:
         """Wait until no directory above is being renamed any more.
@@ -164,18 +194,21 @@ class LiveFiles:
             self._files = {k: f for k, f in self._files.items() if f is not live}
             self._files[key] = live
 
-    def _await_rename(self, key: Key) -> None:
+    def _await_rename(self, name: str) -> None:
         def is_renamed() -> bool:
-            return any(_is_below(key, prefix) for prefix in self._renaming)
+            return any(_is_below(name, prefix) for prefix in self._renaming)
 
         if is_renamed():
-            self._renamed.wait_for(lambda: not is_renamed())
-            raise StaleHandle(f"{key}: its directory was renamed meanwhile")
+            self._changed.wait_for(lambda: not is_renamed())
+            raise StaleHandle(f"{name}: its directory was renamed meanwhile")
+
+    def _is_changing_below(self, prefix: Prefix) -> bool:
+        return any(_is_below(name, prefix) for name in self._changing)
 
 
 def _is_same(base: Stat | None, now: Stat | None) -> bool:
     return base is not None and now is not None and base.version == now.version
 
 
-def _is_below(key: Key, prefix: Prefix) -> bool:
+def _is_below(key: str, prefix: Prefix) -> bool:
     return not prefix or key.startswith(f"{prefix}/")

@@ -23,6 +23,7 @@ def rename_file(
     The new object is there before the old one goes: whoever ends in between leaves both.
     """
     with (
+        files.changing(key, goal),
         files.held(goal) as replaced,
         files.held(key) as live,
         files.turns(replaced, live),
@@ -50,12 +51,12 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     ------
     NotPermitted : there is more below than keys and markers, and would stay; nothing was changed.
     """
-    try:
-        markers = list(store.zmap.markers(prefix))
-    except Conflict as error:
-        raise NotPermitted(f"{error}; rename it with another client") from error
     new_key = partial(keys.moved, prefix=prefix, goal=goal)
-    with files.renaming(prefix) as opened:
+    with files.renaming(prefix, goal) as opened:
+        try:
+            markers = list(store.zmap.markers(prefix))
+        except Conflict as error:
+            raise NotPermitted(f"{error}; rename it with another client") from error
         written = {live.key: live for live in opened if live.dirty}
         for live in written.values():
             if live.base is not None:
@@ -85,16 +86,16 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
         for live in opened:
             follow(live)
         copies |= {key: stat for key, (stat, _) in stored.items()}
-    for directory in [prefix, *store.made.below(prefix)]:
-        store.made.add(Prefix(new_key(directory)))
-        store.kept.move(directory, new_key(directory))
-    for key, copy in copies.items():
-        store.kept.move(key, copy.key, copy)
-    store.made.discard(prefix)
-    store.made.add(parent_of(prefix))
-    for changed in (prefix, goal):
-        store.metadata.forget(changed)
-        store.announce(changed)
+        for directory in [prefix, *store.made.below(prefix)]:
+            store.made.add(Prefix(new_key(directory)))
+            store.kept.move(directory, new_key(directory))
+        for key, copy in copies.items():
+            store.kept.move(key, copy.key, copy)
+        store.made.discard(prefix)
+        store.made.add(parent_of(prefix))
+        for changed in (prefix, goal):
+            store.metadata.forget(changed)
+            store.announce(changed)
 
 
 def _move_written(store: ObjectStore, live: LiveFile, goal: Key, *, replace: bool) -> None:

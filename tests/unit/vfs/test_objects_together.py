@@ -317,6 +317,48 @@ def test_what_is_opened_while_a_directory_is_renamed_is_looked_up_again(
     assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old", "e/made": b""}
 
 
+@pytest.mark.parametrize("change", ["unlink", "rename", "link", "mkdir", "rename a directory"])
+def test_names_below_a_directory_that_is_renamed_change_afterwards(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, change: str
+) -> None:
+    """SEMANTICS O11: what was copied already would have the name still."""
+    directory, a = find(fs, "objects/d").ino, find(fs, "objects/d/a").ino
+    mkdir(fs, "objects/d/sub")
+    changes: dict[str, Callable[[], object]] = {
+        "unlink": lambda: fs.unlink(directory, b"a"),
+        "rename": lambda: fs.rename(directory, b"b", directory, b"c", replace=True),
+        "link": lambda: fs.link(a, directory, b"c"),
+        "mkdir": lambda: fs.mkdir(directory, b"c", 0o755),
+        "rename a directory": lambda: fs.rename(directory, b"sub", directory, b"c", replace=True),
+    }
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        changing = threads.submit(changes[change])
+        assert not wait([changing], 0.05).done
+        gate.open()
+        renaming.result(WAIT_S)
+        with pytest.raises(StaleHandle, match="renamed meanwhile"):
+            changing.result(WAIT_S)
+    assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old"}
+
+
+def test_a_directory_is_renamed_when_what_is_changed_below_it_has(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11: what is removed is not back at the new place."""
+    directory = find(fs, "objects/d").ino
+    with store.stopping("delete", "d/a") as gate:
+        removing = threads.submit(fs.unlink, directory, b"a")
+        assert gate.reached.wait(WAIT_S)
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert not wait([renaming], 0.05).done
+        gate.open()
+        removing.result(WAIT_S)
+        renaming.result(WAIT_S)
+    assert stored(store) == {"a": b"old", "e/b": b"old"}
+
+
 def test_a_rename_that_fails_leaves_what_is_written_where_it_was(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
