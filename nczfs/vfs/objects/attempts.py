@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nczfs.vfs.objects.store import ObjectStore
@@ -19,16 +19,18 @@ class Attempt:
     size: int
     digest: bytes
 
-    def landed(self, store: ObjectStore) -> Stat | None:
-        """The object that the store has, if it is what was sent."""
-        found = store.find(self.key)
-        if found is None or found.size != self.size:
-            return None
-        digest = hashlib.blake2b()
-        step = store.step
-        for start in range(0, found.size, step):
-            digest.update(store.read(found, start, min(start + step, found.size)))
-        return found if digest.digest() == self.digest else None
+
+def landed(attempts: Iterable[Attempt], key: Key, store: ObjectStore) -> Stat | None:
+    """The object that the store has under a key, if it is what one of the attempts sent there."""
+    sent = {(each.size, each.digest) for each in attempts if each.key == key}
+    found = store.find(key) if sent else None
+    if found is None or found.size not in {size for size, _ in sent}:
+        return None
+    digest = hashlib.blake2b()
+    step = store.step
+    for start in range(0, found.size, step):
+        digest.update(store.read(found, start, min(start + step, found.size)))
+    return found if (found.size, digest.digest()) in sent else None
 
 
 def attempt_of(key: Key, parts: Sequence[Part]) -> Attempt | None:

@@ -130,7 +130,7 @@ class ObjectsDirectory(Directory):
     def _unlink_open(self, live: LiveFile) -> None:
         with live.turn:
             live.hold()
-            if live.base is not None:
+            if live.has_object():
                 # What is only here by now, since another client deleted it, goes as well.
                 with suppress(NoSuchPath) if live.dirty else nullcontext():
                     self._store.delete(live.key)

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 
 from nczfs.errors import NczfsError, PathExists, StaleHandle
 from nczfs.vfs.base import Buffer
-from nczfs.vfs.objects.attempts import Attempt, attempt_of
+from nczfs.vfs.objects.attempts import Attempt, attempt_of, landed
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.staging import Fetched, Snapshot, StagedFile
 from nczfs.zmap.base import ABSENT, Part, Stat, Version
@@ -58,7 +58,7 @@ class LiveFile:
         self._emptied = -1
         self._attempts = 0
         self._failure: _Failure | None = None
-        self._in_doubt: Attempt | None = None
+        self._in_doubt: set[Attempt] = set()
         self._lost = False
 
     @property
@@ -192,6 +192,10 @@ class LiveFile:
         if not is_same and self._landed(self.key) is None:
             raise StaleHandle(f"{self.key}: replaced or deleted since it was opened")
 
+    def has_object(self) -> bool:
+        """Whether the store has an object of the file, be it one that arrived without an answer."""
+        return self.base is not None or self._landed(self.key) is not None
+
     def moved(self, key: Key, base: Stat | None, generation: int | None = None) -> None:
         """The object is at another key, and the file is that one from now on.
 
@@ -311,9 +315,9 @@ class LiveFile:
                 try:
                     stat = self._write(key, parts, replaces, mtime_ns)
                 except (StaleHandle, PathExists):
-                    if (landed := self._landed(key)) is None:
+                    if (arrived := self._landed(key)) is None:
                         raise
-                    stat = self._write(key, parts, landed.version, mtime_ns)
+                    stat = self._write(key, parts, arrived.version, mtime_ns)
         except NczfsError as error:
             self._failure = _Failure(attempt, generation, error)
             raise
@@ -325,21 +329,21 @@ class LiveFile:
                 return self._store.make(key, parts, mtime_ns)
             return self._store.write(key, parts, replaces, mtime_ns)
         except NczfsError as error:
-            if error.transient:
-                self._in_doubt = attempt_of(key, parts)
+            if error.transient and (attempt := attempt_of(key, parts)) is not None:
+                self._in_doubt.add(attempt)
             raise
 
     def _landed(self, key: Key) -> Stat | None:
         """What an earlier attempt stored whose answer never came, if that is there."""
-        doubt = self._in_doubt
-        return doubt.landed(self._store) if doubt and doubt.key == key else None
+        return landed(self._in_doubt, key, self._store)
 
     def _become(self, base: Stat, generation: int) -> None:
         """A generation is in the store, as this version."""
         with self.lock:
             self.key, self.base = base.key, base
             self._stored = generation
-            self._in_doubt = self._failure = None
+            self._in_doubt = set()
+            self._failure = None
             if self._staged is None:
                 return
             self._staged.rebase(self._store.base_of(base))

@@ -100,8 +100,8 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
 
 def _move_written(store: ObjectStore, live: LiveFile, goal: Key, *, replace: bool) -> None:
     """What is dirty becomes the new object; the old one is deleted, if it is still ours."""
-    key, was_stored = live.key, live.base is not None
-    if was_stored:
+    key, was_stored = live.key, live.has_object()
+    if live.base is not None:
         live.check_base()
     copy = live.store_elsewhere(goal, replace=replace)
     store.kept.move(key, goal, copy)

@@ -1,0 +1,375 @@
+"""Files of ``objects/`` with several handles and mappings, renamed with their directories, while
+requests fail or arrive late: what fsync or close said 0 to is in the store, and other mounts show
+it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+from unittest import mock
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from nczfs.engine.options import EngineOptions
+from nczfs.errors import AccessDenied, DeadlinePassed, StoreError, Unavailable
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.wrappers import Prefixed
+from tests.conftest import ExpectedWarnings
+from tests.support.late import LateZMap
+from tests.support.trees import find, read
+from tests.support.writing import mkdir, open_file, rename, truncate, unlink
+
+PAGE = 16
+NAMES = ("a", "b")
+DIRECTORIES = ("d", "e")
+OPTIONS = EngineOptions(cache_bytes_max=0, metadata_ttl_s=0.0, store_threads=2, fetch_threads=2)
+Trouble: TypeAlias = "Fault | int | None"
+"""What fails, or how many writes take effect after their deadline."""
+
+STORING = frozenset({"write", "write_parts"})
+ALL = frozenset({"read", "stat"}) | STORING
+troubles = (
+    st.none()
+    | st.integers(1, 2)
+    | st.builds(
+        Fault,
+        st.integers(0, 4),
+        st.sampled_from((Unavailable, DeadlinePassed)),
+        after=st.booleans(),
+        operations=st.sampled_from((STORING, ALL)),
+        repeats=st.sampled_from((1, 2, 1000)),
+    )
+    | st.builds(Fault, st.integers(0, 2), st.just(AccessDenied), operations=st.just(STORING))
+)
+offsets = st.integers(0, 3 * PAGE)
+pieces = st.binary(min_size=1, max_size=PAGE + 4)
+names = st.sampled_from(NAMES)
+
+
+@pytest.fixture(autouse=True)
+def warned(expected_warnings: ExpectedWarnings) -> None:
+    expected_warnings.add("was not stored when it was closed: ")
+
+
+@dataclass(eq=False)
+class Content:
+    """A file as programs see it.
+
+    Attributes
+    ----------
+    possible : what the store may hold; None: nothing.
+    pages : of mappings that were changed, and not written back.
+    """
+
+    name: str
+    seen: bytes = b""
+    is_dirty: bool = True
+    possible: set[bytes | None] = field(default_factory=lambda: {None})
+    pages: dict[int, bytes] = field(default_factory=dict)
+
+    def put(self, offset: int, data: bytes) -> None:
+        before = self.seen.ljust(offset, b"\0")
+        self.seen = before[:offset] + data + before[offset + len(data) :]
+        self.is_dirty = True
+
+    def stored(self) -> None:
+        if self.is_dirty:
+            self.possible = {self.seen}
+            self.is_dirty = False
+
+
+@dataclass(eq=False)
+class Open:
+    content: Content
+    handle: HandleNo
+    flags: int
+
+    @property
+    def writes(self) -> bool:
+        return self.flags & os.O_ACCMODE != os.O_RDONLY
+
+
+class MountsOfObjects(RuleBasedStateMachine):
+    """One mount writes, another one of the same store reads; both believe nothing for long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spools = Path(tempfile.mkdtemp(prefix="nczfs-model-"))
+        self.memory = LateZMap()
+        self.faulty = Faulty(self.memory)
+        self.fs = self.mounted(self.faulty, "ours")
+        self.other = self.mounted(Prefixed(self.memory, ROOT), "other")
+        self.directory = "d"
+        mkdir(self.fs, "objects/d")
+        self.files: dict[str, Content] = {}
+        self.handles: list[Open] = []
+        self.times = 0
+
+    def mounted(self, zmap: Any, name: str) -> TreeFileSystem:
+        options = VfsOptions(engine=OPTIONS, read_only=False, spool_dir=self.spools / name)
+        with mock.patch("nczfs.vfs.tree.open_store", return_value=zmap):
+            return mount_tree("memory://model", None, options)
+
+    @contextmanager
+    def failing(self, trouble: Trouble) -> Iterator[None]:
+        """What is asked of the store in this context may fail, or take effect later."""
+        self.faulty.arm(*([trouble] if isinstance(trouble, Fault) else []))
+        self.memory.delay(trouble if isinstance(trouble, int) else 0)
+        try:
+            yield
+        except StoreError:
+            assert self.faulty.fired or self.memory.missed
+            raise
+        finally:
+            self.faulty.arm()
+            self.memory.delay(0)
+
+    def stores(self, content: Content, trouble: Trouble, store: Callable[[], None]) -> bool:
+        """Ask for a file to be stored; whether it is."""
+        if content.is_dirty:
+            content.possible.add(content.seen)
+        try:
+            with self.failing(trouble):
+                store()
+        except StoreError:
+            return False
+        content.stored()
+        return True
+
+    # Files
+
+    @rule(
+        name=names,
+        flags=st.sampled_from(
+            (
+                os.O_RDONLY,
+                os.O_WRONLY,
+                os.O_RDWR,
+                os.O_RDWR | os.O_APPEND,
+                os.O_WRONLY | os.O_APPEND,
+            )
+        ),
+    )
+    def open(self, name: str, flags: int) -> None:
+        if len(self.handles) >= 6 or (name not in self.files and flags == os.O_RDONLY):
+            return
+        handle = open_file(self.fs, self.path(name), flags | os.O_CREAT)
+        content = self.files.setdefault(name, Content(name))
+        self.handles.append(Open(content, handle, flags))
+
+    @precondition(lambda self: self.writers())
+    @rule(data=st.data(), offset=offsets, piece=pieces)
+    def write(self, data: st.DataObject, offset: int, piece: bytes) -> None:
+        found = data.draw(st.sampled_from(self.writers()))
+        if found.flags & os.O_APPEND:
+            offset = len(found.content.seen)  # so says the kernel
+        self.write_pages(found)
+        assert self.fs.write(found.handle, offset, piece) == len(piece)
+        found.content.put(offset, piece)
+
+    @precondition(lambda self: self.writers())
+    @rule(data=st.data(), offset=offsets, piece=pieces)
+    def write_through_a_mapping(self, data: st.DataObject, offset: int, piece: bytes) -> None:
+        """Which changes bytes of one page, and not beyond the end."""
+        content = data.draw(st.sampled_from(self.writers())).content
+        number, place = divmod(offset, PAGE)
+        page = content.pages.get(number, content.seen[number * PAGE : (number + 1) * PAGE])
+        if place < len(page):
+            content.pages[number] = (page[:place] + piece + page[place + len(piece) :])[: len(page)]
+
+    def write_pages(self, through: Open) -> None:
+        """The kernel writes whole pages back, through any handle that can write."""
+        content = through.content
+        for number, page in sorted(content.pages.items()):
+            self.fs.write(through.handle, number * PAGE, page)
+            content.put(number * PAGE, page)
+        content.pages.clear()
+
+    @precondition(lambda self: self.writers())
+    @rule(data=st.data(), size=offsets)
+    def set_size_of_handle(self, data: st.DataObject, size: int) -> None:
+        found = data.draw(st.sampled_from(self.writers()))
+        if (
+            found.content.name not in self.files
+            or self.files[found.content.name] is not found.content
+        ):
+            return
+        self.write_pages(found)
+        ino = find(self.fs, self.path(found.content.name)).ino
+        assert self.fs.setattr(ino, Changes(size=size), found.handle).size == size
+        found.content.put(size, b"")
+        found.content.seen = found.content.seen[:size]
+
+    @precondition(lambda self: self.files)
+    @rule(data=st.data(), size=offsets)
+    def set_size(self, data: st.DataObject, size: int) -> None:
+        content = self.some_file(data)
+        if content.pages:
+            return
+        truncate(self.fs, self.path(content.name), size)
+        content.put(size, b"")
+        content.seen = content.seen[:size]
+        content.stored()
+
+    @precondition(lambda self: self.handles)
+    @rule(data=st.data(), trouble=troubles)
+    def fsync(self, data: st.DataObject, trouble: Trouble) -> None:
+        found = data.draw(st.sampled_from(self.handles))
+        writers = [each for each in self.writers() if each.content is found.content]
+        if writers:
+            self.write_pages(data.draw(st.sampled_from(writers)))
+        fsync = self.fs.fsync
+        self.stores(found.content, trouble, lambda: fsync(found.handle, data_only=False))
+
+    @precondition(lambda self: self.handles)
+    @rule(data=st.data(), trouble=troubles)
+    def close(self, data: st.DataObject, trouble: Trouble) -> None:
+        """What failed when it was closed is tried again when the last one has gone."""
+        found = data.draw(st.sampled_from(self.handles))
+        content = found.content
+        others = [each for each in self.writers() if each is not found and each.content is content]
+        if found.writes and not others:
+            self.write_pages(found)
+        if found.writes:
+            self.stores(content, trouble, lambda: self.fs.flush(found.handle))
+        else:
+            self.fs.flush(found.handle)
+        self.handles.remove(found)
+        self.fs.release(found.handle)
+        if found.writes and not others:
+            content.stored()
+
+    @precondition(lambda self: self.files)
+    @rule(data=st.data())
+    def unlink(self, data: st.DataObject) -> None:
+        self.late_requests_arrive()
+        content = self.some_file(data)
+        unlink(self.fs, self.path(content.name))
+        self.gone(content)
+
+    # Names, times, and what is believed
+
+    @precondition(lambda self: self.files)
+    @rule(data=st.data(), goal=names)
+    def rename(self, data: st.DataObject, goal: str) -> None:
+        content = self.some_file(data)
+        if goal == content.name:
+            return
+        self.late_requests_arrive()
+        rename(self.fs, self.path(content.name), self.path(goal))
+        if goal in self.files:
+            self.gone(self.files[goal])
+        del self.files[content.name]
+        content.name = goal
+        self.files[goal] = content
+        content.stored()
+
+    @rule()
+    def rename_the_directory(self) -> None:
+        self.late_requests_arrive()
+        goal = DIRECTORIES[self.directory == "d"]
+        rename(self.fs, f"objects/{self.directory}", f"objects/{goal}")
+        self.directory = goal
+        for content in self.files.values():
+            content.stored()
+
+    @precondition(lambda self: self.files)
+    @rule(data=st.data())
+    def change_times(self, data: st.DataObject) -> None:
+        content = self.some_file(data)
+        self.times += 1
+        ino = find(self.fs, self.path(content.name)).ino
+        changed = self.fs.setattr(ino, Changes(mtime_ns=self.times, atime_ns=self.times), None)
+        assert (changed.mtime_ns, changed.size) == (self.times, len(content.seen))
+
+    @rule(path=st.sampled_from(("", "objects/d", "objects/d/a")))
+    def refresh(self, path: str) -> None:
+        self.fs.refresh(path)
+
+    @rule(trouble=troubles)
+    def sync(self, trouble: Trouble) -> None:
+        """As a word written to ``.nczfs/flush``; a file that nobody writes has nothing to store."""
+        waiting = [each for each in self.files.values() if each.is_dirty]
+        for content in waiting:
+            content.possible.add(content.seen)
+        try:
+            with self.failing(trouble):
+                self.fs.sync()
+        except StoreError:
+            return
+        for content in waiting:
+            content.stored()
+
+    @rule()
+    def late_requests_arrive(self) -> None:
+        """Before its name goes: what arrived after that would stay, as no one can tell."""
+        self.memory.land()
+
+    # What holds after each step
+
+    @invariant()
+    def the_store_has_what_it_may_have(self) -> None:
+        stored = {
+            str(stat.key): bytes(self.memory.read(stat.key).data) for stat in self.memory.list(ROOT)
+        }
+        for name, content in self.files.items():
+            found = stored.pop(f"{self.directory}/{name}", None)
+            assert found in content.possible, (name, found, content.possible)
+            if not content.is_dirty:
+                assert read(self.other, self.path(name)) == found
+        assert stored == {}
+
+    @invariant()
+    def programs_see_what_was_written(self) -> None:
+        for name, content in self.files.items():
+            assert find(self.fs, self.path(name)).size == len(content.seen)
+            assert read(self.fs, self.path(name)) == content.seen
+        for found in self.handles:
+            if found.flags & os.O_ACCMODE != os.O_WRONLY:
+                assert bytes(self.fs.read(found.handle, 0, 1000)) == found.content.seen
+
+    def path(self, name: str) -> str:
+        return f"objects/{self.directory}/{name}"
+
+    def writers(self) -> list[Open]:
+        return [found for found in self.handles if found.writes]
+
+    def some_file(self, data: st.DataObject) -> Content:
+        return self.files[data.draw(st.sampled_from(sorted(self.files)))]
+
+    def gone(self, content: Content) -> None:
+        del self.files[content.name]
+        content.name = ""
+        content.is_dirty = False
+
+    def teardown(self) -> None:
+        for found in self.handles:
+            self.fs.flush(found.handle)
+            self.fs.release(found.handle)
+        self.fs.sync()
+        for content in self.files.values():
+            content.pages.clear()
+            content.stored()
+        self.the_store_has_what_it_may_have()
+        self.fs.close()
+        self.other.close()
+        left = [path for path in self.spools.rglob("*") if path.is_file()]
+        shutil.rmtree(self.spools)
+        assert left == [], [(path, path.read_bytes()) for path in left]
+
+
+TestMountsOfObjects = MountsOfObjects.TestCase
+TestMountsOfObjects.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
