@@ -41,8 +41,9 @@ from nczfs.zmap.web.authorities import check_authorities
 if TYPE_CHECKING:
     from nczfs.zmap.s3.client import Client, Clients
 
-# Its debug messages quote the headers that it signs, and tokens among them.
-logging.getLogger("botocore").setLevel(logging.INFO)
+# Its debug messages quote the headers that it signs, and tokens among them. A level of INFO would
+# print where it found the endpoint and the credentials, in each command.
+logging.getLogger("botocore").setLevel(logging.WARNING)
 # Its warnings quote what a program printed that was to print credentials; `_frozen` raises instead.
 logging.getLogger("botocore.credentials").setLevel(logging.ERROR)
 

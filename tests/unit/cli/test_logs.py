@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from nczfs.cli import logs
 from nczfs.cli.sources import Settings
 from nczfs.errors import UsageError
+from tests.support.ports import free_port
 
 log = logging.getLogger("nczfs.test")
 
@@ -103,3 +106,23 @@ def test_levels(settings: dict[str, object], level: int) -> None:
 def test_a_log_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--log-file .*No such file or directory"):
         logs.configure_foreground(Settings({"log-file": str(tmp_path / "a/b")}))
+
+
+def test_a_command_prints_its_error_and_nothing_of_the_libraries_below() -> None:
+    """They say at INFO where they found the endpoint and the credentials."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "nczfs.cli.main", "ls", "s3://bucket"],
+        env=os.environ
+        | {
+            "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{free_port()}",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "no_proxy": "*",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "check AWS_ENDPOINT_URL_S3" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
