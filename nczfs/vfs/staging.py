@@ -201,6 +201,8 @@ class StagedFile:
     def keep(self, key: str, replaces: Version, reason: str) -> Path:
         """Leave the file in the spool as an entry, and close it: where it is then.
 
+        Where no entry can be made, the file stays as one that survives this process, if it is one.
+
         Parameters
         ----------
         replaces : the version that it shall replace, `ABSENT` where there was none.
@@ -217,8 +219,10 @@ class StagedFile:
                 self._log.sealing(self.size)
             kept = seal(self.path, self._fd, entry, self._spool.sync)
         except NczfsError:
-            self._close()
-            raise
+            if self._log is None or not self._log.leave():
+                self._close()
+                raise
+            kept, self._log = self.path, None
         self._spool.keep(kept, self._valid.total)
         self._valid.cut(0)
         self._close()

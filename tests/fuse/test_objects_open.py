@@ -20,7 +20,8 @@ import pytest
 from tests.support.looking import store_served
 from tests.support.mounts import Served, nczfs
 from tests.support.places import Place, bucket_of, directory_at
-from tests.support.settled import settled, status, wait_until
+from tests.support.servers import S3Server
+from tests.support.settled import gauge, settled, status, wait_until
 
 PAGE = 4096
 
@@ -213,3 +214,18 @@ def test_without_descriptors_what_was_written_is_stored_or_kept(tmp_path: Path) 
     found = place.objects()
     for name in written:
         assert found[f"new/{name}"] == data[name]
+
+
+def test_a_byte_of_a_large_object_is_changed_without_fetching_it(
+    ceph: S3Server, tmp_path: Path
+) -> None:
+    """SEMANTICS O8."""
+    place = bucket_of(ceph)
+    content = os.urandom(1 << 20) * 40
+    with settled(place.url, tmp_path / "spool") as mount:
+        path = mount.path / "objects/f"
+        path.write_bytes(content)
+        with path.open("r+b", buffering=0) as file:
+            os.pwrite(file.fileno(), b"changed", 20_000_000)
+        assert gauge(mount, 'nczfs_store_read_bytes_total{store="s3"}') == 0
+    assert place.objects()["f"] == content[:20_000_000] + b"changed" + content[20_000_007:]

@@ -70,7 +70,7 @@ def wait_until(mount: Served, **gauges: int) -> None:
 def gauge(mount: Served, name: str) -> float:
     """A metric of the mount, as its metrics file has it."""
     text = (mount.path / ".nczfs/metrics").read_text()
-    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
     assert found is not None, f"no metric is called {name}"
     return float(found[1])
 

@@ -113,6 +113,13 @@ class StagedLog:
                 "%s: could not be removed, although its data are stored: %s", self._staged, error
             )
 
+    def leave(self) -> bool:
+        """Close the log, and leave it to who recovers the file, if it says what is unsaved."""
+        if self._log.size:
+            self._log.close()
+            return True
+        return False
+
     def remove(self) -> None:
         """Remove the log. Never raises."""
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nczfs.engine.spool.entries import read_entry
+from nczfs.engine.spool.salvage import salvage
 from nczfs.engine.spool.space import LOCK, Spool, Survives
 from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors
 from nczfs.vfs.staging import Base, Snapshot, StagedFile, stage
@@ -287,3 +288,25 @@ def test_without_descriptors_nothing_is_begun_and_what_is_there_is_kept(
     assert read_entry(kept).sections[0].size == 4
     spool.close()
     assert [path.name for path in spool.directory.iterdir() if path.name != LOCK] == [kept.name]
+
+
+def test_what_no_entry_can_be_made_of_on_a_full_disk_is_recovered_from_its_log(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", 1):
+        spool = Spool(tmp_path / "disk/spool", survives=Survives.KILL)
+        staged = stage(spool, "a")
+        staged.write(0, bytes(4096))
+        staged.note_unsaved("a", ABSENT)
+        filler = tmp_path / "disk/filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        assert staged.keep("a", ABSENT, "the store is full too") == staged.path
+        assert spool.kept_count == 1
+        spool.close()
+        filler.unlink()
+        salvage(spool.directory)
+        (kept,) = spool.directory.glob("*.unsaved")
+        entry = read_entry(kept)
+        assert (entry.key, entry.sections[0].size) == ("a", 4096)
