@@ -129,6 +129,26 @@ class RemoveMember(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class RenameMember(Change):
+    """A group lists a member under another name, if it lists its members at all."""
+
+    name: str
+    new_name: str
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        return ("member", self.name)
+
+    def apply(self, node: Node | None) -> Node:
+        group = _group(node)
+        return replace(
+            group,
+            groups=_renamed(group.groups, self.name, self.new_name),
+            arrays=_renamed(group.arrays, self.name, self.new_name),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class GroupBecomesArray(Change):
     """A group lists as an array what it listed as a group, if it lists its members at all."""
 
@@ -268,3 +288,9 @@ def _with_name(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | No
 
 def _without_name(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | None:
     return None if names is None else tuple(known for known in names if known != name)
+
+
+def _renamed(names: tuple[str, ...] | None, name: str, new_name: str) -> tuple[str, ...] | None:
+    if names is None or name not in names:
+        return names
+    return tuple(new_name if known == name else known for known in names if known != new_name)

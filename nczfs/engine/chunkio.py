@@ -13,6 +13,7 @@ from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.registry import pipeline_of
 from nczfs.engine.loaded import Loaded, Values
 from nczfs.engine.options import MissingChunks
+from nczfs.engine.place import ArrayPlace
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import CodecError, CorruptChunk, MissingChunk, NczfsError, NoSuchObject
 from nczfs.model.dtypes import VlenKind
@@ -44,8 +45,7 @@ class ChunkIO:
 
     Parameters
     ----------
-    prefix : where the array lies in `zmap`.
-    place : of the variable, for messages.
+    place : where the array lies in `zmap`.
     too_long : hears of each chunk that decodes to more bytes than it has, with its key; None: the
         first one is warned of in the log.
     confirm : raises StructureChanged when the store describes other chunks by now.
@@ -54,20 +54,28 @@ class ChunkIO:
     def __init__(
         self,
         zmap: ZMap,
-        prefix: Prefix,
-        place: str,
+        place: ArrayPlace,
         array: ArrayDescription,
         missing_chunks: MissingChunks,
         too_long: TooLong | None = None,
         confirm: Callable[[], None] | None = None,
     ) -> None:
         self._zmap = zmap
-        self.prefix = prefix
-        self._place = place
+        self._at = place
         self.array = array
         self._missing_chunks = missing_chunks
         self._too_long = too_long or _OneWarning()
         self.confirm = confirm or _nobody_asks
+
+    @property
+    def prefix(self) -> Prefix:
+        """Where the array lies by now."""
+        return self._at.prefix
+
+    @property
+    def _place(self) -> str:
+        """Of the variable, for messages."""
+        return "/".join(part for part in (self._zmap.name, self.prefix) if part)
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -103,6 +111,13 @@ class ChunkIO:
     def _found(self, chunk: ChunkIndex, known: Loaded | None) -> Callable[[], Loaded] | None:
         """As `fetch`; None when the store says that there is none."""
         key = self.key(chunk)
+        found = self._found_at(key, known)
+        while found is None and self.key(chunk) != key:  # the array was renamed meanwhile
+            key = self.key(chunk)
+            found = self._found_at(key, known)
+        return found
+
+    def _found_at(self, key: Key, known: Loaded | None) -> Callable[[], Loaded] | None:
         pipeline = self.pipeline
         try:
             if (
@@ -129,8 +144,7 @@ class ChunkIO:
         """The same chunks, of an array of another shape."""
         return ChunkIO(
             self._zmap,
-            self.prefix,
-            self._place,
+            self._at,
             array,
             self._missing_chunks,
             self._too_long,
@@ -189,17 +203,18 @@ class ChunkIO:
         ------
         Conflict : the store has another version. CodecError, StoreError.
         """
-        key = self.key(chunk)
-        if self.is_fill(values) and not self._exists(key, replaces):
-            return None
-        try:
-            data = self.pipeline.encode(values)
-        except CodecError as error:
-            raise type(error)(f"{self._zmap.name}/{key}: {error}") from error
-        if sending is not None:
-            sending(data, replaces)
-        metrics.CHUNKS_STORED.inc()
-        return self._zmap.write(key, data, replaces=replaces)
+        with self._at.gate.inside():
+            key = self.key(chunk)
+            if self.is_fill(values) and not self._exists(key, replaces):
+                return None
+            try:
+                data = self.pipeline.encode(values)
+            except CodecError as error:
+                raise type(error)(f"{self._zmap.name}/{key}: {error}") from error
+            if sending is not None:
+                sending(data, replaces)
+            metrics.CHUNKS_STORED.inc()
+            return self._zmap.write(key, data, replaces=replaces)
 
     def _exists(self, key: Key, replaces: Version | None) -> bool:
         if replaces is not None:

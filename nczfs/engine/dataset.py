@@ -6,7 +6,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from nczfs.engine.array import Array
@@ -20,6 +21,7 @@ from nczfs.engine.lease import Leases
 from nczfs.engine.ledger import Ledger
 from nczfs.engine.metadata import LEDGER_SHARE, MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions
+from nczfs.engine.place import Gate
 from nczfs.engine.pools import Pools
 from nczfs.engine.quantize import rounding_of
 from nczfs.engine.retrying import Confirmation
@@ -33,7 +35,7 @@ from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.detect import NODE_NAMES, ROOT_KEYS, detect
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import Variable
+from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.guarded import Guarded
 from nczfs.zmap.keys import Key, Prefix, is_within, join
@@ -148,6 +150,7 @@ class Dataset(Hierarchy):
         super().__init__(metadata, root, metadata_format, options, edits)
         self.copy = ConsolidatedCopy(self, edits.store)
         self._tell_edited = edited
+        self._storing = Gate()
         self._arrays_lock = threading.Lock()
         self._arrays: dict[str, tuple[Variable, Array]] = {}
         self.is_closed = False
@@ -169,12 +172,24 @@ class Dataset(Hierarchy):
             outdated[1].stored.note_changed()
         return array
 
-    def latest(self, variable: Variable) -> Variable:
-        """A variable as long as it is by now, as far as that is known. Asks nobody."""
+    def latest(self, variable: Variable, array: StoredArray | None = None) -> Variable:
+        """A variable as long as it is by now, as far as that is known. Asks nobody.
+
+        Parameters
+        ----------
+        array : it is where that lies, which may have been renamed.
+        """
+        key = variable.key if array is None else self.path_of(array)
+        if key != variable.key:
+            variable = variable.moved(variable.key, key)
         known = self._arrays.get(variable.path)
         if known is None or known[0] is variable or not _resized(known[0], variable):
             return variable
         return known[0]
+
+    def path_of(self, array: StoredArray) -> str:
+        """The path that an array of this dataset has by now."""
+        return array.place.prefix[len(self.root) :].lstrip("/")
 
     def problems(self, variable: Variable) -> tuple[str, ...]:
         """What is wrong with a variable: its metadata, or a codec that is not there."""
@@ -203,6 +218,31 @@ class Dataset(Hierarchy):
         self._metadata.forget(prefix)
         self._metadata.changed(Key(prefix))
 
+    def moved(self, path: str, goal: str) -> None:
+        """A node, and all below it, lies at another path: who has it open finds it there."""
+        prefix, new = self.prefix(path), self.prefix(goal)
+        self.engine.arrays.move(self._metadata.zmap, prefix, new)
+        with self._arrays_lock:
+            for known in [known for known in self._arrays if is_within(known, path)]:
+                variable, array = self._arrays.pop(known)
+                variable = variable.moved(path, goal)
+                self._arrays[variable.path] = variable, array
+        for changed in (path, goal):
+            self.forget_documents(changed)
+        self.edits.move(path, goal)
+
+    def forget_documents(self, path: str) -> None:
+        """Ask the store anew for a node and all below it, but for chunks."""
+        super().forget(path)
+        self._metadata.forget(self.prefix(path))
+        self._metadata.changed(Key(self.prefix(path)))
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nothing of it is stored meanwhile, but what is stored here; who wants to, waits."""
+        with self._storing.closed(), self.engine.arrays.gate.closed():
+            yield
+
     def flush_chunks(self) -> None:
         """Have everything stored that was written to its arrays. Raises CodecError, StoreError."""
         self.engine.writeback.flush(self._has)
@@ -212,9 +252,18 @@ class Dataset(Hierarchy):
         """Whether a document, the consolidated copy among them, is not stored as it shall be."""
         return bool(self.edits.pending()) or self.copy.is_owed
 
-    def has_unsaved(self) -> bool:
-        """Whether anything that was written is not stored yet. Asks nobody."""
-        return self.has_changes or self.engine.writeback.has_unsaved(self._has)
+    @property
+    def is_far(self) -> bool:
+        """Whether its store takes a network round trip for each request."""
+        return self._metadata.far
+
+    def has_unsaved(self, path: str = "") -> bool:
+        """Whether anything is not stored that was written to a node or below it. Asks nobody."""
+        if any(is_within(known, path) for known in self.edits.pending()):
+            return True
+        zmap, prefix = self._metadata.zmap, self.prefix(path)
+        is_owed = not path and self.copy.is_owed
+        return is_owed or self.engine.writeback.has_unsaved(lambda a: a.is_within(zmap, prefix))
 
     def store(self, asked: Iterable[str] | None = None) -> None:
         """Have all that was written and changed stored: chunks, documents, the consolidated copy.
@@ -238,16 +287,19 @@ class Dataset(Hierarchy):
             is_flushed = False
             if paths is None or self.engine.writeback.has_unsaved(self._has_any_at(paths)):
                 failures.append(error)
-        # An array is as long as its values are stored, or longer for nobody but us.
-        found = self.edits.flush(self.node, lambda path: is_flushed or not self.edits.grows(path))
-        failures += [error for path, error in found.items() if paths is None or path in paths]
-        if self.copy.is_owed or self.copy.is_wanted:
-            try:
-                self.copy.update()
-            except NczfsError as error:
-                keys = (key for path in paths or () for key in self.format.single.keys(path))
-                if paths is None or self.copy.owes(frozenset(keys)):
-                    failures.append(error)
+        with self._storing.inside():
+            # An array is as long as its values are stored, or longer for nobody but us.
+            found = self.edits.flush(
+                self.node, lambda path: is_flushed or not self.edits.grows(path)
+            )
+            failures += [error for path, error in found.items() if paths is None or path in paths]
+            if self.copy.is_owed or self.copy.is_wanted:
+                try:
+                    self.copy.update()
+                except NczfsError as error:
+                    keys = (key for path in paths or () for key in self.format.single.keys(path))
+                    if paths is None or self.copy.owes(frozenset(keys)):
+                        failures.append(error)
         try:
             self.zmap.flush()
         except NczfsError as error:
@@ -287,15 +339,15 @@ class Dataset(Hierarchy):
             for index in gone.values():
                 self.engine.cache.drop((stored, index))
 
-    def confirm(self, variable: Variable) -> None:
-        """Ask the store whether chunks of a variable still are what it describes.
+    def confirm(self, path: str, array: ArrayDescription) -> None:
+        """Ask the store whether chunks of the array at a path still are what it describes.
 
         Raises
         ------
         StructureChanged : another client has removed it, or made it anew; it is forgotten here, and
             read anew by who asks for it. MetadataError, StoreError.
         """
-        path, single = variable.key, self.format.single
+        single = self.format.single
         self.ask_again(single.keys(path))
         documents = self.documents()
         documents.fetch(single.keys(path))
@@ -304,7 +356,7 @@ class Dataset(Hierarchy):
             loaded = self.load(path)  # there is nothing but the consolidated copy
             stored = loaded.node if loaded is not None else None
         is_same = isinstance(stored, Variable) and (
-            chunk_layout(stored.array) == chunk_layout(variable.array)
+            chunk_layout(stored.array) == chunk_layout(array)
         )
         if not is_same:
             raise StructureChanged(
@@ -316,11 +368,10 @@ class Dataset(Hierarchy):
         stored = engine.arrays.of(self._metadata.zmap, prefix, variable.array)
         io = ChunkIO(
             self.zmap,
-            prefix,
-            self.url(variable.key),
+            stored.place,
             variable.array,
             engine.options.missing_chunks,
-            confirm=Confirmation(lambda: self._confirm(variable, stored)),
+            confirm=Confirmation(lambda: self._confirm(variable.array, stored)),
         )
         chunks = ArrayChunks(
             io,
@@ -333,14 +384,18 @@ class Dataset(Hierarchy):
         rounding = rounding_of(variable)
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
 
-    def _confirm(self, variable: Variable, array: StoredArray) -> None:
+    def _confirm(self, described: ArrayDescription, array: StoredArray) -> None:
         """As `confirm`; the array ends when it is no more."""
-        try:
-            self.confirm(variable)
-        except StructureChanged as error:
-            array.end(str(error))
-            self.forget(variable.key)
-            raise
+        path = None
+        while path != self.path_of(array):  # it may be renamed meanwhile
+            path = self.path_of(array)
+            try:
+                self.confirm(path, described)
+            except StructureChanged as error:
+                if path == self.path_of(array):
+                    array.end(str(error))
+                    self.forget(path)
+                    raise
 
     def _has(self, array: StoredArray) -> bool:
         return array.is_within(self._metadata.zmap, self.root)

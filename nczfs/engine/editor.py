@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from nczfs.codecs.wanted import check_codecs
-from nczfs.engine import relayout, removal
+from nczfs.engine import relayout, removal, renaming
 from nczfs.engine.changes import (
     AddDimension,
     AddMember,
@@ -363,6 +363,10 @@ class Editor:
                 self.sync()
             for variable, axis in shrunk:
                 self._delete_chunks_beyond(variable, axis, size)
+
+    def rename(self, path: str, name: str) -> str:
+        """Give a group or variable another name; the path that it has. See `renaming.rename`."""
+        return renaming.rename(self._dataset, path, name)
 
     def remove(self, path: str) -> int:
         """Remove a group or variable and all below it; how many objects. See `removal.remove`."""

@@ -20,7 +20,7 @@ from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.zmap.base import Version
-from nczfs.zmap.keys import Key, Prefix, join
+from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 log = logging.getLogger(__name__)
 
@@ -187,6 +187,24 @@ class Edits:
             self.revision += 1
         self._changed_at(path)
 
+    def move(self, path: str, goal: str) -> None:
+        """A node, and all below it, has another path: so have the changes that wait.
+
+        Nothing of it that is made waits, since who makes something holds `naming`.
+        """
+        with self._lock:
+            for known in [p for p in self._changes if is_within(p, path)]:
+                self._changes[_moved(known, path, goal)] = self._changes.pop(known)
+                self._applied.pop(known, None)
+            self._begun = {_moved(p, path, goal) if is_within(p, path) else p for p in self._begun}
+            for group in [g for g in self._dimensions if is_within(g, path)]:
+                new = _moved(group, path, goal)
+                found = self._dimensions.pop(group)
+                self._dimensions[new] = {n: replace(d, group=new) for n, d in found.items()}
+            self.revision += 1
+        for changed in (path, goal):
+            self._changed_at(changed)
+
     def pending(self) -> list[str]:
         """Paths of the nodes that have changes."""
         return list(self._changes)
@@ -342,6 +360,10 @@ class Edits:
 def _may_be_stored(change: Change, error: NczfsError) -> bool:
     """Whether a change that could not be stored is worth another try."""
     return isinstance(error, StoreError) and (change.outlasts_refusals or may_pass(error))
+
+
+def _moved(path: str, start: str, goal: str) -> str:
+    return goal + path[len(start) :]
 
 
 def _order(path: str, node: Node) -> tuple[int, str]:

@@ -24,6 +24,9 @@ REMOVING = ".nczfs_removing"
 UNFINISHED = ".nczfs_unfinished"
 """The last component of the key that says that what lies beside it is not whole yet."""
 
+RENAMING = ".nczfs_renaming"
+"""The last component of the keys that a group or variable has at both names while it is renamed."""
+
 MAKES_A_NODE = frozenset({ZARRAY, ZGROUP, consolidated.KEY, ZARR3})
 """Documents by which others find a node."""
 
@@ -58,15 +61,16 @@ def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Own
     keys : all of them, in any order.
     is_array : chunks may lie at the prefix itself, although its document is gone.
     """
-    places: dict[str, set[str]] = {name: set() for name in (ZARRAY, ZGROUP, REMOVING, UNFINISHED)}
+    marks = (REMOVING, UNFINISHED, RENAMING)
+    places: dict[str, set[str]] = {name: set() for name in (ZARRAY, ZGROUP, *marks)}
     for key in keys:
         if (name := _name(key)) in places:
             places[name].add(_above(key))
     if is_array:
         places[ZARRAY].add(prefix)
     v2_places = places[ZARRAY] | places[ZGROUP]
-    places[ZARRAY] |= places[UNFINISHED]
-    interrupted = places[REMOVING] | places[UNFINISHED]
+    places[ZARRAY] |= places[UNFINISHED] | places[RENAMING]
+    interrupted = places[REMOVING] | places[UNFINISHED] | places[RENAMING]
     nodes: list[Key] = []
     rest: list[Key] = []
     foreign: list[Key] = []

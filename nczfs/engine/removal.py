@@ -14,11 +14,11 @@ by it that they were chunks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nczfs.engine.changes import RemoveMember
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.ownership import REMOVING, Owned, check_no_foreign, is_left_over, owned
+from nczfs.engine.ownership import REMOVING, RENAMING, Owned, check_no_foreign, is_left_over, owned
 from nczfs.errors import MetadataError, NoSuchNode, NoSuchObject, NotWritable
 from nczfs.formats import consolidated
 from nczfs.formats.detect import ROOT_KEYS
@@ -107,6 +107,27 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
     dataset.removed(path)
     # Listed again, since nothing is on its way to the store any more.
     removal = _removal(dataset, path, is_group=is_group)
+    _delete(dataset, path, removal, is_group=bool(is_group))
+    dataset.zmap.flush()
+    return count + removal.count
+
+
+def delete_keys(dataset: Dataset, path: str, keys: Iterable[Key], *, is_group: bool) -> None:
+    """Delete objects below a node that nothing leads to any more, in the order of a removal.
+
+    Parameters
+    ----------
+    keys : of the objects; foreign ones go with the chunks.
+    is_group : whether the node is, or was, a group.
+    """
+    prefix = dataset.prefix(path)
+    found = owned(prefix, [*keys], is_array=not is_group)
+    removal = _in_order(found, join(prefix, ZGROUP) if is_group else None)
+    removal = replace(removal, rest=(*removal.rest, *removal.foreign))
+    _delete(dataset, path, removal, is_group=is_group)
+
+
+def _delete(dataset: Dataset, path: str, removal: Removal, *, is_group: bool) -> None:
     mark = join(dataset.prefix(path), REMOVING)
     try:
         if is_group and removal.documents:
@@ -116,8 +137,6 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
                 dataset.zmap.delete_many(step)
     finally:
         dataset.removed(path)
-    dataset.zmap.flush()
-    return count + removal.count
 
 
 def is_hollow(dataset: Dataset, path: str) -> bool:
@@ -197,12 +216,14 @@ def _lists(dataset: Dataset, group: str, name: str) -> bool:
 
 
 def _check_left(dataset: Dataset, path: str, keys: list[Key]) -> None:
-    """Raise NoSuchNode unless a removal that was interrupted left the keys, or a name in a list."""
+    """Raise NoSuchNode unless what was interrupted left the keys, or a name in a list."""
     place = dataset.url(path)
     above = parent_of(path)
     if not path or _is_group(dataset, above) is not True:
         raise NoSuchNode(f"{place}: no group or variable")
     start = f"{dataset.prefix(path)}/"
+    if f"{start}{RENAMING}" in keys:
+        return  # a rename was interrupted there
     strange = next((key for key in keys if not is_left_over(key.removeprefix(start))), None)
     if strange is not None:
         raise NoSuchNode(

@@ -10,10 +10,11 @@ from collections.abc import Hashable
 from itertools import count
 from weakref import WeakValueDictionary
 
+from nczfs.engine.place import ArrayPlace, Gate
 from nczfs.errors import StructureChanged
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Prefix
+from nczfs.zmap.keys import Prefix, is_within, moved
 
 _revisions = count(1)
 
@@ -27,6 +28,7 @@ class StoredArray:
 
     Attributes
     ----------
+    place : where it lies; the same object as long as it is there.
     revision : another one after each write, and when all is asked for anew; a reader that saw the
         same twice kept no old values.
     written_ns : the time of the last write; 0: there was none.
@@ -34,18 +36,18 @@ class StoredArray:
         had removed it, or made it anew.
     """
 
-    __slots__ = ("__weakref__", "_over", "_prefix", "_zmap", "has_lost", "revision", "written_ns")
+    __slots__ = ("__weakref__", "_over", "_zmap", "has_lost", "place", "revision", "written_ns")
 
-    def __init__(self, zmap: ZMap, prefix: Prefix) -> None:
+    def __init__(self, zmap: ZMap, place: ArrayPlace) -> None:
         self._zmap = zmap
-        self._prefix = prefix
+        self.place = place
         self._over: str | None = None
         self.has_lost = False
         self.revision = 0
         self.written_ns = 0
 
     def __repr__(self) -> str:
-        return f"<array {self._zmap.name}/{self._prefix}>"
+        return f"<array {self._zmap.name}/{self.place.prefix}>"
 
     @property
     def is_over(self) -> bool:
@@ -54,12 +56,11 @@ class StoredArray:
 
     def is_within(self, zmap: ZMap, prefix: Prefix) -> bool:
         """Whether it lies at a prefix of a store, or below it."""
-        below = not prefix or self._prefix == prefix or self._prefix.startswith(f"{prefix}/")
-        return below and self._zmap is zmap
+        return self._zmap is zmap and is_within(self.place.prefix, prefix)
 
     def is_at(self, zmap: ZMap, prefix: Prefix) -> bool:
         """Whether it lies at a prefix of a store."""
-        return self._prefix == prefix and self._zmap is zmap
+        return self.place.prefix == prefix and self._zmap is zmap
 
     def end(self, why: str) -> None:
         """The array is no more: it is neither read nor written from now on."""
@@ -82,9 +83,15 @@ class StoredArray:
 
 
 class StoredArrays:
-    """Those that somebody has open, or of which a chunk is in memory. `_lock` guards the map."""
+    """Those that somebody has open, or of which a chunk is in memory. `_lock` guards the map.
+
+    Attributes
+    ----------
+    gate : is closed while arrays get another place; who stores a chunk of any is inside.
+    """
 
     def __init__(self) -> None:
+        self.gate = Gate()
         self._lock = threading.Lock()
         self._known: WeakValueDictionary[Hashable, StoredArray] = WeakValueDictionary()
 
@@ -94,8 +101,18 @@ class StoredArrays:
         with self._lock:
             found = self._known.get(key)
             if found is None or found.is_over:
-                found = self._known[key] = StoredArray(zmap, prefix)
+                found = self._known[key] = StoredArray(zmap, ArrayPlace(prefix, self.gate))
             return found
+
+    def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
+        """Those at or below a prefix lie at another one from now on. The gate is closed."""
+        with self._lock:
+            there = {key: a for key, a in self._known.items() if a.is_within(zmap, prefix)}
+            for key, array in there.items():
+                assert isinstance(key, tuple)
+                self._known.pop(key, None)
+                array.place.prefix = Prefix(moved(array.place.prefix, prefix, goal))
+                self._known[zmap, array.place.prefix, key[2]] = array
 
     def within(self, zmap: ZMap, prefix: Prefix) -> list[StoredArray]:
         """Those at a prefix of a store, and below it."""

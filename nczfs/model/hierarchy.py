@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
@@ -180,6 +180,15 @@ class Variable:
     def name(self) -> str:
         return self.path.rpartition("/")[2]
 
+    def moved(self, start: str, goal: str) -> Variable:
+        """The same after `start`, the path of it or of a group above it, became `goal`."""
+        dimensions = tuple(
+            replace(dimension, group=_moved(dimension.group, start, goal))
+            for dimension in self.dimensions
+        )
+        path, key = (_moved(place, start, goal) for place in (self.path, self.key))
+        return replace(self, path=path, key=key, dimensions=dimensions)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupHeader:
@@ -225,3 +234,8 @@ class Group:
     @property
     def name(self) -> str:
         return self.header.name
+
+
+def _moved(path: str, start: str, goal: str) -> str:
+    is_within = path == start or path.startswith(f"{start}/")
+    return goal + path[len(start) :] if is_within else path

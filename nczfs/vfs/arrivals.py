@@ -87,6 +87,11 @@ class Arrivals:
         with self._lock:
             return {name: file for (node, name), file in self._held.items() if node == prefix}
 
+    def is_waiting(self, prefix: Prefix) -> bool:
+        """Whether files are held at or below a prefix."""
+        with self._lock:
+            return any(is_within(node, prefix) for node, _ in self._held)
+
     def move(
         self, prefix: Prefix, name: str, new_name: str, place: Callable[[HeldFile], bool]
     ) -> None:

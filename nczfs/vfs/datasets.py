@@ -43,6 +43,7 @@ class DatasetsTree:
     written : called when values of the node at a prefix were stored, or dropped.
     edited : called when what the node at a prefix is, or has for attributes, was changed.
     removed : called when something at a path of the store is gone from sight, or back.
+    renamed : called when what was at the first prefix is at the second one.
     may_remove : whether what holds anything may be removed.
     spool : where files wait that are copied into datasets; None: none are.
     """
@@ -61,6 +62,7 @@ class DatasetsTree:
         written: Callable[[Prefix], None] = lambda _: None,
         edited: Callable[[Prefix], None] = lambda _: None,
         removed: Callable[[Prefix], None] = lambda _: None,
+        renamed: Callable[[Prefix, Prefix], None] = lambda *_: None,
         may_remove: bool = False,
         spool: Spool | None = None,
     ) -> None:
@@ -73,6 +75,7 @@ class DatasetsTree:
             )
         self.removing = self.editing.removing if self.editing is not None else None
         self._removed = removed
+        self._renamed = renamed
         self.arrivals = None
         if self.removing is not None and spool is not None and choice.is_for_copies:
             self.arrivals = Arrivals(self.removing.hidden, spool)
@@ -135,6 +138,13 @@ class DatasetsTree:
         self.context.refusals.forget(prefix)
         if self.removing is not None:
             self.removing.forget(prefix)
+
+    def renamed(self, prefix: Prefix, goal: Prefix) -> None:
+        """What was at a prefix inside a dataset is at another one."""
+        for changed in (prefix, goal):
+            self.known.forget_inside(changed)
+            self.context.refusals.forget(changed)
+        self._renamed(prefix, goal)
 
     def close(self) -> None:
         """Store what waits for its time."""

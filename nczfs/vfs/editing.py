@@ -267,7 +267,7 @@ class Growing:
         return (item * ((start + count) // len(item) + 1))[start : start + count]
 
     def _latest(self) -> Variable:
-        node = self._dataset.node(self._variable.path)
+        node = self._dataset.node(self._dataset.path_of(self._array))
         assert isinstance(node, Variable)
         self._dataset.array(node)
         self._variable = node
@@ -289,6 +289,7 @@ def refusal(editing: Editing | None, name: str) -> PathError:
     if editing is None:
         return ReadOnlyMount(f"{name}: the dataset can only be read")
     return NotPermitted(
-        f"{name}: in datasets/ directories (mkdir), attributes and values can be written, and with "
-        "-o allow_delete removed, nothing else; objects/ holds what is stored"
+        f"{name}: in datasets/ directories (mkdir), attributes and values can be written, with "
+        "-o allow_delete removed, and groups and variables renamed, nothing else; objects/ holds "
+        "what is stored"
     )

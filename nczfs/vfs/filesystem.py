@@ -280,6 +280,8 @@ class TreeFileSystem(FileSystem):
         moved = self.inodes.renamed(old_parent, old, new_parent, new)
         for inode in moved:
             self._find_again(inode)
+        # What they hold may tell of the path.
+        self.kernel.forget_contents(moved[1:])
 
     def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> Attributes:
         source = self._file(self.inodes.get(ino))
@@ -373,7 +375,5 @@ class TreeFileSystem(FileSystem):
         """The node of an inode below a directory that was renamed: it knows its new place."""
         parent = self.inodes.get(inode.parent).node
         if isinstance(parent, Directory):
-            try:
-                inode.node = parent.lookup(inode.name)
-            except NczfsError:
-                return  # it will be looked up again
+            with suppress(NczfsError):  # it will be looked up again
+                self.inodes.found(inode, parent.lookup(inode.name))

@@ -6,7 +6,7 @@ import threading
 from bisect import bisect_right
 
 from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, RAW
-from nczfs.zmap.keys import Prefix, is_within, join
+from nczfs.zmap.keys import Prefix, is_within, join, moved
 
 COPIED = (ATTRIBUTES, INFO, RAW, LINES)
 """What a directory can have that programs copy."""
@@ -109,6 +109,14 @@ class Hidden:
             kept = [path.rpartition("/") for path in self._emptied]
         return [name for above, _, name in kept if above == prefix]
 
+    def move(self, prefix: Prefix, goal: Prefix) -> None:
+        """What is at or below a prefix is at another one."""
+        with self._lock:
+            self._names = {_moved(path, prefix, goal): n for path, n in self._names.items()}
+            self._put = {_moved(path, prefix, goal): n for path, n in self._put.items()}
+            self._chunks = {_moved(path, prefix, goal): n for path, n in self._chunks.items()}
+            self._emptied = {_moved(path, prefix, goal) for path in self._emptied}
+
     def forget(self, prefix: Prefix) -> list[Prefix]:
         """Show everything at or below a prefix as it is; what was not shown, but single chunks."""
         with self._lock:
@@ -121,3 +129,7 @@ class Hidden:
                 del self._chunks[path]
             self._emptied = {p for p in self._emptied if not is_within(p, prefix)}
         return shown
+
+
+def _moved(path: Prefix, prefix: Prefix, goal: Prefix) -> Prefix:
+    return Prefix(moved(path, prefix, goal)) if is_within(path, prefix) else path

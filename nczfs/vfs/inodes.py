@@ -222,6 +222,16 @@ class InodeTable:
             self._place(inode)
             return self._and_below(inode)
 
+    def found(self, inode: Inode, node: Node) -> None:
+        """The node of an inode that was renamed, or stands below one that was."""
+        with self._lock:
+            inode.node = node
+            block = self._block_of.get(inode.ino)
+            if block is None or not isinstance(node, NumberedDirectory):
+                return
+            if block.directory.token == node.token:
+                block.directory = node
+
     def at(self, parent: InodeNo, name: str) -> Inode | None:
         """The inode of a name in a directory, if somebody knows it."""
         return self._children.get(parent, _NONE).get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 
 from nczfs.engine.array import now
@@ -87,6 +87,12 @@ class KernelCache:
             return
         for inode in self._inodes.below(found[-1]):
             self._forget_content(inode)
+
+    def forget_contents(self, inodes: Iterable[Inode]) -> None:
+        """Have the kernel ask again for the bytes and sizes of some files."""
+        for inode in inodes:
+            if isinstance(inode.node, File):
+                self._forget_content(inode)
 
     def forget_files(self, path: str) -> None:
         """Have the kernel ask again for the files right in each directory along a path.

@@ -14,7 +14,7 @@ from nczfs.errors import MetadataError
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.resolved import At, Broken, Plain, Resolved
-from nczfs.zmap.keys import Prefix
+from nczfs.zmap.keys import Prefix, is_within
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +90,12 @@ class KnownDatasets:
             if inside or not isinstance(dataset, Dataset):
                 with self._lock:
                     self._datasets.pop(root, None)
+
+    def forget_inside(self, prefix: Prefix) -> None:
+        """Look anew at the datasets at or below a prefix, but for the one that it is in."""
+        with self._lock:
+            for root in [root for root in self._datasets if is_within(root, prefix)]:
+                del self._datasets[root]
 
     def made(self, prefix: Prefix) -> None:
         """A dataset was made where none was."""

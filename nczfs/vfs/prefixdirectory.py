@@ -182,13 +182,37 @@ class PrefixDirectory(Directory):
             raise
 
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
+        """A group or variable gets another name in its group; a file that is held gets its own."""
+        resolved = self.resolve()
+        arrivals = self._tree.arrivals
+        if arrivals is not None and arrivals.get(self._prefix, name) is not None:
+            self._rename_held(name, target, new_name, replace=replace)
+            return
+        node = self.lookup(name)
+        if not isinstance(node, PrefixDirectory):
+            raise self.refusal(name)
+        removing = self._removing(name)
+        if not isinstance(target, PrefixDirectory) or target._prefix != self._prefix:
+            raise CrossesTrees(f"{name}: can be renamed in its group alone; copy it")
+        found = node.resolve()
+        if not isinstance(resolved, At) or not isinstance(found, At) or not found.path:
+            raise NotPermitted(f"{name}: is no group or variable in a dataset; see objects/")
+        if self._has(new_name):
+            raise PathExists(f"{new_name}: exists already")
+        if new_name in self._reserved():
+            raise NotPermitted(f"{new_name}: files of the group are called so")
+        if arrivals is not None and arrivals.is_waiting(node._prefix):
+            raise NotPermitted(f"{name}: values wait in it for the info.json of their variable")
+        self._tree.renamed(node._prefix, removing.rename(found.dataset, found.path, new_name))
+
+    def _rename_held(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         """Give a file that is held its name."""
         resolved = self.resolve()
         arriving = self._arriving(resolved) if isinstance(resolved, At) else None
-        if arriving is None or not isinstance(target, PrefixDirectory):
+        if arriving is None:
             raise self.refusal(name)
         held = held_file(self._tree.arrivals, self._prefix, name)
-        if target._prefix != self._prefix:
+        if not isinstance(target, PrefixDirectory) or target._prefix != self._prefix:
             raise CrossesTrees(f"{name}: belongs to another directory; copy it")
         is_free = replace or not self._has(new_name)
         arriving.rename(name, new_name, held, is_free=is_free)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
-from nczfs.errors import ForeignObjects, NczfsError
+from nczfs.errors import ForeignObjects, NczfsError, NotPermitted, NotWritable, Unsupported
 from nczfs.vfs.hiding import Hidden
 from nczfs.zmap.keys import Prefix
 
@@ -80,6 +80,21 @@ class Removing:
         if is_hollow:
             self._removed_node(dataset, path)
         return is_hollow
+
+    def rename(self, dataset: Dataset, path: str, name: str) -> Prefix:
+        """Give a group or variable another name in its group; the prefix that it has then.
+
+        Raises
+        ------
+        NotPermitted : it cannot have it. NameTaken, NoSuchNode, UsageError, MetadataError,
+        StoreError.
+        """
+        try:
+            goal = self._editor(dataset).rename(path, name)
+        except (NotWritable, Unsupported) as error:
+            raise NotPermitted(str(error)) from error
+        self.hidden.move(dataset.prefix(path), dataset.prefix(goal))
+        return dataset.prefix(goal)
 
     def forget(self, prefix: Prefix) -> None:
         """Show everything at or below a prefix as it is."""

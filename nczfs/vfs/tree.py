@@ -118,6 +118,7 @@ def mount_tree(
         written=lambda prefix: filesystem.kernel.forget_content(shown_at(prefix)),
         edited=lambda prefix: filesystem.kernel.forget_files(shown_at(prefix)),
         removed=lambda prefix: removed(prefix),
+        renamed=lambda *prefixes: renamed(*prefixes),
         may_remove=options.allow_delete,
         spool=spool,
     )
@@ -137,6 +138,11 @@ def mount_tree(
         filesystem.kernel.forget_below(shown_at(prefix))
         filesystem.kernel.forget_below(f"{OBJECTS}/{prefix}")
         filesystem.kernel.forget_files(shown_at(prefix))
+
+    def renamed(*prefixes: Prefix) -> None:
+        for prefix in prefixes:
+            filesystem.kernel.forget_below(f"{OBJECTS}/{prefix}")
+        filesystem.kernel.forget_files(shown_at(prefixes[0].rpartition("/")[0]))
 
     def lost(key: str) -> None:
         filesystem.kernel.forget_below(f"{OBJECTS}/{key}")

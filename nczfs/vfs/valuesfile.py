@@ -71,7 +71,7 @@ class ValuesFile(File):
 
     def layout(self) -> Layout:
         """What the file is made of by now."""
-        variable = self._dataset.latest(self._variable)
+        variable = self._now()
         with self._lock:
             if self._layout is None or self._layout[0] is not variable:
                 self._layout = variable, self._view_of(variable).build()
@@ -141,12 +141,16 @@ class ValuesFile(File):
         """Have all stored that was written to the variable, through whichever file or handle."""
         editing = self._context.editing_of(self._dataset)
         if editing is not None:
-            editing.store(self._dataset, self._variable, self._array.stored)
+            editing.store(self._dataset, self._now(), self._array.stored)
 
     @property
     def place(self) -> str:
         """Of the file in its dataset, for messages."""
-        return f"/{self._variable.path}/{self._name}"
+        return f"/{self._now().path}/{self._name}"
+
+    def _now(self) -> Variable:
+        """The variable as long as it is by now, and where it is."""
+        return self._dataset.latest(self._variable, self._array.stored)
 
     @property
     def grows(self) -> bool:
@@ -157,4 +161,4 @@ class ValuesFile(File):
         editing = self._context.editing_of(self._dataset)
         if editing is None or self._name != GROWING_VIEW:
             return None
-        return editing.growing(self._dataset, self._dataset.latest(self._variable))
+        return editing.growing(self._dataset, self._now())

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.loaded import ChunkId, Loaded
+from nczfs.engine.place import ArrayPlace
 from nczfs.engine.spill import SpillTier
 from nczfs.engine.storedarray import StoredArray
 from nczfs.engine.use import Use
@@ -20,7 +21,7 @@ from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
 
-A = StoredArray(MemoryZMap(), ROOT)
+A = StoredArray(MemoryZMap(), ArrayPlace(ROOT))
 SHAPE = (30, 1100)  # of bytes, and two blocks of the disk tier and a bit
 NBYTES = 30 * 1100
 CHUNKS = st.integers(0, 11)

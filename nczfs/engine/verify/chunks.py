@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.loaded import Loaded
 from nczfs.engine.options import MissingChunks
+from nczfs.engine.place import ArrayPlace
 from nczfs.engine.verify.keys import StoredChunk
 from nczfs.engine.verify.subject import Subject
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
@@ -80,8 +81,7 @@ class ChunkChecks:
         too_long: list[str] = []
         chunkio = ChunkIO(
             dataset.zmap,
-            dataset.prefix(variable.key),
-            dataset.url(variable.key),
+            ArrayPlace(dataset.prefix(variable.key)),
             variable.array,
             MissingChunks.FILL,
             too_long.append,

@@ -29,6 +29,7 @@ class Kind(Enum):
     BEYOND = "beyond"
     STRAY = "stray"
     UNLISTED = "unlisted"
+    RENAME = "rename"
     WRECK = "wreck"
     EMPTY = "empty"
 

@@ -7,9 +7,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nczfs.engine.ownership import RENAMING
+from nczfs.engine.renaming import read_mark
 from nczfs.engine.verify.findings import Finding, Kind
 from nczfs.engine.verify.nodes import DOCUMENT_NAMES, Nodes
 from nczfs.errors import NoSuchObject
+from nczfs.formats.names import parent_of
 from nczfs.formats.nodes import ZARRAY, ZGROUP
 from nczfs.messages import shown
 from nczfs.model.grid import ChunkIndex
@@ -44,6 +47,8 @@ class KeySorter:
 
     def sort(self, stat: Stat) -> StoredChunk | Finding | None:
         """A chunk, or what is to be said of the key; None: a document, or nothing new."""
+        if stat.key.rpartition("/")[2] == RENAMING:
+            return self._renamed(stat.key)
         for place in _upwards(stat.key):
             if place in self._nodes.broken:
                 return None
@@ -53,6 +58,30 @@ class KeySorter:
             if node is not None:
                 return self._in_group(place, stat.key)
         return None
+
+    def _renamed(self, key: Key) -> Finding:
+        """What an interrupted rename left, by a mark of the old or the new place."""
+        place = Key(key.rpartition("/")[0])
+        mark, path = read_mark(self._zmap, key), f"/{place}"
+        if mark.goes_to is not None:
+            goal = join(parent_of(place), mark.goes_to)
+            is_over = self._is_found(goal) and (
+                not self._is_found(place) or not self._exists(join(goal, RENAMING))
+            )
+            if is_over:
+                why = f"was renamed to {mark.goes_to!r}, and not all of it was removed"
+                return Finding(Kind.RENAME, path, "", f"{why}; `nczfs rm -r` removes the rest")
+        else:
+            source = mark.comes_from and join(parent_of(place), mark.comes_from)
+            if source is None or self._is_found(source) or not self._is_found(place):
+                told = repr(mark.comes_from) if mark.comes_from is not None else "something"
+                why = f"a rename of {told} to it was not completed, and what is here is not whole"
+                return Finding(Kind.RENAME, path, "", f"{why}; `nczfs rm -r` removes it")
+        return Finding(Kind.STRAY, path, key, "left by a rename that is over; ignored")
+
+    def _is_found(self, place: str) -> bool:
+        """Whether readers find a node at a place."""
+        return place in self._nodes.found or place in self._nodes.broken
 
     def _in_array(self, variable: Variable, stat: Stat) -> StoredChunk | Finding | None:
         name = stat.key[len(variable.key) + 1 if variable.key else 0 :]

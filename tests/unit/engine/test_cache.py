@@ -14,13 +14,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.loaded import Loaded
+from nczfs.engine.place import ArrayPlace
 from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import CorruptChunk, NczfsError, Unavailable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
 
-A = StoredArray(MemoryZMap(), ROOT)
+A = StoredArray(MemoryZMap(), ArrayPlace(ROOT))
 
 
 def loaded(number: int, nbytes: int = 1000, version: str = "v") -> Loaded:

@@ -14,6 +14,7 @@ from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import DirtyChunk, Saved
 from nczfs.engine.loaded import Values
 from nczfs.engine.options import MissingChunks
+from nczfs.engine.place import ArrayPlace
 from nczfs.engine.retrying import Retry
 from nczfs.engine.written import WrittenMask
 from nczfs.errors import Unavailable
@@ -31,7 +32,7 @@ WHOLE = Box((0, 0), SHAPE)
 def chunk(clip: Box = WHOLE, fill: int = -1) -> DirtyChunk:
     dtype = np.dtype("<i4")
     array = ArrayDescription(SHAPE, SHAPE, DataType("<i4", dtype), fill, CodecChain(2))
-    io = ChunkIO(MemoryZMap(), ROOT, "v", array, MissingChunks.FILL)
+    io = ChunkIO(MemoryZMap(), ArrayPlace(ROOT), array, MissingChunks.FILL)
     return DirtyChunk(io, (0, 0), clip)
 
 

@@ -19,6 +19,7 @@ from nczfs import metrics
 from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.options import EngineOptions
+from nczfs.engine.place import ArrayPlace
 from nczfs.engine.pools import Pools
 from nczfs.engine.spill import SpillTier, spill_tier
 from nczfs.engine.spillfile import BLOCK_BYTES, SpillFile, default_directory
@@ -30,7 +31,7 @@ from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
 
-A, B = StoredArray(MemoryZMap(), ROOT), StoredArray(MemoryZMap(), ROOT)
+A, B = StoredArray(MemoryZMap(), ArrayPlace(ROOT)), StoredArray(MemoryZMap(), ArrayPlace(ROOT))
 SHAPE = (64, 64)
 NBYTES = 64 * 64 * 4
 IN_MEMORY = 4

@@ -14,6 +14,7 @@ from nczfs.engine.dirty import Frozen, Saved
 from nczfs.engine.loaded import Values
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import MissingChunks
+from nczfs.engine.place import ArrayPlace
 from nczfs.engine.spool.chunks import (
     ChunkDetails,
     discard,
@@ -41,7 +42,7 @@ def chunk_io(typestr: Any, chunk_shape: tuple[int, ...], **changes: Any) -> Chun
     dtype = data_type(typestr, (), "v")
     fields: dict[str, Any] = {"shape": chunk_shape, "codecs": CodecChain(2)} | changes
     array = ArrayDescription(chunk_shape=chunk_shape, dtype=dtype, fill_value=None, **fields)
-    return ChunkIO(MemoryZMap(), Prefix("g/v"), "g/v", array, MissingChunks.FILL)
+    return ChunkIO(MemoryZMap(), ArrayPlace(Prefix("g/v")), array, MissingChunks.FILL)
 
 
 def frozen(values: Values, flags: Values | None = None) -> Frozen:
