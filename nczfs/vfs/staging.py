@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from io import RawIOBase
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from nczfs.engine.spool.entries import Entry, Kind, seal
 from nczfs.engine.spool.space import Spool, Survives, disk
@@ -286,7 +287,7 @@ class Snapshot:
         self._base_stop = staged._base_stop
         self._valid = staged._valid.copy()
         self._aside = Ranges()
-        self._fd: int | None = None
+        self._file: RawIOBase | None = None
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -297,9 +298,9 @@ class Snapshot:
         """Give back what was moved aside."""
         with self._staged._moving:
             self._staged._snapshots.remove(self)
-            fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)
+            file, self._file = self._file, None
+        if file is not None:
+            file.close()
             self._staged._spool.reserve(-self._aside.total)
 
     def preserve(self, start: int, stop: int) -> None:
@@ -316,12 +317,13 @@ class Snapshot:
         staged._spool.reserve(stop - start)
         try:
             with disk(staged.path):
-                if self._fd is None:
-                    self._fd = _nameless(staged.path.parent)
+                if self._file is None:
+                    self._file = _nameless(staged.path.parent)
+                fd = self._file.fileno()
                 for at in range(start, stop, MOVED_BYTES):
                     data = memoryview(os.pread(staged._fd, min(MOVED_BYTES, stop - at), at))
                     while data:
-                        count = os.pwrite(self._fd, data, at)
+                        count = os.pwrite(fd, data, at)
                         data, at = data[count:], at + count
         except NczfsError:
             staged._spool.reserve(start - stop)
@@ -340,29 +342,28 @@ class Snapshot:
                 yield Zeros(stop - max(start, self._base_stop))
             at = stop
 
-    def _read(self, start: int, stop: int) -> bytes:
+    def _read(self, start: int, stop: int) -> Buffer:
         data = bytearray(stop - start)
         staged = self._staged
         for at in range(start, stop, MOVED_BYTES):
             end = min(at + MOVED_BYTES, stop)
             with staged._moving, disk(staged.path):
                 self._read_into(data, start, staged._fd, [*self._aside.gaps(at, end)])
-                if self._fd is not None:
-                    self._read_into(data, start, self._fd, [*self._aside.within(at, end)])
-        return bytes(data)
+                if self._file is not None:
+                    self._read_into(
+                        data, start, self._file.fileno(), [*self._aside.within(at, end)]
+                    )
+        return data
 
     def _read_into(
         self, data: bytearray, start: int, fd: int, ranges: Sequence[tuple[int, int]]
     ) -> None:
         for first, last in ranges:
-            found = os.pread(fd, last - first, first)
-            if len(found) < last - first:
-                raise Unavailable(f"{self._staged.path}: another program has shortened it")
-            data[first - start : last - start] = found
+            with memoryview(data)[first - start : last - start] as room:
+                if os.preadv(fd, [room], first) < last - first:
+                    raise Unavailable(f"{self._staged.path}: another program has shortened it")
 
 
-def _nameless(directory: Path) -> int:
-    """A file that goes with its descriptor."""
-    fd, path = tempfile.mkstemp(dir=directory, prefix="aside-")
-    os.unlink(path)
-    return fd
+def _nameless(directory: Path) -> RawIOBase:
+    """A file that goes when it is closed."""
+    return TemporaryFile(buffering=0, dir=directory)
