@@ -146,7 +146,7 @@ def _check_apart(source: str, of_source: Settings, target: str, of_target: Setti
     if one[0] != other[0]:
         return
     if f"{one[1]}/".startswith(f"{other[1]}/") or f"{other[1]}/".startswith(f"{one[1]}/"):
-        raise UsageError(f"{source} and {target}: the one is, or is in, the other")
+        raise UsageError(f"{source} and {target}: they are the same, or one contains the other")
 
 
 def _identity(url: StoreUrl) -> tuple[tuple[str, ...], str]:

@@ -68,7 +68,7 @@ def tolerance(text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise UsageError(f"{text!r} is no tolerance; write a number like 0.001 or 1e-6")
+        raise UsageError(f"{text!r} is not a tolerance; write a number like 0.001 or 1e-6")
     return number
 
 

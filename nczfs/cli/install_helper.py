@@ -46,7 +46,7 @@ def run(request: Request) -> int:
     for name in HELPERS:
         link = DIRECTORY / name
         if os.path.lexists(link) and not _is_ours(link):
-            raise UsageError(f"{link}: is there already and not of nczfs; move it away first")
+            raise UsageError(f"{link}: exists and does not belong to nczfs; move it away first")
     for name, helper in HELPERS.items():
         link, program = DIRECTORY / name, programs / helper
         link.unlink(missing_ok=True)
@@ -64,7 +64,7 @@ def _remove() -> int:
             link.unlink()
             print(f"{link}: removed")
         elif os.path.lexists(link):
-            print(f"nczfs: {link}: is not of nczfs, and stays", file=sys.stderr)
+            print(f"nczfs: {link}: does not belong to nczfs; not removed", file=sys.stderr)
             status = 1
     return status
 

@@ -65,7 +65,7 @@ def converted_fill(fill: Any, dtype: DataType, place: str) -> Values:
     try:
         given = np.asarray(fill)
     except ValueError:
-        raise BadValue(f"{place}: fill value: lists of unequal lengths are no value") from None
+        raise BadValue(f"{place}: fill value: lists of unequal lengths are not a value") from None
     found = converted(given, dtype, f"{place}: fill value").reshape(-1)
     if dtype.stored.kind in "iu" and not np.array_equal(found, given.reshape(-1)):
         raise BadValue(f"{place}: fill value: {fill} is not a value of type {dtype.typestr}")
@@ -123,7 +123,7 @@ def retyped(attribute: Attribute, nc_type: NcType) -> Attribute:
     place = f"attribute {attribute.name!r}"
     numbers = converted(attribute.value, DataType(stored.str, stored), place)
     if stored.kind in "iu" and not np.array_equal(numbers, attribute.value):
-        raise BadValue(f"{place}: {nc_type.value} holds no fractions")
+        raise BadValue(f"{place}: {nc_type.value} cannot hold fractions")
     return Attribute(attribute.name, nc_type, tuple(numbers.tolist()))
 
 
@@ -212,7 +212,9 @@ def _without_objects(given: Values, native: np.dtype[Any], place: str) -> Values
     if found.dtype.kind in "SU" and native.kind in "SU":
         raise BadValue(f"{place}: not all objects are texts")
     if found.dtype.hasobject or found.shape != given.shape:
-        raise BadValue(f"{place}: objects for elements of {native}, or numbers that none can hold")
+        raise BadValue(
+            f"{place}: objects for elements of {native}, or numbers that are too large for them"
+        )
     return found
 
 
@@ -261,4 +263,6 @@ def _json(value: Any, name: str) -> Json:
             return {key: _json(item, name) for key, item in value.items()}
         case list() | tuple() | np.ndarray():
             return [_json(item, name) for item in value]
-    raise BadValue(f"attribute {name!r}: {type(value).__name__} is neither netCDF's nor JSON's")
+    raise BadValue(
+        f"attribute {name!r}: {type(value).__name__} exists neither in netCDF nor in JSON"
+    )

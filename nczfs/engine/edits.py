@@ -239,7 +239,7 @@ class Edits:
         for _, error in refused:
             failures.setdefault(path, error)
         if lost := [change for change, error in refused if not _may_be_stored(change, error)]:
-            log.info("/%s: %d changes are withdrawn: %s", path, len(lost), failures[path])
+            log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
             self._metadata.changed(join(self._root, path))  # others have made or removed it
             self._done(path, lost)
 

@@ -104,7 +104,7 @@ def open_zmap(
     named = new_format(format, metadata)
     if mode != "r" and not zmap.features.writable:
         zmap.close()
-        raise NotWritable(f"{zmap.name}: this store can only be read")
+        raise NotWritable(f"{zmap.name}: this store is read-only")
     if mode != "r":
         try:
             zmap.prepare_writing()

@@ -64,7 +64,7 @@ def _groups(dataset: Dataset, wanted: MetadataFormat) -> list[GroupHeader]:
         names = dataset.names(path)
         if not isinstance(header, GroupHeader) or (header.dimensions and not wanted.declares):
             raise NotWritable(
-                f"{dataset.url(path)}: is no empty group: the format of the dataset stays "
+                f"{dataset.url(path)}: is not an empty group: the format of the dataset stays "
                 f"{dataset.format.name}, and cannot be {wanted.name}"
             )
         arrays, groups = ((), tuple(names)) if wanted.declares else (None, None)

@@ -107,4 +107,4 @@ class Parts:
         return name
 
     def _broken(self, place: int) -> BadMetadata:
-        return BadMetadata(f"{self._where}: not JSON at byte {place}, or no object")
+        return BadMetadata(f"{self._where}: not JSON at byte {place}, or not an object")

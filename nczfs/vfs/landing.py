@@ -71,7 +71,7 @@ def _land_bytes(file: ValuesFile, held: HeldFile) -> None:
     size = file.layout().size
     if held.size < size or (held.size > size and not file.grows):
         raise BadArgument(
-            f"{file.place}: {held.size} bytes were written, and it has {size}: the old values stand"
+            f"{file.place}: {held.size} bytes were written, and it has {size}: the old values stay"
         )
     view = file.open(writing=True)
     try:

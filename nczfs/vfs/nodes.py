@@ -260,7 +260,7 @@ class File(Node):
 
     def truncate(self, size: int) -> None:
         """Set the size, of a file that the caller does not have open. May block."""
-        raise NotPermitted("the size of this file follows from what it shows")
+        raise NotPermitted("the size of this file follows from its content and cannot be set")
 
 
 class MadeFile(File):

@@ -135,7 +135,7 @@ class ValuesFile(File):
             self._dataset.array(node).stored is self._array.stored
         )
         if not is_same:
-            raise StaleHandle(f"{self.place}: the variable was removed or made anew")
+            raise StaleHandle(f"{self.place}: the variable was removed or replaced")
 
     def _store(self) -> None:
         """Have all stored that was written to the variable, through whichever file or handle."""

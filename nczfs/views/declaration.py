@@ -112,7 +112,7 @@ def wanted_node(name: str, data: bytes) -> Wanted:
         raise BadValue(f"info.json: {shown(unknown[0])} is not known; known are {named}")
     format_name = document.get("format")
     if format_name is not None and not isinstance(format_name, str):
-        raise BadValue(f"info.json: format: {shown(format_name)} is no name of one")
+        raise BadValue(f"info.json: format: {shown(format_name)} is not a format")
     wanted = _group(document) if is_group else _variable(name, document)
     return wanted if format_name is None else _of_format(wanted, format_name)
 
@@ -265,5 +265,5 @@ def _lengths(value: Json, what: str) -> tuple[int, ...]:
 
 def _list(value: Json, what: str) -> list[Json]:
     if not isinstance(value, list):
-        raise BadValue(f"info.json: {what}: a list is needed, not {shown(value)}")
+        raise BadValue(f"info.json: {what}: must be a list, not {shown(value)}")
     return value

@@ -52,7 +52,7 @@ def element_of(
     """
     known = _NC_TYPES.get(nc_type) if isinstance(nc_type, str) else None
     if nc_type is not None and known is None:
-        raise BadValue(f"info.json: nc_type: {shown(nc_type)} is none of {', '.join(_NC_TYPES)}")
+        raise BadValue(f"info.json: nc_type: {shown(nc_type)} is not one of {', '.join(_NC_TYPES)}")
     if typestr is None and known is not None:
         return Element(known)
     dtype = _structured(typestr) if isinstance(typestr, list) else _dtype(typestr)
@@ -90,7 +90,7 @@ def fill_of(document: dict[str, Json], element: Element, *, is_shown: bool) -> o
     if isinstance(value, list):
         if len(value) == 2 and all(isinstance(part, int | float) for part in value):
             return complex(*value)  # type: ignore[arg-type]  # both are numbers
-        raise BadValue("info.json: fill_value: a list is a complex number, of two parts")
+        raise BadValue("info.json: fill_value: a list must be the two parts of a complex number")
     return _FLOATS.get(value, value) if isinstance(value, str) else value
 
 
@@ -113,7 +113,7 @@ def _of_vlen(value: Json, kind: VlenKind) -> object:
             return _bytes(value)
         case VlenKind.JSON, bool() | int() | float() | str() | dict():
             return value
-    raise BadValue(f"info.json: fill_value: {shown(value)} is no {kind.value}")
+    raise BadValue(f"info.json: fill_value: {shown(value)} is not a {kind.value}")
 
 
 def _of_dtype(value: Json, dtype: np.dtype[Any]) -> object:
@@ -138,14 +138,14 @@ def _of_dtype(value: Json, dtype: np.dtype[Any]) -> object:
             return record[()]
         case (("b" | "i" | "u" | "U"), _):
             return value
-    raise BadValue(f"info.json: fill_value: {shown(value)} is none of {dtype}")
+    raise BadValue(f"info.json: fill_value: {shown(value)} is not a value of type {dtype}")
 
 
 def _of_field(value: Json, dtype: np.dtype[Any]) -> Any:
     if not dtype.shape:
         return _of_dtype(value, dtype)
     if not isinstance(value, list) or len(value) != dtype.shape[0]:
-        raise BadValue(f"info.json: fill_value: {shown(value)} is none of {dtype}")
+        raise BadValue(f"info.json: fill_value: {shown(value)} is not a value of type {dtype}")
     inner = np.dtype((dtype.base, dtype.shape[1:]))
     found = np.zeros(dtype.shape, dtype.base.newbyteorder("="))
     for index, item in enumerate(value):

@@ -58,7 +58,7 @@ class TextForm(Form):
             raise BadValue(f"a line has {self.columns} bytes and a newline")
         text = cells[:, :-1]
         if ((text < 0x20) | (text == 0x7F)).any():
-            raise BadValue("a line holds no control characters")
+            raise BadValue("a line cannot contain control characters")
         lines = np.ascontiguousarray(text).view(f"V{self.columns}").reshape(-1)
         try:
             return self.elements(lines.tolist(), dtype)

@@ -142,7 +142,9 @@ class _Document:
 
     def _add(self, builder: TableBuilder, key: Key, url: str, offset: int, size: int) -> None:
         if not (0 <= offset < _INTEGER_END and 0 <= size < _INTEGER_END - offset):
-            raise BadMetadata(f"{self._where}: the reference of {key[:80]!r} has an absurd range")
+            raise BadMetadata(
+                f"{self._where}: the reference of {key[:80]!r} has an impossible range"
+            )
         builder.add_range(key, url, offset, size)
 
     def _inline(self, key: str, text: str) -> bytes:

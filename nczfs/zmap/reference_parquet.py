@@ -165,7 +165,7 @@ class ParquetReferences:
         if not offset and not size:
             return Reference(index, None, url, 0, WHOLE)
         if offset is None or size is None or offset < 0 or size < 0:
-            raise CorruptStore(f"{self._where}/{key}: row {row} has an absurd range")
+            raise CorruptStore(f"{self._where}/{key}: row {row} has an impossible range")
         return Reference(index, None, url, offset, size)
 
     def _part(self, key: Key) -> Any:
@@ -238,7 +238,7 @@ def _check_size(metadata: Any, where: str) -> None:
             if column.path_in_schema in _COLUMNS:
                 size += max(column.total_uncompressed_size, 0)
                 if not _ENCODINGS.issuperset(column.encodings):
-                    raise CorruptStore(f"{where}: is encoded in a way that is not read")
+                    raise CorruptStore(f"{where}: has an encoding that is not supported")
     if size > PART_BYTES_MAX:
         raise _too_much(where)
 
@@ -307,7 +307,7 @@ def _described(document: Buffer, where: str) -> tuple[Table, dict[str, _Grid], i
         if type(record_size) is not int or not 0 < record_size <= RECORD_SIZE_MAX:
             raise ValueError(f"a record_size of {record_size!r}"[:80])
         if any(prod(grid.counts) > record_size * PARTS_MAX for grid in grids.values()):
-            raise ValueError("an array has an absurd number of chunks")
+            raise ValueError("an array has an impossible number of chunks")
         builder.add_bytes(
             METADATA, b'{"metadata":{%s},"zarr_consolidated_format":1}' % b",".join(metadata)
         )

@@ -62,7 +62,9 @@ class Templates:
         if len(text) > TEXT_CHARACTERS_MAX:
             raise Unsupported(f"the template {text[:60]!r} is too long")
         if "{%" in text:
-            raise Unsupported(f"the template {text[:60]!r} holds statements, which are not run")
+            raise Unsupported(
+                f"the template {text[:60]!r} contains statements, which nczfs does not run"
+            )
         pieces: list[str] = []
         length = at = 0
         while (begin := text.find("{{", at)) >= 0 and (end := text.find("}}", begin)) >= 0:

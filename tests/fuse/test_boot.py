@@ -91,7 +91,7 @@ def test_a_program_of_others_in_sbin_stays(bare: Machine) -> None:
     bare.done("touch", "/sbin/umount.nczfs")
     refused = bare.run(PROGRAMS / "nczfs", "install-helper", "--force")
     assert refused.returncode == 2
-    assert "/sbin/umount.nczfs: is there already and not of nczfs" in refused.stderr
+    assert "/sbin/umount.nczfs: exists and does not belong to nczfs" in refused.stderr
     assert bare.run("ls", "/sbin/mount.nczfs").returncode != 0
     kept = bare.run(PROGRAMS / "nczfs", "install-helper", "--remove")
     assert kept.returncode == 1

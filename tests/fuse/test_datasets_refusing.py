@@ -92,7 +92,7 @@ def test_what_a_shell_does_not_look_at_is_told_by_sync_and_by_the_problems(group
     assert done.returncode == 1
     assert "Invalid argument" in done.stderr
     (problem,) = problems(group / "v")
-    assert problem.startswith("attribute 'count': short holds no fractions")
+    assert problem.startswith("attribute 'count': short cannot hold fractions")
     assert bash("printf '{\"shape\": [2]' > info.json", group / "g").returncode == 0
     assert bash("sync info.json", group / "g").returncode == 1
     (problem,) = problems(group / "g")

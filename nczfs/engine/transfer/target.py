@@ -160,9 +160,9 @@ def _begun_member(dataset: OpenDataset, new: NewNode, mark: Mark, place: MarkedP
         with suppress(NoSuchNode):
             dataset.editor.remove(new.path)
     elif opened.load(new.path) is not None:
-        raise ObjectExists(f"{place.name}: there is a group or variable already")
+        raise ObjectExists(f"{place.name}: a group or variable exists already")
     if next(iter(opened.zmap.search(place.prefix)), None) is not None:
-        raise ObjectExists(f"{place.name}: there is something already, which is no dataset")
+        raise ObjectExists(f"{place.name}: something that is not a dataset exists already")
     return False
 
 

@@ -81,8 +81,8 @@ def _digester(file: str, path: str, variable: Any, block_bytes_max: int) -> Call
         # A string is a VLType too, without a name of its own.
         if isinstance(variable.datatype, _USER_TYPES) and variable.dtype is not str:
             raise Unsupported(
-                f"{file}: {path}: the type {variable.datatype.name!r} is one that a user "
-                "defined; there is no checksum for it"
+                f"{file}: {path}: the type {variable.datatype.name!r} is "
+                "user-defined; there is no checksum for it"
             )
         shape = tuple(variable.shape)
         chunking = variable.chunking()

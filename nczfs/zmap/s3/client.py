@@ -157,7 +157,7 @@ class Client:
         except ClientError as error:
             return _refused(error.response, calling.body)
         except ResponseParserError as error:
-            raise AttemptFailed("the answer is none of S3") from error
+            raise AttemptFailed("the answer is not one of S3") from error
         except BotoCoreError as error:
             raise StoreError(f"{call.key}: {error}") from error
         finally:

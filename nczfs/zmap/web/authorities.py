@@ -20,6 +20,6 @@ def check_authorities(path: str) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except ssl.SSLError as error:
-        raise UsageError(f"{path}: holds no certificate (--ca-bundle)") from error
+        raise UsageError(f"{path}: contains no certificate (--ca-bundle)") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror} (--ca-bundle)") from error

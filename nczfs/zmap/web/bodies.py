@@ -241,7 +241,7 @@ def _part(
 
 
 def _too_long(where: str, limit: int) -> StoreError:
-    return StoreError(f"{where}: the server sends more than the {limit} bytes that were asked for")
+    return StoreError(f"{where}: the server sends more than the {limit} bytes that were requested")
 
 
 class _Taken:

@@ -137,7 +137,7 @@ class Exchange:
             try:
                 if has_body:
                     if is_sized and size is None and "content-length" in response.headers:
-                        raise StoreError(f"{where}: the answer has a length that none can have")
+                        raise StoreError(f"{where}: the answer has an impossible length")
                     body = read_body(response, size, question.wanted, deadline, where)
                     is_whole = body.size is not None
             finally:

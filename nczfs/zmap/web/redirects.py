@@ -48,7 +48,7 @@ class Redirects:
             before, after = urlsplit(url), urlsplit(urljoin(url, location))
             start, goal = origin_of(before), origin_of(after)
         except ValueError:
-            raise StoreError(f"{where}: redirected to what is no URL") from None
+            raise StoreError(f"{where}: redirected to something that is not a URL") from None
         if start is None or goal is None or (start[0], goal[0]) == ("https", "http"):
             raise StoreError(
                 f"{where}: redirected from {before.scheme} to {after.scheme[:20]!r}, which is not "

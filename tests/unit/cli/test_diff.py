@@ -334,8 +334,8 @@ def test_what_cannot_be_read_is_trouble_and_the_rest_is_compared(
         (("a", "nosuch"), "no such directory"),
         (("nosuch", "a"), "no such directory"),
         (("a", "a/v"), "they cannot be compared"),
-        (("a", "a", "--atol", "-1"), "is no tolerance"),
-        (("a", "a", "--rtol", "much"), "is no tolerance"),
+        (("a", "a", "--atol", "-1"), "is not a tolerance"),
+        (("a", "a", "--rtol", "much"), "is not a tolerance"),
         (("a",), "B"),
     ],
 )

@@ -285,5 +285,5 @@ def test_the_fill_attribute_of_text_is_text_and_of_other_types_there_is_none() -
     assert fill_attribute(1j, of("c8"), "/v") is None
     with pytest.raises(BadValue, match="/v: fill value: 300 is out of range"):
         fill_attribute(300, of("i1", NcType.BYTE), "/v")
-    with pytest.raises(BadValue, match="/v: fill value: lists of unequal lengths are no value"):
+    with pytest.raises(BadValue, match="/v: fill value: lists of unequal lengths are not a value"):
         fill_attribute([None, []], of("i2", NcType.SHORT), "/v")

@@ -150,7 +150,7 @@ def test_a_store_that_refuses_writes_is_not_taken_for_one_that_has_them(
     dataset: MemoryZMap, mode: str
 ) -> None:
     before = content(dataset)
-    with pytest.raises(NotWritable, match="this store can only be read"):
+    with pytest.raises(NotWritable, match="this store is read-only"):
         open_zmap(ReadOnly(dataset), mode)
     assert content(dataset) == before
 

@@ -140,11 +140,11 @@ def test_what_only_the_close_can_judge_is_told_by_the_problems_and_by_sync(
     with pytest.raises(BadValue):
         close(fs, handle)
     assert problems(fs, V) == [
-        "attribute 'count': short holds no fractions (what was written last to attributes/count "
+        "attribute 'count': short cannot hold fractions (what was written last to attributes/count "
         "was refused)"
     ]
     assert problems(fs, "datasets/n.zarr") == []
-    with pytest.raises(BadArgument, match="holds no fractions"):
+    with pytest.raises(BadArgument, match="cannot hold fractions"):
         sync(fs, COUNT)
     sync(fs, f"{V}/attributes/units")
     write(fs, COUNT, b"4\n")

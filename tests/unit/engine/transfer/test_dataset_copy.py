@@ -391,7 +391,7 @@ def test_a_member_that_is_there_is_kept_unless_it_may_be_overwritten(
     source: str, target: str
 ) -> None:
     fill_awkward(target, "nczarr-L3")
-    with pytest.raises(ObjectExists, match="v: there is a group or variable already"):
+    with pytest.raises(ObjectExists, match="v: a group or variable exists already"):
         copied(source, target, node="plain", path="v")
     copied(source, target, node="plain", path="v", overwrite=True)
     assert checksums(target)["/v"] == checksums(source)["/plain"]

@@ -147,7 +147,7 @@ def test_a_file_without_certificates_is_wrong_usage_at_once(tmp_path: Path, cont
         lambda options: S3ZMap("bucket", options),
     ):
         options = StoreOptions(ca_bundle=str(file), endpoint_url="https://far.example.org")
-        with pytest.raises(UsageError, match=r"junk\.pem: holds no certificate"):
+        with pytest.raises(UsageError, match=r"junk\.pem: contains no certificate"):
             opened(options)
         with pytest.raises(UsageError, match="--ca-bundle"):
             opened(StoreOptions(ca_bundle=str(tmp_path / "absent")))
