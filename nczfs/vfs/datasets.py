@@ -46,6 +46,10 @@ class DatasetsTree:
     renamed : called when what was at the first prefix is at the second one.
     may_remove : whether what holds anything may be removed.
     spool : where files wait that are copied into datasets; None: none are.
+
+    Attributes
+    ----------
+    times : when directories were made here.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class DatasetsTree:
             self.arrivals,
         )
         self.mtime_ns = mtime_ns
+        self.times: dict[Prefix, int] = {}
         self.choice = choice
         self._options = options
         self._open_archive = open_archive
@@ -141,6 +146,8 @@ class DatasetsTree:
 
     def renamed(self, prefix: Prefix, goal: Prefix) -> None:
         """What was at a prefix inside a dataset is at another one."""
+        for path in [path for path in self.times if keys.is_within(path, prefix)]:
+            self.times[Prefix(keys.moved(path, prefix, goal))] = self.times.pop(path)
         for changed in (prefix, goal):
             self.known.forget_inside(changed)
             self.context.refusals.forget(changed)
@@ -160,6 +167,8 @@ class DatasetsTree:
 
     def _went(self, prefix: Prefix) -> None:
         """Something at a path of the store is gone from sight, or back."""
+        for path in [path for path in self.times if keys.is_within(path, prefix)]:
+            self.times.pop(path, None)
         if self.arrivals is not None:
             self.arrivals.forget(prefix)
         self._removed(prefix)

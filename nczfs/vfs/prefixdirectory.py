@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 from nczfs import metrics
@@ -90,7 +91,7 @@ class PrefixDirectory(Directory):
     def listing_stat(self) -> NodeStat:
         # The same whether its metadata are known yet or not: tar reports a directory whose time
         # changes while it is read.
-        return NodeStat(0, self._tree.mtime_ns)
+        return NodeStat(0, self._tree.times.get(self._prefix, self._tree.mtime_ns))
 
     def lookup(self, name: str) -> Node:
         resolved = self.resolve(wanted=name)
@@ -163,6 +164,7 @@ class PrefixDirectory(Directory):
         else:
             editing.create_root(prefix)
             self._tree.known.made(prefix)
+        self._tree.times[prefix] = time.time_ns()
         if arrivals is not None:
             arrivals.begin(prefix, is_dataset=not isinstance(resolved, At))
         return self._member(resolved, name) if isinstance(resolved, At) else self._below(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -30,6 +31,7 @@ from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.trees import exists, find, listing, read
+from tests.support.writing import mkdir, rmdir
 
 _stores = itertools.count()
 
@@ -267,6 +269,23 @@ def test_mkdir_makes_a_dataset_and_groups_in_it(fs: TreeFileSystem, store: ZMap)
     assert "ocean" in listing(fs, "datasets/new.zarr")
     assert "new.zarr" in listing(fs, "datasets")
     echo(fs, "datasets/new.zarr/ocean/attributes/depth", "3")
+
+
+def test_a_new_directory_has_the_time_of_its_making(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS W12."""
+    of_mounting = find(fs, "datasets").mtime_ns
+    before = time.time_ns()
+    mkdir(fs, "datasets/new.zarr")
+    mkdir(fs, "datasets/new.zarr/g")
+    after = time.time_ns()
+    for path in ("datasets/new.zarr", "datasets/new.zarr/g"):
+        assert before <= find(fs, path).mtime_ns <= after
+    assert find(fs, "datasets/n.zarr").mtime_ns == of_mounting
+    rmdir(fs, "datasets/new.zarr/g")
+    with open_zmap(Prefixed(store, parse_prefix("new.zarr")), "r+") as root:
+        root.create_group("g")
+    fs.refresh("datasets/new.zarr")
+    assert find(fs, "datasets/new.zarr/g").mtime_ns == of_mounting
 
 
 def test_mkdir_takes_no_name_that_is_taken_or_means_something(
