@@ -171,10 +171,6 @@ class ChunkIO:
         except NoSuchObject:
             return None
 
-    def read(self, chunk: ChunkIndex) -> Buffer:
-        """The bytes that the store has of a chunk. Raises NoSuchObject."""
-        return self._zmap.read(self.key(chunk)).data
-
     @property
     def is_near(self) -> bool:
         """Whether asking the store costs microseconds."""

@@ -10,6 +10,7 @@ from io import RawIOBase
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.entries import Entry, Kind, seal
 from nczfs.engine.spool.space import Spool, Survives, disk
 from nczfs.engine.spool.staged import StagedLog
@@ -85,6 +86,7 @@ class StagedFile:
         self._base = base
         self._base_stop = min(size, base.stat.size) if base is not None else 0
         self._valid = Ranges()
+        self._sent: list[Sent] = []
         self._moving = threading.Lock()  # guards bytes that a snapshot has to go on seeing
         self._snapshots: list[Snapshot] = []
         is_kept = spool.survives is not Survives.NOTHING
@@ -187,11 +189,24 @@ class StagedFile:
 
         Never raises: what is kept of it then stands for the version that it replaced before.
         """
+        self._sent = []
         if self._log is not None:
             self._log.renew(key, replaces, list(self._valid.gaps(0, self._base_stop)))
 
+    @property
+    def is_logged(self) -> bool:
+        """Whether what is noted of it survives this process."""
+        return self._log is not None
+
+    def note_sent(self, attempt: Sent) -> None:
+        """Note what was, or is about to be, sent to the store: it may arrive unanswered."""
+        self._sent = [*(each for each in self._sent if each != attempt), attempt]
+        if self._log is not None:
+            self._log.sending(attempt)
+
     def note_saved(self) -> None:
         """The file is in the store, or will never be."""
+        self._sent = []
         if self._log is not None:
             self._log.clear()
 
@@ -213,7 +228,8 @@ class StagedFile:
         NoSpace, Unavailable : it is no entry; its bytes are left where they are.
         """
         missing = list(self._valid.gaps(0, self._base_stop))
-        details = {"replaces": replaces, "missing": missing}
+        attempts = [each.document() for each in self._sent]
+        details = {"replaces": replaces, "missing": missing, "sent": attempts}
         entry = Entry(Kind.OBJECT, self._spool.url, key, reason, details)
         try:
             if self._log is not None:

@@ -40,6 +40,7 @@ SIZE = 4 * 5 * 6
 RECORD = 4 * 3
 OBJECT = 300
 DOWN = Fault(0, operations=frozenset({"write", "write_parts", "copy"}), repeats=10**9)
+LOST = Fault(0, after=True, operations=DOWN.operations, repeats=10**9)
 
 variables = st.sampled_from(("v", "w"))
 objects = st.sampled_from(("a", "b"))
@@ -170,6 +171,10 @@ class KilledMounts(RuleBasedStateMachine):
         self.faulty.arm(DOWN)
 
     @rule()
+    def answers_are_lost(self) -> None:
+        self.faulty.arm(LOST)
+
+    @rule()
     def the_store_works(self) -> None:
         self.faulty.arm()
 
@@ -207,11 +212,36 @@ class KilledMounts(RuleBasedStateMachine):
             offset = 4 * (row * SHAPE[1] + column)
             self.values[name][offset : offset + 4] = np.int32(value).tobytes()
 
+    @rule(
+        name=variables, row=st.integers(0, 4), column=st.integers(0, 5), value=st.integers(10, 19)
+    )
+    def kill_and_another_client_writes(self, name: str, row: int, column: int, value: int) -> None:
+        """What it stored is newer than what is put back, and stays; so does all of its chunk."""
+        left = left_by(self.spool_dir, self.place / f"left{next(self.numbers)}")
+        self.end()
+        with open_zmap(self.inside(), "r+") as root:
+            root.variables[name][row, column] = value
+            first = row // CHUNKS[0] * CHUNKS[0], column // CHUNKS[1] * CHUNKS[1]
+            rows, columns = (slice(a, a + n) for a, n in zip(first, CHUNKS, strict=True))
+            theirs = root.variables[name][rows, columns]
+        refused = recovered(left, self.memory, refusing=True)
+        assert len(refused) <= 1
+        known = np.frombuffer(self.values[name], "<i4").reshape(SHAPE).copy()
+        known[row, column] = value
+        if refused:
+            known[rows, columns] = theirs
+        self.values[name] = bytearray(known.tobytes())
+        self.check(left)
+
     @rule()
     def kill(self) -> None:
         left = left_by(self.spool_dir, self.place / f"left{next(self.numbers)}")
         self.end()
         recovered(left, self.memory)
+        self.check(left)
+
+    def check(self, left: Path) -> None:
+        """Everything is where it must be, and the next mount begins."""
         assert list(left.iterdir()) == []
         with open_zmap(self.inside()) as root:
             for name, data in self.values.items():

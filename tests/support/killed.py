@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from nczfs.engine.spool import recovery
+from nczfs.errors import SpoolError
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.url import parse_url
@@ -21,15 +22,27 @@ def left_by(spool_dir: Path, copy: Path) -> Path:
     return copy
 
 
-def recovered(spool_dir: Path, zmap: ZMap) -> list[str]:
-    """Put everything back that a spool holds: what it was. Closes no store."""
+def recovered(spool_dir: Path, zmap: ZMap, *, refusing: bool = False) -> list[str]:
+    """Put everything back that a spool holds: what it was. Closes no store.
+
+    Parameters
+    ----------
+    refusing : discard what is refused, and give that alone.
+    """
     store = recovery.Store(Kept(zmap), parse_url("memory://store"))
     said = []
     try:
         for found in recovery.entries(spool_dir):
             assert found.entry is not None, found.problem
-            said.append(recovery.describe(found).partition(" ")[2])
-            store.put_back(found)
+            what = recovery.describe(found).partition(" ")[2]
+            try:
+                store.put_back(found)
+            except SpoolError:
+                if not refusing:
+                    raise
+                said.append(what)
+            else:
+                said += [] if refusing else [what]
             recovery.remove(found)
     finally:
         store.close()

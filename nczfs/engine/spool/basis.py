@@ -10,26 +10,72 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
-from nczfs.zmap.base import Buffer, Version
+from nczfs.zmap.base import Buffer, Part, Range, Stat, Version, ZMap, part_bytes, part_size
 
+BLOCK_BYTES: Final = 8 << 20
 _KEPT: Final = 8  # of the versions, and of what was sent: the newest ones
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The bytes of an object that were sent to the store, which may have arrived."""
+    """An object that was sent to the store, and may have arrived.
+
+    Attributes
+    ----------
+    crc32c : of the bytes in `ranges`, one after the other.
+    ranges : those that came from here; the others were in the store already.
+    """
 
     size: int
     crc32c: int
+    ranges: tuple[tuple[int, int], ...]
+
+    def is_in(self, zmap: ZMap, stat: Stat) -> bool:
+        """Whether an object is what was sent. Reads it in blocks."""
+        if stat.size != self.size or not (self.ranges or not self.size):
+            return False
+        crc = 0
+        for start, stop in self.ranges:
+            for at in range(start, stop, BLOCK_BYTES):
+                end = min(stop, at + BLOCK_BYTES)
+                crc = _extended(crc, zmap.read(stat.key, at, end, version=stat.version).data)
+        return crc == self.crc32c
+
+    def document(self) -> list[Any]:
+        """As an entry has it."""
+        return [self.size, self.crc32c, [list(each) for each in self.ranges]]
+
+    @classmethod
+    def parsed(cls, document: Any) -> Sent:
+        """The one that an entry has. Raises TypeError, ValueError."""
+        size, crc, ranges = document
+        return cls(int(size), int(crc), tuple((int(start), int(stop)) for start, stop in ranges))
 
 
-def sent(parts: Iterable[Buffer]) -> Sent:
-    """What was sent, of its bytes."""
-    size, crc = 0, 0
+def sent(parts: Iterable[Part]) -> Sent:
+    """What is sent, of what an object is put together of."""
+    size, crc, ranges = 0, 0, []
     for part in parts:
-        data = np.frombuffer(part, np.uint8)
-        size, crc = size + data.size, google_crc32c.extend(crc, data)
-    return Sent(size, crc)
+        if not isinstance(part, Range):
+            for data in part_bytes(part, _nothing):
+                crc = _extended(crc, data)
+            if part_size(part):
+                ranges.append((size, size + part_size(part)))
+        size += part_size(part)
+    return Sent(size, crc, tuple(ranges))
+
+
+def time_text(ns: int) -> str:
+    """A time as a user reads it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ns / 1e9))
+
+
+def _extended(crc: int, data: Buffer) -> int:
+    return int(google_crc32c.extend(crc, np.frombuffer(data, np.uint8)))
+
+
+def _nothing(part: Range) -> Buffer:
+    raise AssertionError(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +109,7 @@ class Basis:
         return {
             "written_ns": self.written_ns,
             "versions": list(self.versions),
-            "sent": [[each.size, each.crc32c] for each in self.sent],
+            "sent": [each.document() for each in self.sent],
         }
 
     @classmethod
@@ -80,5 +126,5 @@ class Basis:
         return cls(
             int(document.get("written_ns", otherwise)),
             tuple(map(Version, versions)),
-            tuple(Sent(int(size), int(crc)) for size, crc in attempts),
+            tuple(map(Sent.parsed, attempts)),
         )

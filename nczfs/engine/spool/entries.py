@@ -151,13 +151,21 @@ def read_entry(path: Path) -> Entry:
         raise SpoolError(f"{path}: its description cannot be understood: {error!r}") from error
 
 
-def read_section(path: Path, section: Section) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The bytes of a section. Raises SpoolError: they are not what was written."""
+def check_section(path: Path, section: Section) -> None:
+    """Raises SpoolError: the bytes of a section are not what was written."""
     try:
         with open(path, "rb") as file:
             crc = _crc_of(file.fileno(), section.offset, section.size)
-        if crc != section.crc32c:
-            raise SpoolError(f"{path}: damaged: the checksum of its {section.name} is wrong")
+    except OSError as error:
+        raise SpoolError(f"{path}: cannot be read: {error}") from error
+    if crc != section.crc32c:
+        raise SpoolError(f"{path}: damaged: the checksum of its {section.name} is wrong")
+
+
+def read_section(path: Path, section: Section) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The bytes of a section. Raises SpoolError: they are not what was written."""
+    check_section(path, section)
+    try:
         if not section.size:
             return np.empty(0, np.uint8)
         return np.memmap(path, np.uint8, "r", section.offset, (section.size,))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,11 +9,11 @@ import numpy as np
 from nczfs.engine.chunkio import ChunkIO, fill_element
 from nczfs.engine.loaded import Values
 from nczfs.engine.retrying import until_stored
-from nczfs.engine.spool.basis import Basis, sent
+from nczfs.engine.spool.basis import Basis, time_text
 from nczfs.errors import Conflict, SpoolError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import ABSENT, Buffer, Stat, Version
+from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
 
 SHOWN_CHARS_MAX = 60
 
@@ -23,7 +21,8 @@ SHOWN_CHARS_MAX = 60
 class Overlay:
     """Puts elements of chunks back. What it stored itself is not newer than what comes next."""
 
-    def __init__(self) -> None:
+    def __init__(self, zmap: ZMap) -> None:
+        self._zmap = zmap
         self._replaced: dict[Version, Stat | None] = {}
 
     def put(
@@ -67,7 +66,7 @@ class Overlay:
         stat = io.stat(index)
         version = stat.version if stat is not None else ABSENT
         before = self._replaced.get(version, stat)
-        may = force or may_replace(before, basis, lambda: [io.read(index)])
+        may = force or may_replace(self._zmap, before, basis)
         grid = io.array.grid
         inside: Box = grid.box(index).relative_to(grid.origin(index))
         if may and flags[inside.slices()].all():
@@ -90,13 +89,12 @@ class Overlay:
             self._replaced[stored] = before
 
 
-def may_replace(stat: Stat | None, basis: Basis, read: Callable[[], Iterable[Buffer]]) -> bool:
+def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
     """Whether what the store has is not newer than what was written upon some versions.
 
     Parameters
     ----------
     stat : of the object; None: there is none.
-    read : gives its bytes.
     """
     if stat is None:
         return not basis.versions or ABSENT in basis.versions
@@ -104,7 +102,7 @@ def may_replace(stat: Stat | None, basis: Basis, read: Callable[[], Iterable[Buf
         return True
     if stat.mtime_ns is not None and stat.mtime_ns < basis.written_ns:
         return True
-    return any(each.size == stat.size for each in basis.sent) and sent(read()) in basis.sent
+    return any(each.is_in(zmap, stat) for each in basis.sent)
 
 
 def differs(one: Values, other: Values) -> Values:
@@ -115,11 +113,6 @@ def differs(one: Values, other: Values) -> Values:
     else:
         found = _bits(one) != _bits(other)
     return found.reshape(one.shape)
-
-
-def time_text(ns: int) -> str:
-    """A time as a user reads it."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ns / 1e9))
 
 
 def _bits(values: Values) -> np.ndarray[Any, np.dtype[np.void]]:

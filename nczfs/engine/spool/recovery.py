@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from nczfs.engine.editor import Editor
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import format_options
 from nczfs.engine.spool import renames, staged
+from nczfs.engine.spool.basis import BLOCK_BYTES
 from nczfs.engine.spool.chunks import (
     ENCODED,
     ChunkDetails,
@@ -30,33 +30,31 @@ from nczfs.engine.spool.entries import (
     SUFFIX,
     Entry,
     Kind,
+    Section,
+    check_section,
     read_entry,
     read_section,
     sync_directory,
 )
+from nczfs.engine.spool.objects import CONTENT, KeptObject, content_of
 from nczfs.engine.spool.overlay import Overlay
 from nczfs.engine.spool.salvage import salvage
 from nczfs.engine.spool.space import LOCK, disk
 from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import (
-    BadKey,
-    Conflict,
     MetadataError,
     NczfsError,
     NoSuchNode,
-    NoSuchObject,
-    ObjectExists,
     SpoolError,
 )
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.zarr2_types import data_type
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
-from nczfs.zmap.base import ABSENT, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix, parse_key, parse_prefix
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Prefix, parse_prefix
 from nczfs.zmap.url import StoreUrl
 
-CONTENT: Final = "content"
 _UNCLOSED: Final = "the program was killed before it closed the file"
 
 
@@ -200,7 +198,7 @@ class Store:
         )
         self._options: FormatOptions = format_options(place.modes, self._engine.options)
         self._datasets: dict[Prefix, Dataset | None] = {}
-        self._overlay = Overlay()
+        self._overlay = Overlay(zmap)
         zmap.prepare_writing()
 
     def close(self) -> None:
@@ -213,7 +211,8 @@ class Store:
 
         The elements of a chunk that were written are put over those of the version that they were
         written upon, or of one that is older than they are. An object replaces the version that it
-        was made from. `force`: whatever is there. A rename is ended.
+        was made from. A rename is ended, as far as nothing is overwritten. `force`: whatever is
+        there.
 
         Raises
         ------
@@ -222,52 +221,12 @@ class Store:
         """
         entry = _entry(found)
         if entry.kind is Kind.OBJECT:
-            self._put_object(found.path, entry, force=force)
+            KeptObject.parsed(found.path, entry).put(self._zmap, force=force)
         elif entry.kind is Kind.RENAME:
-            renames.end(self._zmap, entry)
+            renames.end(self._zmap, entry, force=force)
         else:
             self._put_chunk(found.path, entry, force=force)
         self._zmap.flush()
-
-    def _put_object(self, path: Path, entry: Entry, *, force: bool) -> None:
-        key, replaces, missing = _object_of(entry)
-        now = self._version(key)
-        if now != replaces and not force:
-            if not missing and self._has(key, _content(path, entry)):
-                return  # it was put back before
-            raise SpoolError(
-                f"{key}: another client has replaced or deleted it since; --export DIR gives you "
-                "the bytes, and --force overwrites it"
-            )
-        data = bytearray(_content(path, entry))
-        for start, stop in missing:
-            try:
-                part = self._zmap.read(key, start, stop, version=replaces).data
-            except (Conflict, NoSuchObject) as error:
-                raise SpoolError(
-                    f"{key}: the version with bytes {start} to {stop} is gone"
-                ) from error
-            if not len(part) == stop - start <= len(data) - start:
-                raise SpoolError(f"{key}: the version it is based on is shorter than that")
-            data[start:stop] = part
-        condition = now if self._zmap.features.conditional_writes else None
-        try:
-            self._zmap.write(key, bytes(data), replaces=condition)
-        except (Conflict, ObjectExists) as error:
-            raise SpoolError(f"{key}: another client is writing it") from error
-
-    def _has(self, key: Key, content: memoryview) -> bool:
-        try:
-            size = self._zmap.stat(key).size
-            return size == len(content) and self._zmap.read(key).data == content
-        except NoSuchObject:
-            return False
-
-    def _version(self, key: Key) -> Version:
-        try:
-            return self._zmap.stat(key).version
-        except NoSuchObject:
-            return ABSENT
 
     def _put_chunk(self, path: Path, entry: Entry, *, force: bool) -> None:
         details = ChunkDetails.parsed(entry)
@@ -395,7 +354,9 @@ def export(found: Found, directory: Path) -> Path:
         raise SpoolError(f"{entry.key}: a rename has no bytes to export")
     _made(directory)
     if entry.kind is Kind.OBJECT:
-        return _exported(directory / name, _content(found.path, entry))
+        section = content_of(found.path, entry)
+        check_section(found.path, section)
+        return _copied(found.path, directory / name, section)
     if (encoded := entry.section(ENCODED)) is not None:
         chunk = read_section(found.path, encoded)
         return _exported(directory / f"{name}.chunk", chunk.data)
@@ -417,9 +378,15 @@ def _made(directory: Path) -> Path:
     return directory
 
 
-def _copied(path: Path, target: Path) -> Path:
+def _copied(path: Path, target: Path, section: Section | None = None) -> Path:
+    """Copy a file, or a section of it, block by block."""
     with open(path, "rb") as source, open(target, "xb") as file:
-        shutil.copyfileobj(source, file)
+        at, stop = 0, os.fstat(source.fileno()).st_size
+        if section is not None:
+            at, stop = section.offset, section.offset + section.size
+        while data := os.pread(source.fileno(), min(BLOCK_BYTES, stop - at), at):
+            file.write(data)
+            at += len(data)
     return target
 
 
@@ -427,24 +394,6 @@ def _exported(target: Path, data: memoryview) -> Path:
     with open(target, "xb") as file:
         file.write(data)
     return target
-
-
-def _object_of(entry: Entry) -> tuple[Key, Version, list[tuple[int, int]]]:
-    """The key, the version that it shall replace, and which bytes are to come from that."""
-    try:
-        missing = [(int(start), int(stop)) for start, stop in entry.details["missing"]]
-        if any(not 0 <= start < stop for start, stop in missing):
-            raise ValueError(f"{missing!r} are not ranges")
-        return parse_key(entry.key), Version(str(entry.details["replaces"])), missing
-    except (KeyError, TypeError, ValueError, BadKey) as error:
-        raise SpoolError(f"{entry.key}: the entry cannot be understood: {error!r}") from error
-
-
-def _content(path: Path, entry: Entry) -> memoryview:
-    section = entry.section(CONTENT)
-    if section is None:
-        raise SpoolError(f"{path}: has no content")
-    return read_section(path, section).data if section.size else memoryview(b"")
 
 
 def _entry(found: Found) -> Entry:

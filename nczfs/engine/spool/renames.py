@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nczfs.engine.spool.entries import Entry, Kind, write_entry
+from nczfs.engine.spool.objects import are_equal
 from nczfs.engine.spool.space import Spool, disk
-from nczfs.errors import Conflict, NoSuchObject, SpoolError
-from nczfs.zmap.base import Stat, ZMap
+from nczfs.errors import Conflict, NoSuchObject, ObjectExists, SpoolError
+from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, moved, parse_prefix
 
 GOAL = "goal"
@@ -22,6 +23,7 @@ def noted(spool: Spool, prefix: Prefix, goal: Prefix) -> Iterator[None]:
     yield
     with disk(path):
         path.unlink()
+    spool.sync()
 
 
 def goal_of(entry: Entry) -> Prefix:
@@ -32,33 +34,63 @@ def goal_of(entry: Entry) -> Prefix:
     return parse_prefix(goal)
 
 
-def end(zmap: ZMap, entry: Entry) -> None:
-    """Copy what is left below the old prefix, and delete it there.
+def end(zmap: ZMap, entry: Entry, *, force: bool = False) -> None:
+    """Move what is left below the old prefix, as far as that overwrites nothing.
 
-    What is at the goal by now is replaced, unless it is the same version: it is a copy that was
-    made before.
+    An object that was stored below the old prefix after the rename had begun stays there, and so
+    does one where another one has its new name: these are told, when all others are moved.
+
+    Parameters
+    ----------
+    force : move these as well, over what is there.
 
     Raises
     ------
-    Conflict : another client is writing below the old prefix; StoreError.
+    SpoolError : something stays. Conflict : another client is writing below the old prefix;
+    StoreError.
     """
     prefix, goal = parse_prefix(entry.key), goal_of(entry)
-    left = [stat for stat in zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
-    for stat in left:
-        _copy(zmap, stat, moved(stat.key, prefix, goal))
-    zmap.delete_many([stat.key for stat in left])
+    began_ns = int(entry.saved_at * 1e9)
+    done, staying = [], []
+    for stat in [stat for stat in zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]:
+        if stat.mtime_ns is not None and stat.mtime_ns > began_ns and not force:
+            staying.append(f"{stat.key} is newer than the rename")
+        elif _copy(zmap, stat, moved(stat.key, prefix, goal), force=force):
+            done.append(stat.key)
+        else:
+            staying.append(f"{moved(stat.key, prefix, goal)} exists, and is another object")
+    zmap.delete_many(done)
+    if staying:
+        raise SpoolError(
+            f"{prefix}: {len(staying)} objects stay there: {staying[0]}; --force moves them to "
+            f"{goal}, over what is there"
+        )
     for marked in list(zmap.markers(prefix)):
         zmap.mark(Prefix(moved(marked, prefix, goal)))
         zmap.unmark(marked)
 
 
-def _copy(zmap: ZMap, stat: Stat, goal: Key) -> None:
+def _copy(zmap: ZMap, stat: Stat, goal: Key, *, force: bool) -> bool:
+    """Copy an object to where nothing is; whether it, or the same bytes, are there then."""
+    there = ABSENT
     try:
-        if zmap.stat(goal).version == stat.version:
-            return
+        found = zmap.stat(goal)
     except NoSuchObject:
         pass
+    else:
+        if found.version == stat.version or are_equal(zmap, stat, found):
+            return True
+        if not force:
+            return False
+        there = found.version
     try:
-        zmap.copy(stat, goal)
+        zmap.copy(stat, goal, replaces=_condition(zmap, there))
+    except ObjectExists as error:
+        raise Conflict(f"{zmap.name}/{goal}: another client has just made it") from error
     except NoSuchObject as error:
         raise Conflict(f"{zmap.name}/{stat.key}: another client has deleted it") from error
+    return True
+
+
+def _condition(zmap: ZMap, version: Version) -> Version | None:
+    return version if zmap.features.conditional_writes else None

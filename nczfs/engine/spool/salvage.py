@@ -257,11 +257,13 @@ def _read_staged(path: Path, records: list[Record], size: int) -> tuple[int | No
     try:
         sealed = None
         base_stop, there, unsaved = 0, Ranges(), records[0].document
+        attempts: list[Any] = []
         for record in records:
             document = record.document
             match document["is"]:
                 case "unsaved":
                     unsaved, base_stop, there, at = document, 0, Ranges(), 0
+                    attempts = []
                     for start, stop in document["missing"]:
                         there.add(at, int(start))
                         at = base_stop = int(stop)
@@ -271,10 +273,12 @@ def _read_staged(path: Path, records: list[Record], size: int) -> tuple[int | No
                 case "cut":
                     base_stop = min(base_stop, int(document["size"]))
                     there.cut(base_stop)
+                case "sending":
+                    attempts = [*attempts, document["sent"]]
                 case "sealed":
                     sealed = size = int(document["size"])
         left = list(there.gaps(0, min(base_stop, size)))
-        details = {"replaces": str(unsaved["replaces"]), "missing": left}
+        details = {"replaces": str(unsaved["replaces"]), "missing": left, "sent": attempts}
         return sealed, Entry(Kind.OBJECT, str(unsaved["url"]), str(unsaved["key"]), REASON, details)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise SpoolError(f"{path}: its log cannot be understood: {error!r}") from error

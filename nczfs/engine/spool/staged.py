@@ -6,6 +6,7 @@ Beside the file stands a log, of these records:
   and again when that has changed.
 * ``wrote``: ranges that have bytes of the file by now.
 * ``cut``: the file was made shorter, to so many bytes.
+* ``sending``: what was sent to the store of it, as `Sent`; ``unsaved`` ends its time.
 * ``sealed``: the size that the file had when an entry was begun to be made of it.
 
 A log without records: nothing is unsaved.
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.records import Log, packed
 from nczfs.engine.spool.space import Spool, Survives, disk
 from nczfs.errors import NczfsError
@@ -92,6 +94,15 @@ class StagedLog:
         self._sync()
         self._owed.append(packed({"is": "cut", "size": size}))
         self._append()
+
+    def sending(self, attempt: Sent) -> None:
+        """The file is sent to the store as it was at a time. Never raises."""
+        if self._log.size:
+            self._owed.append(packed({"is": "sending", "sent": attempt.document()}))
+            try:
+                self._append()
+            except NczfsError as error:
+                log.warning("%s: its log lacks what is sent: %s", self._staged, error)
 
     def sealing(self, size: int) -> None:
         """An entry is about to be made of the file, whose end will then come behind its bytes.

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from nczfs.engine.spool.basis import sent
 from nczfs.errors import NczfsError, PathExists, StaleHandle
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.objects.attempts import Attempt, attempt_of, landed
@@ -324,14 +325,25 @@ class LiveFile:
         return stat, generation
 
     def _write(self, key: Key, parts: list[Part], replaces: Version | None, mtime_ns: int) -> Stat:
+        if key == self.key and self._staged is not None and self._staged.is_logged:
+            self._note_sent(parts)
         try:
             if replaces == ABSENT and key != self.key:
                 return self._store.make(key, parts, mtime_ns)
             return self._store.write(key, parts, replaces, mtime_ns)
         except NczfsError as error:
-            if error.transient and (attempt := attempt_of(key, parts)) is not None:
-                self._in_doubt.add(attempt)
+            if error.transient:
+                if (attempt := attempt_of(key, parts)) is not None:
+                    self._in_doubt.add(attempt)
+                self._note_sent(parts)
             raise
+
+    def _note_sent(self, parts: list[Part]) -> None:
+        """Have those who put the file back later know what was sent of it."""
+        attempt = sent(parts)
+        with self.lock:
+            if self._staged is not None:
+                self._staged.note_sent(attempt)
 
     def _landed(self, key: Key) -> Stat | None:
         """What an earlier attempt stored whose answer never came, if that is there."""

@@ -14,9 +14,11 @@ from unittest import mock
 import pytest
 
 from nczfs.engine.spool import recovery, staged
+from nczfs.engine.spool.objects import CONTENT
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import LOCK, Survives
-from nczfs.errors import NoSpace, NoSuchObject, SpoolError
+from nczfs.errors import NoSpace, NoSuchObject, SpoolError, Unavailable
+from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import Changes
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
@@ -105,6 +107,41 @@ def test_what_was_never_fetched_comes_from_the_version_that_is_replaced(
     wanted = bytearray(OLD)
     wanted[50:53], wanted[150:154] = b"one", b"tTWO"
     assert content(store, "old") == bytes(wanted)
+
+
+@pytest.mark.parametrize("key", ["old", "new"])
+def test_what_arrived_without_an_answer_is_no_other_clients(
+    mounted: Callable[..., TreeFileSystem],
+    store: ZMap,
+    killed: Callable[[], Path],
+    key: str,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    """Whoever is killed then has written more to the file since it was sent."""
+    expected_warnings.add("not stored")
+    lost = Fault(0, after=True, operations=frozenset({"write", "write_parts"}), repeats=100)
+    faulty = Faulty(Kept(store))
+    with mock.patch("tests.unit.vfs.test_journal.Kept", return_value=faulty):
+        fs = mounted()
+    handle = open_file(fs, f"objects/{key}", os.O_RDWR | os.O_CREAT)
+    fs.write(handle, 50, b"one")
+    faulty.arm(lost)
+    with pytest.raises(Unavailable):
+        fs.fsync(handle, data_only=False)
+    faulty.arm()
+    fs.write(handle, 60, b"two")
+    left = killed()
+    sent = bytearray(OLD if key == "old" else bytes(53))
+    sent[50:53] = b"one"
+    assert content(store, key) == bytes(sent)
+    others = left_by(left, left.with_name("others"))
+    recovered(left, store)
+    wanted = bytearray(sent.ljust(63, b"\0"))
+    wanted[60:63] = b"two"
+    assert content(store, key) == bytes(wanted)
+    store.write(Key(key), b"theirs")
+    with pytest.raises(SpoolError, match="6 bytes there"):
+        recovered(others, store)
 
 
 def test_what_was_cut_off_does_not_come_back(
@@ -210,7 +247,7 @@ def test_ended_at_any_step_it_is_done_again(
         (found,) = recovery.entries(left)
         assert found.entry is not None
         assert found.path.stat().st_size > 200
-        section = found.entry.section(recovery.CONTENT)
+        section = found.entry.section(CONTENT)
         assert section is not None
         assert section.size == 200
         if is_whole:

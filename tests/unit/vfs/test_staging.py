@@ -260,7 +260,7 @@ def test_what_is_kept_says_what_it_is_and_what_is_missing(staged: StagedFile, sp
     assert kept.read_bytes()[5:8] == b"new"
     entry = read_entry(kept)
     assert (entry.key, entry.reason) == ("a/b", "the store was full")
-    assert entry.details == {"replaces": "1", "missing": [[0, 5], [8, len(OLD)]]}
+    assert entry.details == {"replaces": "1", "missing": [[0, 5], [8, len(OLD)]], "sent": []}
     assert entry.sections[0].size == len(OLD)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from nczfs.engine.opening import open_url
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.spool import recovery
 from nczfs.engine.spool.entries import Entry, Kind, write_entry
+from nczfs.engine.spool.objects import CONTENT
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import CorruptChunk, NczfsError, SpoolError, Unavailable
@@ -486,7 +488,7 @@ def keep_object(
     spool = Spool(spool_dir, url)
     details = {"replaces": replaces, "missing": missing}
     entry = Entry(Kind.OBJECT, url, key, "no way", details)
-    section = (recovery.CONTENT, np.frombuffer(content, np.uint8))
+    section = (CONTENT, np.frombuffer(content, np.uint8))
     write_entry(spool.new_path(key), entry, [section])
     spool.close()
 
@@ -509,6 +511,36 @@ def test_an_object_is_put_back_and_what_was_never_fetched_comes_from_its_version
     keep_object(spool_dir, url, b"\0\0ab\0\0\0\0\0\0cd", version, [(0, 2), (4, 10)])
     assert put_back(spool_dir) == []
     assert objects.read(KEY).data == b"01ab456789cd"
+
+
+@pytest.mark.parametrize("missing", [[], [(5, 90 << 20)]], ids=["whole", "in part"])
+def test_an_object_is_put_back_in_blocks_however_large_it_is(
+    objects: Any, url: str, spool_dir: Path, missing: list[Any]
+) -> None:
+    size = 96 << 20
+    version = objects.write(KEY, bytes(size)) if missing else ABSENT
+    content = np.arange(size // 4, dtype=np.int32).view(np.uint8)
+    keep_object(spool_dir, url, content.tobytes(), version, missing)
+    tracemalloc.start()
+    try:
+        assert put_back(spool_dir) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 48 << 20
+    for start, stop in missing:
+        content[start:stop] = 0
+    assert objects.read(KEY).data == content.tobytes()
+
+
+def test_an_object_that_has_what_was_written_is_not_put_back_again(
+    objects: Any, url: str, spool_dir: Path
+) -> None:
+    version = objects.write(KEY, b"0123456789")
+    keep_object(spool_dir, url, b"\0\0ab\0\0\0\0\0\0", version, [(0, 2), (4, 10)])
+    objects.write(KEY, b"01ab456789")
+    assert put_back(spool_dir) == []
+    assert objects.read(KEY).data == b"01ab456789"
 
 
 @pytest.mark.parametrize("content", [b"", b"new"])

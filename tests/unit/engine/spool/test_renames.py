@@ -72,6 +72,30 @@ def test_a_failure_while_it_is_ended_loses_nothing(store: MemoryZMap) -> None:
     assert content(store) == NEW
 
 
+def test_what_is_newer_than_the_rename_is_neither_moved_nor_replaced_but_by_force(
+    store: MemoryZMap,
+) -> None:
+    store.write(Key("b/x"), b"1")
+    entry = Entry(Kind.RENAME, "", "a", "", {"goal": "b"})
+    store.write(Key("a/new"), b"4")
+    store.write(Key("b/x"), b"5")
+    with pytest.raises(SpoolError, match=r"a: 2 objects stay there: .*; --force moves them to b"):
+        end(store, entry)
+    assert content(store) == {
+        "a/x": b"1", "a/new": b"4", "b/x": b"5", "b/y/z": b"2", "other": b"3"
+    }  # fmt: skip
+    end(store, entry, force=True)
+    assert content(store) == NEW | {"b/new": b"4"}
+
+
+def test_a_copy_that_was_made_before_is_known_by_its_bytes(store: MemoryZMap) -> None:
+    entry = Entry(Kind.RENAME, "", "a", "", {"goal": "b"})
+    copies = {key: store.write(Key(key), data) for key, data in NEW.items()}
+    end(store, entry)
+    assert {key: store.stat(Key(key)).version for key in NEW} == copies
+    assert content(store) == NEW
+
+
 def test_an_entry_without_a_goal_renames_nothing(store: MemoryZMap) -> None:
     with pytest.raises(SpoolError, match="names no target"):
         end(store, Entry(Kind.RENAME, "", "a", "", {}))

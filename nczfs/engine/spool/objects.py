@@ -1,0 +1,174 @@
+"""An object that could not be stored, put back in blocks over the version that it was made from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from nczfs.engine.spool.basis import BLOCK_BYTES, Sent, time_text
+from nczfs.engine.spool.entries import Entry, Section, check_section
+from nczfs.engine.spool.space import disk
+from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, SpoolError
+from nczfs.model.ranges import Ranges
+from nczfs.zmap.base import ABSENT, Buffer, Part, Piece, Range, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, parse_key
+
+CONTENT: Final = "content"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptObject:
+    """The bytes of an object in the spool.
+
+    Attributes
+    ----------
+    replaces : the version that it was made from, `ABSENT` where there was none.
+    missing : ranges that are those of that version.
+    sent : what was sent to the store without an answer.
+    """
+
+    path: Path
+    section: Section
+    key: Key
+    replaces: Version
+    missing: tuple[tuple[int, int], ...]
+    sent: tuple[Sent, ...]
+
+    @classmethod
+    def parsed(cls, path: Path, entry: Entry) -> KeptObject:
+        """The one that an entry has. Raises SpoolError."""
+        section = content_of(path, entry)
+        details = entry.details
+        try:
+            missing = tuple((int(start), int(stop)) for start, stop in details["missing"])
+            ordered = [0, *(at for each in missing for at in each), section.size]
+            if any(a > b for a, b in pairwise(ordered)):
+                raise ValueError(f"{missing!r} are not ranges of {section.size} bytes")
+            attempts = tuple(Sent.parsed(each) for each in details.get("sent", []))
+            replaces = Version(str(details["replaces"]))
+            return cls(path, section, parse_key(entry.key), replaces, missing, attempts)
+        except (KeyError, TypeError, ValueError, BadKey) as error:
+            raise SpoolError(f"{entry.key}: the entry cannot be understood: {error!r}") from error
+
+    @property
+    def own(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of which the spool has the bytes."""
+        known = Ranges()
+        for start, stop in self.missing:
+            known.add(start, stop)
+        return tuple(known.gaps(0, self.section.size))
+
+    def put(self, zmap: ZMap, *, force: bool) -> None:
+        """Store it in place of the version that it was made from; `force`: of any.
+
+        Does nothing where the store has these bytes. Takes no more memory than a store does to
+        write it in parts.
+
+        Raises
+        ------
+        SpoolError : the store has another version, or the bytes are damaged. StoreError.
+        """
+        check_section(self.path, self.section)
+        now = _stat(zmap, self.key)
+        version = now.version if now is not None else ABSENT
+        is_base = version == self.replaces
+        if not is_base and now is not None and any(each.is_in(zmap, now) for each in self.sent):
+            is_base = True
+        if not is_base and not force:
+            if now is not None and self._is_in(zmap, now):
+                return
+            raise SpoolError(self._difference(now))
+        parts = list(self._parts(now if is_base else None)) or [b""]
+        condition = version if zmap.features.conditional_writes else None
+        try:
+            zmap.write_parts(self.key, parts, replaces=condition)
+        except (Conflict, ObjectExists, NoSuchObject) as error:
+            raise SpoolError(f"{self.key}: another client is writing it") from error
+
+    def _parts(self, base: Stat | None) -> Iterator[Part]:
+        at = 0
+        for start, stop in [*self.missing, (self.section.size, self.section.size)]:
+            if start > at:
+                yield Piece(self._read, at, start)
+            if stop > start:
+                if base is None:
+                    raise SpoolError(
+                        f"{self.key}: the version with bytes {start} to {stop} is gone"
+                    )
+                if stop > base.size:
+                    raise SpoolError(f"{self.key}: the version it is based on is shorter than that")
+                yield Range(base, start, stop)
+            at = stop
+
+    def _read(self, start: int, stop: int) -> Buffer:
+        with disk(self.path), open(self.path, "rb") as file:
+            data = os.pread(file.fileno(), stop - start, self.section.offset + start)
+        if len(data) < stop - start:
+            raise SpoolError(f"{self.path}: another program has shortened it")
+        return data
+
+    def _is_in(self, zmap: ZMap, stat: Stat) -> bool:
+        """Whether an object has all the bytes that the spool has of it."""
+        if stat.size != self.section.size or (self.missing and not self.own):
+            return False
+        return _are_same(_reader(zmap, stat), self._read, self.own)
+
+    def _difference(self, now: Stat | None) -> str:
+        if now is None:
+            what = "another client has deleted it since"
+        else:
+            when = f" at {time_text(now.mtime_ns)}" if now.mtime_ns is not None else ""
+            what = f"another client has replaced it since{when}: it has {now.size} bytes there"
+        return (
+            f"{self.key}: {what}, {self.section.size} in the spool; --export DIR gives you the "
+            "bytes, and --force overwrites it"
+        )
+
+
+def content_of(path: Path, entry: Entry) -> Section:
+    """Where the bytes of an object are in its entry. Raises SpoolError."""
+    section = entry.section(CONTENT)
+    if section is None:
+        raise SpoolError(f"{path}: has no content")
+    return section
+
+
+def are_equal(zmap: ZMap, one: Stat, other: Stat) -> bool:
+    """Whether two objects of a store have the same bytes; they are compared in blocks."""
+    if one.size != other.size:
+        return False
+    return _are_same(_reader(zmap, one), _reader(zmap, other), [(0, one.size)])
+
+
+def _are_same(
+    one: Callable[[int, int], Buffer],
+    other: Callable[[int, int], Buffer],
+    ranges: Sequence[tuple[int, int]],
+) -> bool:
+    return all(
+        one(at, end) == other(at, end)
+        for start, stop in ranges
+        for at in range(start, stop, BLOCK_BYTES)
+        for end in [min(stop, at + BLOCK_BYTES)]
+    )
+
+
+def _reader(zmap: ZMap, stat: Stat) -> Callable[[int, int], Buffer]:
+    def read(start: int, stop: int) -> Buffer:
+        try:
+            return zmap.read(stat.key, start, stop, version=stat.version).data
+        except (Conflict, NoSuchObject) as error:
+            raise SpoolError(f"{stat.key}: another client is writing it") from error
+
+    return read
+
+
+def _stat(zmap: ZMap, key: Key) -> Stat | None:
+    try:
+        return zmap.stat(key)
+    except NoSuchObject:
+        return None
