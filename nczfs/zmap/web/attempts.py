@@ -5,7 +5,8 @@ body has another length than announced, or when the server is throttled or broke
 with exponential waits and full jitter, as long as the time of the whole request lasts.
 
 Until a server has answered for the first time, its address may be wrong: then a connection has two
-seconds, and one that is refused is tried once more.
+seconds, and one that is refused is tried once more. A request that begins within a second after
+that fails at once: the questions of one command, one after the other, wait for a dead host once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final, TypeVar
 
 from urllib3.exceptions import HTTPError
 
-from nczfs.errors import DeadlinePassed, Unavailable
+from nczfs.errors import DeadlinePassed, StoreError, Unavailable
 from nczfs.metrics import STORE_RETRIES
 from nczfs.zmap.web.failures import AttemptFailed, failed
 
@@ -30,6 +31,7 @@ SMALL_PIECE_BYTES = 512  # less than a packet: who sends so little at a time win
 SHORTEST_ATTEMPT_S = 0.1  # less time than this left is none: its timeout would hide the cause
 FIRST_CONTACT_S: Final = 2.0
 FIRST_CONTACT_ATTEMPTS: Final = 2
+STRANGER_S: Final = 1.0  # in which nobody is asked again where nobody answered
 
 _T = TypeVar("_T")
 
@@ -124,6 +126,8 @@ class Attempts:
         self._clock = clock
         self._sleep = sleep
         self._is_met = False
+        # When it was given up, and why; not the exception, which holds all frames that it passed.
+        self._stranger: tuple[float, type[StoreError], str] | None = None
 
     def note_answer(self) -> None:
         """A server answered: its address is right."""
@@ -147,6 +151,7 @@ class Attempts:
         Unavailable, OutOfDescriptors : no attempt got an answer.
         DeadlinePassed : the time was over before.
         """
+        self._check_stranger(what)
         deadline = Deadline(self._clock, self._timeout_s + work_s, self._patience_s)
         count = 0
         while True:
@@ -164,7 +169,9 @@ class Attempts:
         if failure.final:
             raise failure.kind(f"{what}: {failure}") from failure
         if failure.is_stranger and not self._is_met and self._has_tried(count, deadline):
-            raise failure.kind(f"{what}: {failure}; check {self._address_from}") from failure
+            reason = f"{failure}; check {self._address_from}"
+            self._stranger = self._clock(), failure.kind, reason
+            raise failure.kind(f"{what}: {reason}") from failure
         wait_s = random.random() * min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (count - 1))
         wait_s += failure.wait_s
         if count >= min(ATTEMPTS, failure.attempts or ATTEMPTS):
@@ -177,6 +184,14 @@ class Attempts:
         self._retries.inc()
         _log.info("%s: attempt %d: %s", what, count, failure)
         self._sleep(wait_s)
+
+    def _check_stranger(self, what: str) -> None:
+        """Raise where a server that never answered was given up a moment ago."""
+        if self._is_met or self._stranger is None:
+            return
+        since, kind, reason = self._stranger
+        if self._clock() - since < STRANGER_S:
+            raise kind(f"{what}: {reason}")
 
     def _has_tried(self, count: int, deadline: Deadline) -> bool:
         """Whether a server that never answered has had its chance."""

@@ -19,6 +19,8 @@ from nczfs.zmap.http import HttpZMap
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.registry import StoreOptions, open_store
 from nczfs.zmap.web import attempts, resolving
+from nczfs.zmap.web.attempts import FIRST_CONTACT_S, STRANGER_S, Attempts, Deadline
+from nczfs.zmap.web.failures import AttemptFailed
 from tests.support.ports import free_port
 from tests.support.pouring import pouring
 from tests.support.scripted import Reply, serving
@@ -150,3 +152,29 @@ def test_who_answered_once_is_waited_for(waits: Waits) -> None:
         zmap.read(KEY)
     assert waits() == attempts.ATTEMPTS - 1
     zmap.close()
+
+
+def test_the_questions_of_one_command_wait_for_a_dead_host_once() -> None:
+    now = 0.0
+    tried: list[float] = []
+
+    def attempt(deadline: Deadline) -> None:
+        nonlocal now
+        tried.append(now)
+        now += FIRST_CONTACT_S
+        raise AttemptFailed("nobody answers", is_stranger=True)
+
+    asked = Attempts("test", 15.0, 4.0, address_from="--endpoint-url", clock=lambda: now)
+
+    def ask(key: str) -> None:
+        with pytest.raises(Unavailable, match=f"^{key}: nobody answers; check --endpoint-url$"):
+            asked.run(key, attempt)
+
+    ask("a")
+    ask("b")
+    assert tried == [0.0]
+    now += STRANGER_S
+    ask("c")
+    assert tried == [0.0, FIRST_CONTACT_S + STRANGER_S]
+    now += STRANGER_S
+    assert asked.run("d", lambda deadline: "answer") == "answer"
