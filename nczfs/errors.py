@@ -142,7 +142,7 @@ class ServerFailed(Unavailable):
 
 
 class OutOfDescriptors(StoreError):
-    """The store could not be asked: this process, or the machine, has no descriptor left."""
+    """This process, or the machine, has no file descriptor left."""
 
     transient = True
 

@@ -1,4 +1,4 @@
-"""What a message may hold of data that others stored: on one line, short, and nothing to obey."""
+"""Stored data in messages: short, on one line, without control characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BITS_MAX: Final = 128  # a longer integer takes a while to print, and Python re
 
 
 def shown(value: object) -> str:
-    """A value from a document or a chunk as it stands in a message.
+    """A value from a document or a chunk, for a message.
 
     It costs no more than the little of it that is shown, however much there is. Control characters
     are escaped, so that a terminal does nothing with them.

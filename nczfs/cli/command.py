@@ -60,7 +60,7 @@ STORE_SCOPES = frozenset({Scope.STORE, Scope.LOG})
 
 
 def settings_for(request: Request, url: str) -> Settings:
-    """The options of a request as they hold for another URL than its first one."""
+    """The options of a request, for another URL than its first one."""
     arguments = request.arguments
     return resolve(
         given(arguments),

@@ -150,7 +150,7 @@ def _check_apart(source: str, of_source: Settings, target: str, of_target: Setti
 
 
 def _identity(url: StoreUrl) -> tuple[tuple[str, ...], str]:
-    """A store, and a path in it, so far as a URL tells."""
+    """The store and the path that a URL names."""
     if url.path:
         return ("file",), os.path.realpath(url.path)
     if url.bucket:

@@ -95,7 +95,7 @@ def _copy_sample() -> Path:
 
 
 def _digest(directory: Path) -> str:
-    """Eight digits that tell one sample from another."""
+    """Eight digits that identify a sample."""
     digest = hashlib.sha256()
     for path in sorted(directory.rglob("*")):
         if path.is_file():

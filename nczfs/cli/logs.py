@@ -57,12 +57,12 @@ class LogFileHandler(logging.handlers.WatchedFileHandler):
 
 
 def configure_command(settings: Settings) -> None:
-    """Log as a command that runs and ends: warnings on stderr, more if asked."""
+    """Log as a command that runs and ends: warnings on stderr, more on request."""
     _install(logging.StreamHandler(), settings, _level(settings, "warning"), "nczfs: %(message)s")
 
 
 def configure_foreground(settings: Settings) -> Path | None:
-    """Log as a mount in the foreground: to stderr, or to the file asked for, which is returned."""
+    """Log as a mount in the foreground: to stderr, or to the file that is returned (--log-file)."""
     name = settings.maybe_text("log-file")
     if name is None:
         _install(logging.StreamHandler(), settings, _level(settings, "info"), _TEXT)
@@ -73,7 +73,7 @@ def configure_foreground(settings: Settings) -> Path | None:
 
 
 def configure_background(settings: Settings, mountpoint: str) -> LogTarget:
-    """Log as a daemon: to the file asked for, else to syslog, else to a file of ours.
+    """Log as a daemon: to the file of --log-file, to syslog, or to our own file.
 
     What no logger writes (the stacks of a crash) goes to a file in each case.
     """

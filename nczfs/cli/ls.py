@@ -1,4 +1,4 @@
-"""``nczfs ls``: what a store or a dataset holds."""
+"""``nczfs ls``: lists a store or a dataset."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def dimensions_text(names: list[str], shape: list[int]) -> str:
 
 
 def _add_stored(node: Node, rows: list[Row], variables: dict[str, Variable]) -> None:
-    """Add what the chunks take in the store, where a listing tells that."""
+    """Add the stored bytes of the chunks, if a listing shows them."""
     from nczfs.engine.usage import chunk_usages, lists_sizes
 
     usages: dict[str, Usage] = {}

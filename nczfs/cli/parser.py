@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"no option is called {name}{hint('--' + name.lstrip('-'), known)}")
 
     def check_not_empty(self, arguments: argparse.Namespace) -> None:
-        """Refuse a place that is "", as of a variable of the shell that nobody set."""
+        """Refuse an empty URL or path, such as an unset variable of the shell."""
         for action in self._get_positional_actions():
             value = getattr(arguments, action.dest)
             if "" in (value if isinstance(value, list) else [value]):

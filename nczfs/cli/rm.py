@@ -148,7 +148,7 @@ def _objects(count: int) -> str:
 
 
 def _check_small(dataset: Dataset, path: str) -> None:
-    """Raise UsageError for what holds more than one variable may."""
+    """Raise UsageError for a dataset or a group with members."""
     if not path:
         raise UsageError(f"{dataset.url('')}: is a dataset; -r removes it")
     try:

@@ -25,7 +25,7 @@ def size_text(size: int | None, *, exact: bool = False) -> str:
 
 
 def ratio_of(decoded: int | None, stored: int | None) -> float | None:
-    """How many decoded bytes a stored one stands for; None where that says nothing."""
+    """Decoded bytes per stored byte; None if that is meaningless."""
     return decoded / stored if decoded is not None and stored else None
 
 

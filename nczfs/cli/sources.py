@@ -46,7 +46,7 @@ class MountWords:
 
 
 class Settings:
-    """The values of all options, whoever set them."""
+    """The values of all options, wherever they were set."""
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self._values = {option.name: option.default for option in OPTIONS} | dict(values)
@@ -92,7 +92,7 @@ class Settings:
         return value
 
     def effective(self) -> dict[str, object]:
-        """All that is set, as ``config.json`` shows it. No option holds a secret."""
+        """All options that are set, as ``config.json`` shows them. No option contains a secret."""
         return {
             name: sorted(value) if isinstance(value, frozenset) else _plain(value)
             for name, value in self._values.items()
@@ -167,7 +167,7 @@ def resolve(
     source: str = "",
     config: str | None = None,
 ) -> Settings:
-    """The settings that hold.
+    """The settings in effect.
 
     Parameters
     ----------

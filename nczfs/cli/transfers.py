@@ -25,13 +25,13 @@ TRANSFER_SCOPES = STORE_SCOPES | {Scope.MEMORY}
 
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be asked of a dataset that is made."""
+    """Add the options for a new dataset."""
     parser.add_argument("url", metavar="URL", help="the new dataset")
     add_format_arguments(parser, default="nczarr-L3", there="dataset")
 
 
 def add_format_arguments(parser: argparse.ArgumentParser, *, default: str, there: str) -> None:
-    """What can be asked of the metadata of what is made.
+    """Add the options for the metadata of a new dataset.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def add_format_arguments(parser: argparse.ArgumentParser, *, default: str, there
 def add_layout_arguments(
     parser: argparse.ArgumentParser, *, chunks_help: str, codecs_help: str
 ) -> None:
-    """What can be asked of the chunks of what is made, in `Choices`."""
+    """Add the options for chunks, codecs and strings of new variables, as of `Choices`."""
     parser.add_argument(
         "--chunks",
         type=typed(lengths),

@@ -97,7 +97,7 @@ def names(text: str) -> frozenset[str]:
 
 
 def endpoint(text: str) -> str:
-    """The URL of a server; one that holds a password is refused, since options are shown."""
+    """The URL of a server. A password in it is refused, because options are shown."""
     check_endpoint(text)
     return text
 

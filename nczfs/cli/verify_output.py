@@ -48,7 +48,7 @@ class Output(ABC):
 
 
 class Lines(Output):
-    """A line each: results on stdout, what was asked about them on stderr.
+    """One line per result on stdout; counts and remarks on stderr.
 
     Parameters
     ----------

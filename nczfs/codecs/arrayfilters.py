@@ -125,7 +125,7 @@ class PackBits(Codec):
 
 
 class Categorize(Codec):
-    """Texts as numbers: 0 is none of the labels, 1 the first of them."""
+    """Texts as numbers: 0 for a text that is not a label, 1 for the first label."""
 
     def __init__(self, settings: Settings) -> None:
         labels = settings.members.get("labels")

@@ -1,4 +1,4 @@
-"""Compressors whose data do not say how long they become: zlib, gzip, bz2, lzma."""
+"""Compressors whose data do not contain their decoded size: zlib, gzip, bz2, lzma."""
 
 from __future__ import annotations
 

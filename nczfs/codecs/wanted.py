@@ -1,4 +1,4 @@
-"""The codecs that somebody wants for a new array: more is asked of them than of stored ones.
+"""Codecs for a new array, which are checked more strictly than stored ones.
 
 What is stored is read leniently, whoever wrote it. What is new must suit the other programs too:
 zarr-python fails at a setting that numcodecs does not know, and netcdf-c at a level out of range.

@@ -32,7 +32,7 @@ DEFAULT = Fill.DEFAULT
 
 
 class Group(OpenNode):
-    """A group of an open dataset. Members are read when they are first asked for."""
+    """A group of an open dataset. Members are read when they are first needed."""
 
     @property
     def header(self) -> GroupHeader:

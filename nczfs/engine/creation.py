@@ -1,4 +1,4 @@
-"""From what somebody wants made to a variable: types, chunks, codecs and fill values chosen."""
+"""Choosing types, chunks, codecs and fill values of a new variable."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def default_chunks(
 
 
 def default_codecs(dtype: DataType, format_name: str) -> tuple[CodecSpec, ...]:
-    """The codecs of a variable for which nobody gave any.
+    """The default codecs of a variable.
 
     In NCZarr zlib behind a shuffle, which netCDF has always had, and in pure Zarr Blosc, which all
     of its readers have. Those of the oldest layouts mostly came without any.

@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 
 class MissingChunks(Enum):
-    """What a chunk that no store holds reads as."""
+    """What a missing chunk reads as."""
 
     FILL = "fill"
     ERROR = "error"

@@ -91,7 +91,7 @@ def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Own
 
 
 def is_left_over(name: str) -> bool:
-    """Whether an interrupted removal may have left what has a name below its node."""
+    """Whether an interrupted removal may have left an entry of this name below its node."""
     return bool(_CHUNK.fullmatch(name) or _DOCUMENT.fullmatch(name))
 
 

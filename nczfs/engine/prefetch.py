@@ -1,4 +1,4 @@
-"""Reading ahead of whoever reads in order: when to, how far, and the windows that hold it."""
+"""Reading ahead of sequential readers: when, how far, and the windows for it."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def row_elements(array: ArrayDescription) -> int:
 
 
 def _first_long(array: ArrayDescription) -> int:
-    """The first dimension in which a chunk is longer than 1; the last one where there is none."""
+    """The first dimension in which a chunk is longer than 1; otherwise the last dimension."""
     d = 0
     while d < len(array.shape) - 1 and array.chunk_shape[d] == 1:
         d += 1

@@ -117,7 +117,7 @@ _Piece: TypeAlias = "tuple[int, slice | Positions, slice | Positions]"
 
 
 class Picks:
-    """The picks of a selection, each chunk once, in C order of the grid, made when asked for."""
+    """The picks of a selection, each chunk once, in C order of the grid, generated on demand."""
 
     def __init__(
         self, shape: tuple[int, ...], chunk_shape: tuple[int, ...], splits: list[list[_Piece]]
@@ -158,7 +158,7 @@ def select_for_writing(
     unlimited: tuple[bool, ...],
     values_shape: tuple[int, ...],
 ) -> Selection:
-    """What ``variable[selector] = values`` means; unlimited dimensions reach as far as is asked.
+    """The selection of ``variable[selector] = values``; unlimited dimensions may be exceeded.
 
     A slice without an end along an unlimited dimension ends with the values, if that is further
     than the dimension goes.

@@ -13,7 +13,7 @@ _Item = TypeVar("_Item", covariant=True)
 
 
 class Counted(Protocol[_Item]):
-    """Items whose number is known before they are made."""
+    """Items whose number is known in advance."""
 
     def __len__(self) -> int: ...
 

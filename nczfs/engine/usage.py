@@ -58,7 +58,7 @@ class NodeUsage:
 
 
 def lists_sizes(node: OpenNode) -> bool:
-    """Whether listing the store of a node tells sizes, and not a request for each object."""
+    """Whether listings of the store show sizes, so that no request per object is needed."""
     return node._dataset.zmap.features.lists_sizes
 
 

@@ -82,7 +82,7 @@ class OpenNode:
         self.editor.set_attribute(self._at, attribute)
 
     def delete_attribute(self, name: str) -> None:
-        """Remove an attribute; nothing happens when there is none."""
+        """Remove an attribute if there is one."""
         self.editor.delete_attribute(self._at, name)
 
 

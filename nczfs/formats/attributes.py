@@ -140,7 +140,7 @@ def untyped(name: str, value: Json, variable_type: NcType | None = None) -> Attr
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """The text of an attribute, ending in a newline: what a file of it holds.
+    """The text of an attribute with a newline: the content of its file.
 
     Text is itself. Numbers are printed as in CDL, without the suffix that tells the type, joined
     by a blank, with as many digits as it takes to read them back. Everything else is JSON on one

@@ -52,7 +52,7 @@ def check_attributes(
 
 
 def attribute_json(attribute: Attribute, *, json_as_text: bool = False) -> Json:
-    """The value as it stands in ``.zattrs``.
+    """The value in the form of ``.zattrs``.
 
     Text is a string, also where netcdf-c would write the JSON that it looks like. Without values an
     attribute is an empty text: netcdf-c does not open a dataset with an empty list.

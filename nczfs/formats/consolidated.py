@@ -36,7 +36,7 @@ _ENTRY_BYTES = 400  # about what the index takes for a document, besides the doc
 
 @dataclass(frozen=True, slots=True)
 class Consolidated:
-    """What a ``.zmetadata`` holds: where each document stands in it, and no document read.
+    """The content of a ``.zmetadata``: the position of each document; none of them is parsed.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Consolidated:
         return self._parts.size + _ENTRY_BYTES * len(self._documents)
 
     def text(self, key: str) -> bytes | None:
-        """A document as it is spelled; None: there is none."""
+        """The text of a document; None: there is none."""
         part = self._documents.get(key)
         if part is None:
             return None
@@ -68,7 +68,7 @@ class Consolidated:
 
 
 def read_consolidated(data: bytes) -> Consolidated:
-    """Find the documents in a ``.zmetadata``. They are read when they are asked for.
+    """Find the documents in a ``.zmetadata``. They are parsed when they are needed.
 
     Raises
     ------
@@ -226,7 +226,7 @@ class ConsolidatedFormat(MetadataFormat):
 
 
 def _found_in(documents: Documents) -> Consolidated | None:
-    """What the ``.zmetadata`` among some documents holds; None: none is there, or it is broken."""
+    """The content of the ``.zmetadata`` among documents; None: there is none, or it is broken."""
 
     def read() -> tuple[Consolidated | None, int]:
         data = documents.get(KEY)

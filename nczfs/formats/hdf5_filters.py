@@ -59,7 +59,7 @@ def codec_of_filter(number: int, parameters: Parameters) -> CodecSpec:
 
 
 def filter_of_codec(codec: CodecSpec) -> tuple[int, Parameters] | None:
-    """The HDF5 filter that does what a codec does: its number and parameters; None: there is none.
+    """The HDF5 filter that corresponds to a codec, as number and parameters; None: there is none.
 
     A member of the codec that is missing, or that no filter takes, gives its default.
     """

@@ -1,4 +1,4 @@
-"""Names of members and paths of groups, as documents hold them: text that nobody has checked."""
+"""Names of members and paths of groups in documents: unchecked text."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def names_of(value: Json, where: str, problems: Problems) -> tuple[str, ...]:
 
 
 def split_path(path: str) -> tuple[str, str] | None:
-    """The group and the name of a full name like ``/g1/lon``: ("g1", "lon"). None: it is none."""
+    """Group and name of a full name like ``/g1/lon``: ("g1", "lon"). None: it is not one."""
     parts = path.removeprefix("/").split("/")
     if not all(is_name(part) for part in parts):
         return None

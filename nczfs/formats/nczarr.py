@@ -253,7 +253,7 @@ class NczarrFormat(MetadataFormat):
         return documents.derived(f"dimensions of {path}", keys, read)
 
     def _where(self, node: NodeDocuments) -> str:
-        """The key of the document that what NCZarr adds to a node mostly stands in."""
+        """The key of the document that contains most of what NCZarr adds to a node."""
         if self._layout is L1:
             return node.key(L1.array if node.array is not None else L1.group)
         if self._layout.in_attributes:

@@ -113,7 +113,7 @@ _VERSION = re.compile(r"\bnetcdf=(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """What the root of a dataset tells about who wrote it.
+    """What the root of a dataset says about its writer.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Writer:
 
 
 def writer_of(node: NodeDocuments, documents: Documents) -> Writer:
-    """What the documents at a root tell about their writer."""
+    """What the documents at a root say about their writer."""
     properties = node.attributes.get("_NCProperties")
     match = _VERSION.search(properties) if isinstance(properties, str) else None
     version = (int(match[1]), int(match[2]), int(match[3])) if match else None
@@ -202,7 +202,7 @@ def types_member(
 
 
 def home(layout: Layout, node: NodeDocuments, what: str) -> Layout | None:
-    """The layout whose member "group", "array" or "types" is read at a node; None: none is there.
+    """The layout whose member "group", "array" or "types" is read at a node; None: there is none.
 
     Another one than that of the root where a program of another release wrote the node. For a
     layout with documents of its own always that.
@@ -247,7 +247,7 @@ def _member(
 
 
 def own_document(path: str, documents: Documents, what: str) -> str:
-    """The name of the document of L1 in which something stands; the newest when there is none."""
+    """The name of the document of L1 that contains something; the newest if there is none."""
     names = {
         "group": (L1.group,),
         "array": (L1.array, L1.older[0]),

@@ -30,7 +30,7 @@ HIDDEN_TYPE = "|J0"
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """Where what NCZarr adds to one node stands, or shall stand.
+    """Where the additions of NCZarr to a node are, or belong.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ def homes_of(
     documents: Documents,
     options: FormatOptions,
 ) -> Homes:
-    """Where things stand at a node; what stands nowhere goes where the layout has it."""
+    """Where the parts of a node are; missing parts belong where the layout has them."""
     what = "group" if node.array is None else "array"
     types = home(layout, node, "types") or layout
     superblock = has_superblock(layout, node, documents)

@@ -23,7 +23,7 @@ class Members(dict[str, Json]):
 
 
 class OrderedMembers(Members):
-    """Members whose order is the format's as well; others go behind them."""
+    """Members in the order of the format; others follow them."""
 
 
 Encoding: TypeAlias = "dict[str, Members]"

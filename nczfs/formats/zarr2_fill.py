@@ -22,7 +22,7 @@ PRINTED_DEFAULT_FILL = 9.96921e36
 
 
 class _Unfit(Exception):
-    """The value is none of the type."""
+    """The value is not of the type."""
 
 
 def fill_value(

@@ -39,7 +39,7 @@ _ZGROUP: dict[str, Json] = {"zarr_format": 2}
 
 
 class Zarr2Format(MetadataFormat):
-    """Members are what the store holds; dimensions follow from the arrays.
+    """The members are those in the store; dimensions follow from the arrays.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def array_members(
 
 
 def forget_fill(current: Encoding, existing: Variable, wanted: Variable) -> None:
-    """Let the fill value be written anew where `_FillValue` comes or goes.
+    """Have the fill value written again if `_FillValue` was added or removed.
 
     What is stored then reads as another number: netcdf-c's printed default is the exact one only
     without the attribute.

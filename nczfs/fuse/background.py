@@ -215,7 +215,7 @@ class _Waiter:
         )
 
     def _stop_daemon(self) -> None:
-        """End a daemon that nobody uses yet, so its mount need not be left dead."""
+        """End a daemon that is not in use yet, so that no dead mount remains."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.kill(self._pid, number)

@@ -191,7 +191,7 @@ async def _announce(
 
 
 def _not_late(record: logging.LogRecord) -> bool:
-    """Whether a line of pyfuse3 is news: a reply to a request that is gone is none.
+    """Whether a log line of pyfuse3 matters; a reply to a withdrawn request does not.
 
     The last close after a lazy unmount ends the connection before its RELEASE can be answered.
     """
@@ -239,7 +239,7 @@ def _close(fs: FileSystem, timeout_s: float) -> None:
 
 
 def notify_service_manager(state: str) -> None:
-    """Tell systemd (Type=notify) how we are, if it asked to be told."""
+    """Report the state to systemd (Type=notify), if it expects that."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

@@ -1,4 +1,4 @@
-"""The one table from what happened to what a program is told."""
+"""The table of exceptions and their errno."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ ORDINARY = frozenset(
 
 
 def is_ordinary(operation: str, code: int) -> bool:
-    """Whether an error is none that a user would look for in the log.
+    """Whether an error is too ordinary for the log.
 
     The kernel answers ESTALE of an open or a create by looking the path up again.
     """

@@ -27,7 +27,7 @@ _Note: TypeAlias = "InodeNo | Entry"
 
 
 class Invalidator:
-    """A bounded queue of invalidations that are all the same to the kernel if they come twice.
+    """A bounded queue of invalidations, which may be sent twice.
 
     The methods may be called from any thread; those that take notes also under any lock, and they
     never block. What is noted before `start` waits for it; after `stop` nothing is taken any more.
@@ -49,7 +49,7 @@ class Invalidator:
         self._note(ino)
 
     def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
-        """Make the kernel forget what `name` in a directory stands for, or that it is absent."""
+        """Make the kernel forget the entry `name` of a directory, or that there is none."""
         self._note((parent, name))
 
     @contextmanager
@@ -73,7 +73,7 @@ class Invalidator:
                 self._changed.notify_all()
 
     def start(self) -> None:
-        """Begin to tell the kernel; the file system must be mounted."""
+        """Begin to send invalidations; the file system must be mounted."""
         self._thread = threading.Thread(target=self._run, name="nczfs-invalidator", daemon=True)
         self._thread.start()
 
@@ -101,7 +101,7 @@ class Invalidator:
             log.warning("too many invalidations wait; the oldest are left to the TTLs")
 
     def _is_settled(self) -> bool:
-        """Whether all is told that can be; the kernel may wait for something itself."""
+        """Whether everything was sent that can be; the kernel may be waiting itself."""
         if self._thread is None or self._stopped:
             return True
         if self._telling is None:

@@ -1,4 +1,4 @@
-"""Where the kernel stands in a directory that it reads in pieces."""
+"""The position of the kernel in a directory that it reads in pieces."""
 
 from __future__ import annotations
 

@@ -394,7 +394,7 @@ class Operations(pyfuse3.Operations):
 
 
 def _owner(ctx: pyfuse3.RequestContext) -> Owner | None:
-    """Whoever asks, if it is another user than the one who mounted."""
+    """The user of a request, if it is not the one who mounted."""
     return None if ctx.uid == os.getuid() else Owner(ctx.uid, ctx.gid)
 
 

@@ -40,7 +40,7 @@ class Box:
 
 
 def joined(one: Box, other: Box) -> Box | None:
-    """The union of two boxes where it is a box; None where it is none."""
+    """The union of two boxes; None if it is not a box."""
     if one.contains(other):
         return one
     if other.contains(one):

@@ -1,4 +1,4 @@
-"""What somebody wants made: groups, dimensions and variables before they have a stored form.
+"""Declarations of groups, dimensions and variables, before they have a stored form.
 
 CDL, a netCDF file, an ``info.json`` and the library's `create_variable` all say the same things
 about a new variable; what they leave out has defaults, which the format and the engine know.
@@ -17,7 +17,7 @@ from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
 
 
 class Fill(Enum):
-    """What stands for a fill value where nobody gave one."""
+    """What replaces a fill value that was not given."""
 
     DEFAULT = "default"
     NONE = "none"

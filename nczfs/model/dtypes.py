@@ -137,7 +137,7 @@ def parse_typestr(text: str, where: str) -> np.dtype[Any]:
 
 
 def nc_type_of(stored: np.dtype[Any]) -> NcType | None:
-    """The netCDF type that holds such elements exactly, None where there is none."""
+    """The netCDF type that represents such elements exactly; None: there is none."""
     if stored.kind in "iuf" and stored.str[1:] in NC_TYPE_OF_CODE:
         return NC_TYPE_OF_CODE[stored.str[1:]]
     if stored.kind in "SU":

@@ -1,4 +1,4 @@
-"""A store that copies within itself, as S3 does, to test who asks for copies."""
+"""A store that copies objects itself, as S3 does, to test the code that requests copies."""
 
 from __future__ import annotations
 

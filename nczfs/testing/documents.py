@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DictDocuments:
-    """The documents of a dataset in a dict; remembers what is asked of it.
+    """The documents of a dataset in a dict; records requests.
 
     Parameters
     ----------

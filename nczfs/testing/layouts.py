@@ -1,4 +1,4 @@
-"""What holds for every byte layout, whatever it is made of."""
+"""The properties of every byte layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nczfs.views.writer import settled, write_at
 
 
 class LayoutSuite(ABC):
-    """The promises of a layout; a test class for a view holds its fixture and nothing else.
+    """The properties of a layout; a test class for a view adds only its fixture.
 
     Whatever is written, the first content is written again afterwards: each example begins with it.
     """
@@ -34,7 +34,7 @@ class LayoutSuite(ABC):
 
     @pytest.fixture
     def other(self, layout: Layout, whole: bytes) -> bytes:
-        """What the layout could hold as well: here the elements of each run in reverse."""
+        """Other valid content of the layout: here the elements of each run in reverse."""
         parts: list[bytes] = []
         offset = 0
         for segment in layout.segments:

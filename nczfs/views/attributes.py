@@ -21,7 +21,7 @@ _SEPARATOR = re.compile(r"\s*,\s*|\s+")
 
 
 def attribute_from(name: str, data: bytes, known: Attribute | None) -> Attribute:
-    """The attribute that a file holds; a newline at its end is not part of it.
+    """The attribute in a file, without the newline at its end.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _new(name: str, text: str) -> Attribute:
 
 
 def _numbers(text: str) -> list[Constant] | None:
-    """The numbers of a list of them, as CDL spells them; None when something is none."""
+    """The numbers of a list in CDL; None if an item is not a number."""
     found: list[Constant] = []
     for word in _SEPARATOR.split(text.strip()):
         token = _token(word)
@@ -134,7 +134,7 @@ def _numbers(text: str) -> list[Constant] | None:
 
 
 def _token(word: str) -> Token | None:
-    """The token of CDL that a text is; None when it is none, or more than one."""
+    """The CDL token of a text; None if it is not exactly one token."""
     try:
         token = Scanner(f"netcdf a {{{word}".encode(), "").token
     except BadMetadata:

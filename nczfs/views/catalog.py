@@ -1,4 +1,4 @@
-"""Which virtual files a variable, a chunk and a group have, and what each holds."""
+"""The virtual files of a variable, a chunk and a group, and their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An info.json that somebody writes: what variable, or group, it asks for."""
+"""Parsing an info.json that a program writes: the variable or group that it declares."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TYPES = {nc_type.value: nc_type for nc_type in NcType}
 
 @dataclass(frozen=True, slots=True)
 class WantedDimension:
-    """A dimension; it is made where nobody declares one of that name.
+    """A dimension; it is made if none of that name is declared.
 
     Attributes
     ----------

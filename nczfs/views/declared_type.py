@@ -21,7 +21,7 @@ _NC_TYPES = {nc_type.value: nc_type for nc_type in NcType if nc_type is not NcTy
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """The type of the elements of a wanted variable; `vlen` tells what objects are."""
+    """The element type of a declared variable; `vlen` is the kind of objects."""
 
     type: ElementType
     byte_order: str | None = None

@@ -171,11 +171,11 @@ class Form(ABC):
     @property
     @abstractmethod
     def is_exact(self) -> bool:
-        """Whether the bytes of an element tell all of it, and reading them back gives it again."""
+        """Whether the bytes of an element represent it completely; reading them restores it."""
 
     @abstractmethod
     def told(self, values: Values) -> Flags:
-        """Which elements can be told from their bytes."""
+        """Which elements can be restored from their bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """The .npy header of an array in C order, in the oldest version of the format that holds it.
+    """The .npy header of an array in C order, in the oldest version of the format that fits.
 
     Source: NEP 1 and ``numpy.lib.format``; `np.save` tries the versions in the same order.
     """

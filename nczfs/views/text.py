@@ -193,7 +193,7 @@ def _parsed_text(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
 
 
 def _without_controls(values: Values) -> Flags:
-    """Which texts hold no control characters, which lines show as "?"."""
+    """Which texts contain no control characters, which lines show as "?"."""
     if values.dtype.kind == "S":
         controls = bytes((*range(0x20), 0x7F))
         clean = [value.translate(None, controls) == value for value in values.tolist()]

@@ -110,7 +110,7 @@ def _completed(piece: Piece, run: Run, data: memoryview) -> memoryview:
 
 
 def _changed(run: Run, start: int, old: Values, shown: bytearray) -> list[Elements]:
-    """The elements whose bytes are others now, where bytes do not tell all of an element."""
+    """The elements with changed bytes, if bytes do not represent an element completely."""
     width = run.form.width
     before = np.frombuffer(run.form.render(old), np.uint8).reshape(-1, width)
     after = np.frombuffer(shown, np.uint8).reshape(-1, width)

@@ -16,7 +16,7 @@ from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefus
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A variable whose values could not be compared, and why."""
+    """A variable whose values could not be compared, with the reason."""
 
     path: str
     message: str

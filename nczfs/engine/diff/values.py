@@ -169,7 +169,7 @@ class _Tally:
         self.reason = ""
 
     def add(self, selection: Selection, a: Values, b: Values, weight: int = 1) -> None:
-        """Compare a block, each element of which stands for as many as `weight`."""
+        """Compare a block; each of its elements counts `weight` times."""
         a, b = np.asarray(a), np.asarray(b)
         if not (_is_char(a) and _is_char(b)):
             a, b = _comparable(a), _comparable(b)
@@ -205,7 +205,7 @@ def _is_char(values: Values) -> bool:
 
 
 def _comparable(values: Values) -> Values:
-    """Texts as Python has them, however they were stored; other objects as bytes that tell them."""
+    """Texts as Python strings, however they were stored; other objects as bytes for comparison."""
     match values.dtype.kind:
         case "S":
             return np.strings.decode(values, "utf-8", "surrogateescape").astype(object)

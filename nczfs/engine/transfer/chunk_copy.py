@@ -1,4 +1,4 @@
-"""Copying the chunks of variables: as they are stored where that is possible, or else anew."""
+"""Copying the chunks of variables: as they are stored if possible, otherwise encoded again."""
 
 from __future__ import annotations
 

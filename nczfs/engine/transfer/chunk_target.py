@@ -23,7 +23,7 @@ from nczfs.model.hierarchy import Variable
 
 
 class ChunkTarget:
-    """A variable that nobody else reads or writes yet, to be filled by boxes of whole chunks.
+    """A new variable, not in use by others, that is filled with boxes of whole chunks.
 
     Each chunk is written once, whole, beyond the edge of the array with fill, and independently of
     all others: writing it again changes nothing.

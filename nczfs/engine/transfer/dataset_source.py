@@ -198,7 +198,7 @@ def _attributes(variable: model.Variable) -> tuple[Attribute, ...]:
 
 
 def _fill_value(variable: model.Variable) -> object:
-    """What no attribute tells of it: that there is none, or another one than a `_FillValue` has."""
+    """The fill value, as far as no attribute has it: none, or another one than `_FillValue`."""
     dtype, fill = variable.array.dtype, variable.array.fill_value
     if fill is None:
         return Fill.NONE

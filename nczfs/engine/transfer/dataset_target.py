@@ -1,4 +1,4 @@
-"""Writing a source into a new dataset, which nobody sees before it is whole."""
+"""Writing a source into a new dataset, which is not visible before it is complete."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def defining(group: int) -> Iterator[None]:
 
 
 def variable_types(group: int) -> dict[str, NcType | str]:
-    """The variables of a group with their types; text tells of a type that a user defined."""
+    """The variables of a group with their types; a text describes a user-defined type."""
     count = ctypes.c_int()
     _call("nc_inq_nvars", group, ctypes.byref(count))
     found: dict[str, NcType | str] = {}
@@ -142,7 +142,7 @@ def define_variable(
     big_endian: bool = False,
     filled: bool = True,
 ) -> int:
-    """Make a variable; netCDF4-python sees it when the file is opened anew.
+    """Make a variable; netCDF4-python sees it when the file is opened again.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The kinds of netCDF files, and what they cannot hold."""
+"""The kinds of netCDF files, and their limits."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class _Reader:
         return tuple(found)
 
     def _in_unicode(self, attribute: Attribute, place: str) -> Attribute:
-        """Old files have texts in other encodings, and do not tell in which."""
+        """Decode a text; old files use other encodings without naming them."""
         value = attribute.value
         if attribute.type is not NcType.CHAR or not isinstance(value, str):
             return attribute

@@ -264,7 +264,7 @@ class _Definer:
     def _filters(
         self, group: Any, path: str, declared: VariableDeclaration
     ) -> list[netcdf_c.Filter]:
-        """The filters that do what the codecs do; zlib where there is none for one of them."""
+        """The filters that correspond to codecs; zlib if one of them has none."""
         found: list[netcdf_c.Filter] = []
         for codec in declared.codecs or ():
             known = filter_of_codec(codec)

@@ -167,7 +167,7 @@ def _begun_member(dataset: OpenDataset, new: NewNode, mark: Mark, place: MarkedP
 
 
 def _resumes(place: MarkedPlace, mark: Mark, *, overwrite: bool) -> bool:
-    """Whether this run goes on with what another one has begun; else that is removed.
+    """Whether this run continues an earlier one; otherwise what that left is removed.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def _remove_documents(zmap: ZMap, metadata_format: MetadataFormat, nodes: Sequen
 
 
 def _remove_dataset(new: NewNode) -> None:
-    """Remove the dataset that is there, if one is; what is none stays."""
+    """Remove an existing dataset; anything else stays."""
     try:
         dataset = _opened(new, "r+")
     except NotADataset:

@@ -1,4 +1,4 @@
-"""The key that says that what lies at a prefix is not whole: who makes what there.
+"""The key that marks a prefix as unfinished, and says which process makes what there.
 
 The key is there from before the first object is stored until after the last one. Meanwhile what is
 made has not all of its documents, so that nobody takes it for a dataset. A process that is killed
@@ -24,7 +24,7 @@ _ABOUT = "What lies here is not whole: it is being written, or the program that 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the key holds.
+    """The content of the key.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Mark:
         return replace(self, host=socket.gethostname(), process=current_process())
 
     def stopped(self) -> Mark:
-        """The same, made by nobody any more."""
+        """The same, after an orderly end."""
         return replace(self, host="", process=None)
 
 
@@ -80,7 +80,7 @@ class MarkedPlace:
         return "/".join(part for part in (self.zmap.name, self.prefix) if part)
 
     def look(self) -> Mark | None:
-        """Read the mark; None: there is none, as far as this says what is there is whole."""
+        """Read the mark; None: there is none."""
         try:
             blob = self.zmap.read(self.key, 0, _BYTES_MAX)
         except NoSuchObject:

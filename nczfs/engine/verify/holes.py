@@ -11,7 +11,7 @@ from nczfs.model.hierarchy import Variable
 
 
 def holes(subject: Subject, variable: Variable) -> Iterator[ChunkIndex]:
-    """The chunks of a variable that no object holds, in C order. For memory see `ChunkSet`.
+    """The missing chunks of a variable, in C order. For memory see `ChunkSet`.
 
     Raises
     ------

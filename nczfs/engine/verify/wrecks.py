@@ -1,4 +1,4 @@
-"""Groups that hold nothing, and those that a failed copy left where a variable should be."""
+"""Empty groups, and groups that a failed copy left in place of a variable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wrecks(nodes: Nodes) -> Iterator[Finding]:
         return members.get(path) == []
 
     def had_chunks(path: str) -> bool:
-        """Whether a group holds nothing but what was the directory of chunks."""
+        """Whether a group contains only a former directory of chunks."""
         return bool(path) and members.get(path) == [CHUNKS] and is_hollow(below(path, CHUNKS))
 
     for path in members:

@@ -16,7 +16,7 @@ from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 
 
 class Misfit(Exception):
-    """What stands at a place does not fit there; whoever knows the place adds the line."""
+    """A constant does not fit; the caller adds the line number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ _SIGNED = frozenset(t for t, code in CODE_OF_NC_TYPE.items() if code[0] == "i")
 
 
 def item_of(token: Token) -> Item | None:
-    """The constant that a token is; None: it is none.
+    """The constant of a token; None: it is not a constant.
 
     Raises
     ------

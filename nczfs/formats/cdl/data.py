@@ -173,7 +173,7 @@ def _bytes_of(word: str) -> int:
 
 
 class _Lines:
-    """Where in a line the next word stands."""
+    """The column of the next word."""
 
     def __init__(self, indent: str, length: int) -> None:
         self.position = 0

@@ -33,7 +33,7 @@ _TEXT = re.compile(_BLANK + rb'("(?:[^"\\]++|\\(?s:.))*+")' + _BLANK + rb",")
 
 
 def dtype_of(nc_type: NcType) -> np.dtype[Any]:
-    """The numpy dtype that holds the values of a type: S1 for CHAR, object (str) for STRING."""
+    """The numpy dtype for values of a type: S1 for CHAR, object (str) for STRING."""
     if nc_type is NcType.CHAR:
         return np.dtype("S1")
     return np.dtype(object if nc_type is NcType.STRING else CODE_OF_NC_TYPE[nc_type])

@@ -53,7 +53,7 @@ class Layout:
 
     @cached_property
     def inner(self) -> tuple[int, ...]:
-        """The unlimited dimensions whose runs stand in braces."""
+        """The unlimited dimensions whose runs are in braces."""
         return tuple(i for i, length in enumerate(self.fixed) if i and length is None)
 
     def leaf(self) -> Leaf:
@@ -191,7 +191,7 @@ class CdlData:
 
     @property
     def values(self) -> Values:
-        """All elements in C order, filler included; made anew each time.
+        """All elements in C order, filler included; a new array each time.
 
         Raises
         ------
@@ -212,5 +212,5 @@ class CdlData:
 
     @property
     def array(self) -> Values:
-        """The values in the shape of the variable; made anew each time. Raises as `values`."""
+        """The values in the shape of the variable; a new array each time. Raises as `values`."""
         return self.values.reshape(self.shape)

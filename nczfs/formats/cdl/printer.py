@@ -46,7 +46,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class PrintedVariable:
-    """A variable whose declaration is printed, for whoever prints its values.
+    """A variable whose declaration was printed, for printing its values.
 
     Attributes
     ----------
@@ -250,7 +250,7 @@ def _declared(top: Group) -> dict[str, dict[str, Dimension]]:
 
 
 def _settled(dimension: Dimension, declared: Declared, root: str) -> Dimension:
-    """The printed dimension that stands for one of a variable; `group` says where it is printed."""
+    """The printed dimension for one of a variable; `group` says where it is printed."""
     home = dimension.group if dimension.group in declared else root
     known = declared[home][dimension.name]
     if known.size != dimension.size:

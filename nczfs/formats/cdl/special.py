@@ -137,7 +137,7 @@ def _item_bytes(element: ElementType) -> int:
 
 
 def _with_item_size(codec: CodecSpec, item_bytes: int) -> CodecSpec:
-    """HDF5 and netcdf-c shuffle with the size of an item, and may write 0; nobody else does."""
+    """A shuffle with its element size, which HDF5 and netcdf-c may write as 0."""
     if codec.name != "shuffle" or codec.configuration.get("elementsize"):
         return codec
     return codec_of_filter(SHUFFLE, (item_bytes,))

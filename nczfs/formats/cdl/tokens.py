@@ -186,7 +186,7 @@ def unquoted(source: bytes) -> bytes:
 
 
 def decoded(text: bytes) -> str:
-    """The text of bytes: UTF-8, and where it is none Latin-1, which older files are written in."""
+    """The text of bytes: UTF-8, otherwise Latin-1, as in older files."""
     try:
         return text.decode()
     except UnicodeDecodeError:

@@ -44,7 +44,7 @@ SUFFIX: dict[NcType, str] = {
 
 
 def attribute_number(number: float, nc_type: NcType, digits: Digits = USUAL_DIGITS) -> str:
-    """A number of an attribute as ncdump prints it, with the suffix that tells its type."""
+    """A number of an attribute as ncdump prints it, with the suffix of its type."""
     if nc_type not in (NcType.FLOAT, NcType.DOUBLE):
         return f"{number}{SUFFIX[nc_type]}"
     return _float_text(number, digits.of(nc_type)) + SUFFIX[nc_type]
@@ -122,6 +122,6 @@ def quoted(text: str) -> str:
 
 
 def escaped_name(name: str) -> str:
-    """A name as it stands in CDL: what would end it has a backslash, control characters a %."""
+    """A name in CDL: special characters are escaped by a backslash, control characters by a %."""
     escaped = name.translate(_NAME_ESCAPES)
     return f"\\{escaped}" if name[:1].isdigit() and name[:1].isascii() else escaped

@@ -34,8 +34,8 @@ __all__ = ["ODD_KEYS", "K", "Populate", "ZMapReadSuite", "ZMapSuite"]
 
 
 class ZMapReadSuite(ReadingTests, ListingTests):
-    """What holds for every store, those that only read included."""
+    """The suite for every store, including read-only ones."""
 
 
 class ZMapSuite(ZMapReadSuite, WritingTests, CopyingTests, KeepingTests, RacingTests):
-    """What holds for stores that can be written to as well."""
+    """The suite for writable stores."""

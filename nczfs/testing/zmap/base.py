@@ -36,7 +36,7 @@ class WritableStoreTests(StoreTests, ABC):
 
     @abstractmethod
     def peek(self, zmap: ZMap, key: Key) -> bytes | None:
-        """Read an object behind the map's back; None where there is none."""
+        """Read an object without the store; None: there is none."""
 
     @pytest.fixture
     def populate(self, zmap: ZMap) -> Populate:

@@ -15,7 +15,7 @@ from nczfs.zmap.wrappers import Metered, Prefixed
 
 
 class CopyingTests(WritableStoreTests):
-    """Copies, and objects put together of bytes and ranges."""
+    """Copies, and objects assembled from bytes and ranges."""
 
     def test_a_copy_has_the_bytes_and_the_version_that_reads_find(self, zmap: ZMap) -> None:
         for data in (DATA, b""):

@@ -1,4 +1,4 @@
-"""What holds among many threads: one writer wins, no update is lost, no part is seen."""
+"""Properties with many threads: one writer wins, no update is lost, no part is visible."""
 
 from __future__ import annotations
 
