@@ -78,13 +78,15 @@ ORDINARY = frozenset(
 )
 """What programs ask for all day without anything being wrong; not worth a line of the log."""
 
+BY_PATH = frozenset({"open", "create", "mkdir", "unlink", "rmdir", "link"})
+
 
 def is_ordinary(operation: str, code: int) -> bool:
     """Whether an error is too ordinary for the log.
 
-    The kernel answers ESTALE of an open or a create by looking the path up again.
+    The kernel answers ESTALE of what is done by a path by looking that up again.
     """
-    return code in ORDINARY or (operation in {"open", "create"} and code == errno.ESTALE)
+    return code in ORDINARY or (operation in BY_PATH and code == errno.ESTALE)
 
 
 def to_errno(error: Exception) -> int:

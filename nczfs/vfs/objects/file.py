@@ -43,9 +43,16 @@ class ObjectFile(File):
 
     def stat(self) -> NodeStat:
         """As the store has it now: a file may be stat'ed long after it was looked up."""
-        if self._unsaved() is None:
-            store = self._tree.store
-            self._known = store.with_time(self._listed() or store.stat(self._key))
+        store = self._tree.store
+        while self._unsaved() is None:
+            key = self._key
+            try:
+                self._known = store.with_time(self._listed() or store.stat(key))
+            except NoSuchPath:
+                if not self._has_moved(key):
+                    raise
+            else:
+                break
         return self.listing_stat()
 
     def stat_if_cached(self) -> NodeStat | None:
@@ -76,6 +83,7 @@ class ObjectFile(File):
         opened = self._opened
         if opened is not None and not opened.linked:
             return
+        self._follow()
         self._tree.store.kept.change(self._key, replace(changes, mtime_ns=None))
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
@@ -148,15 +156,33 @@ class ObjectFile(File):
         if self._opened is not None and not self._opened.linked:
             self._opened.set_mtime(mtime_ns)
             return
-        with self._tree.files.held(self._key) as live:
-            if live is not None and (live.dirty or live.base == self._known):
-                with suppress(StaleHandle):  # of another client's object
-                    self._known = live.set_mtime(mtime_ns) or self._known
-                    return
-            try:
-                self._known = store.set_mtime(self._known or store.stat(self._key), mtime_ns)
-            except StaleHandle:  # of a listing, perhaps
-                self._known = store.set_mtime(store.stat(self._key), mtime_ns)
+        with self._tree.files.held(self._key) as found:
+            opened = self._opened if self._opened is not None and self._opened.handles else None
+            live = found or opened
+            with self._tree.files.turns(live):
+                known = self._known
+                if live is not None and (live.dirty or _is_told_of(known, live)):
+                    with suppress(StaleHandle):  # of another client's object
+                        self._known = live.set_mtime(mtime_ns) or known
+                        return
+        self._follow()
+        try:
+            self._known = store.set_mtime(known or store.stat(self._key), mtime_ns)
+        except StaleHandle:  # of a listing, perhaps
+            self._known = store.set_mtime(store.stat(self._key), mtime_ns)
+
+    def _has_moved(self, key: Key) -> bool:
+        """Whether the file has another key, once what is done to its object is done."""
+        if self._opened is not None:
+            with self._opened.turn:
+                self._follow()
+        return self._key != key
+
+    def _follow(self) -> None:
+        """Be the file that is open, wherever it was renamed to."""
+        opened = self._opened
+        if opened is not None and opened.handles and opened.linked:
+            self._key = opened.key
 
     def _unsaved(self) -> LiveFile | None:
         """The open file that is not what the store has under this key: written, or removed."""
@@ -165,6 +191,7 @@ class ObjectFile(File):
             if opened.handles:
                 return opened
             raise NoSuchPath(f"{self._key}: was removed")
+        self._follow()
         return self._tree.files.unsaved(self._key)
 
     def _listed(self) -> Stat | None:
@@ -172,3 +199,8 @@ class ObjectFile(File):
         name = self._key.rpartition("/")[2]
         _, entry = self._tree.store.metadata.known_entry(parent_of(self._key), name)
         return entry.stat if entry is not None else None
+
+
+def _is_told_of(known: Stat | None, live: LiveFile) -> bool:
+    """Whether what is known of an object is of the version that is open, here or elsewhere."""
+    return known is None or known == live.base or known.key != live.key

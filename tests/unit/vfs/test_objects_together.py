@@ -295,6 +295,29 @@ def test_a_reader_goes_on_while_its_directory_is_renamed(
     fs.release(handle)
 
 
+def test_an_open_file_has_attributes_while_its_directory_is_renamed(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11, O12: fstat, futimens and fchmod."""
+    ino = find(fs, "objects/d/a").ino
+    handle = fs.open(ino, os.O_RDONLY).handle
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        fs.refresh("")
+        asking = [
+            threads.submit(fs.getattr, ino),
+            threads.submit(fs.setattr, ino, Changes(mtime_ns=7), handle),
+            threads.submit(fs.setattr, ino, Changes(mode=0o600), handle),
+        ]
+        gate.open()
+        renaming.result(WAIT_S)
+        assert [each.result(WAIT_S).size for each in asking] == [3, 3, 3]
+    fs.release(handle)
+    found = find(fs, "objects/e/a")
+    assert (found.mtime_ns, found.mode & 0o777) == (7, 0o600)
+
+
 def test_what_is_opened_while_a_directory_is_renamed_is_looked_up_again(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
