@@ -353,11 +353,13 @@ class Editor:
             for variable, axis in shrunk:
                 self._blank(variable, axis, size)
             edits = self._dataset.edits
-            for variable, axis in users:
-                edits.add(variable.path, Resize(axis, size, grows))
+            changes: list[tuple[str, Change]] = [
+                (variable.path, Resize(axis, size, grows)) for variable, axis in users
+            ]
             if self._dataset.format.declares:
-                edits.add(dimension.group, ResizeDimension(dimension.name, size, grows))
-            else:
+                changes.append((dimension.group, ResizeDimension(dimension.name, size, grows)))
+            edits.add_together(changes)
+            if not self._dataset.format.declares:
                 edits.declare(replace(dimension, size=size))
             if shrunk:
                 self.sync()

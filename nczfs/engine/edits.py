@@ -79,16 +79,27 @@ class Edits:
 
     def add(self, path: str, change: Change) -> None:
         """Note a change of the node at a path."""
+        self.add_together([(path, change)])
+
+    def add_together(self, changes: Iterable[tuple[str, Change]]) -> None:
+        """Note changes of nodes, by their paths, none of which is stored without the others."""
+        paths = []
         with self._lock:
-            changes = self._changes.setdefault(path, {})
-            earlier = changes.get(change.subject)
-            changes[change.subject] = change if earlier is None else change.after(earlier)
-            known = self._applied.pop(path, None)
-            if known is not None and earlier is None:
-                # A group that gets a thousand members is not made anew for each of them.
-                self._applied[path] = (known[0], self._changed(path, known[1], [change])[0])
+            for path, change in changes:
+                self._add(path, change)
+                paths.append(path)
             self.revision += 1
-        self._changed_at(path)
+        for path in paths:
+            self._changed_at(path)
+
+    def _add(self, path: str, change: Change) -> None:
+        changes = self._changes.setdefault(path, {})
+        earlier = changes.get(change.subject)
+        changes[change.subject] = change if earlier is None else change.after(earlier)
+        known = self._applied.pop(path, None)
+        if known is not None and earlier is None:
+            # A group that gets a thousand members is not made anew for each of them.
+            self._applied[path] = (known[0], self._changed(path, known[1], [change])[0])
 
     def check(self, path: str, change: Change) -> None:
         """Whether the format can hold what a node is with one more change.
@@ -151,7 +162,7 @@ class Edits:
         """
         with self._flushing:
             failures: dict[str, NczfsError] = {}
-            nodes = self._loaded([p for p in self.pending() if is_wanted(p)], load, failures)
+            nodes, wanted = self._taken(load, is_wanted, failures)
             self._metadata.ask_again({key for node in nodes.values() for key in self._keys(node)})
             in_order = sorted(nodes, key=lambda path: _order(path, nodes[path]))
             stored: dict[str, list[Change]] = {}
@@ -160,8 +171,8 @@ class Edits:
                 if (reason := self._reason_to_wait(failures)) is not None:
                     failures |= dict.fromkeys(paths, reason)
                     continue
-                # Those that were forgotten meanwhile are no more.
-                now = {p: found for p in paths if (found := self._changes_of(p))}
+                # Those that were withdrawn meanwhile are no more.
+                now = {p: wanted[p] for p in paths if p in wanted and self._changes_of(p)}
                 for path, refused in self._store_all([(nodes[p], now[p]) for p in now]).items():
                     left = {id(change) for change, _ in refused}
                     stored[path] = [change for change in now[path] if id(change) not in left]
@@ -221,6 +232,23 @@ class Edits:
     def _changes_of(self, path: str) -> list[Change]:
         with self._lock:
             return list(self._changes.get(path, {}).values())
+
+    def _taken(
+        self,
+        load: Callable[[str], Node],
+        is_wanted: Callable[[str], bool],
+        failures: dict[str, NczfsError],
+    ) -> tuple[dict[str, Node], dict[str, list[Change]]]:
+        """The nodes that are to be stored, and their changes, all as they are at one time."""
+        nodes: dict[str, Node] = {}
+        while True:
+            with self._lock:
+                found = {path: list(each.values()) for path, each in self._changes.items()}
+            changes = {path: each for path, each in found.items() if is_wanted(path)}
+            missing = [path for path in changes if path not in nodes and path not in failures]
+            if not missing:
+                return nodes, changes
+            nodes |= self._loaded(missing, load, failures)
 
     def _loaded(
         self, paths: list[str], load: Callable[[str], Node], failures: dict[str, NczfsError]

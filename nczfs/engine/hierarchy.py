@@ -85,15 +85,17 @@ class Hierarchy:
         while True:
             revision = self.edits.revision
             stored = self._load_stored(path)
+            known = self._edited.get(path)
+            if known is not None and known[0] is stored and known[1] == revision:
+                return known[2]
+            node = stored.node if stored is not None else None
+            if revision:
+                node = self.edits.applied(path, node)
             # What was stored in between is in neither of the two.
             if revision == self.edits.revision:
                 break
         if revision == 0:
             return stored
-        known = self._edited.get(path)
-        if known is not None and known[0] is stored and known[1] == revision:
-            return known[2]
-        node = self.edits.applied(path, stored.node if stored is not None else None)
         edited = None if node is None else _edited(stored, node)
         is_new = edited is not None and edited is not stored
         nbytes = weight_of_node(edited.node) if is_new and edited is not None else 0

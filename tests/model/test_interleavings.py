@@ -1,0 +1,275 @@
+"""Each operation, stopped at each of its steps, while each other operation is done: all that was
+said to be stored is there, whatever came in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from nczfs.engine.opening import open_zmap
+from nczfs.engine.options import EngineOptions
+from nczfs.errors import Unavailable
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.keys import ROOT, Key, parse_prefix
+from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.wrappers import Prefixed
+from tests.conftest import ExpectedWarnings
+from tests.support.killed import recovered
+from tests.support.stopping import Steps, Work
+from tests.support.trees import find, read
+from tests.support.writing import close, open_file, rename, write
+
+LENGTH, CHUNK, FILL = 16, 4, -1
+OPTIONS = EngineOptions(cache_bytes_max=0, metadata_ttl_s=0.0, store_threads=2, fetch_threads=2)
+V, R = "datasets/d.zarr/v/values.raw", "datasets/d.zarr/r/values.raw"
+BLOCKED_S = 0.02
+"""How long the other one may take before it is believed to wait for the one that has stopped."""
+AT_MOST = [2, pytest.param(10**6, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
+"""How many steps of an operation are tried with each other one."""
+
+
+class World:
+    """A mount in which files are open and written.
+
+    Attributes
+    ----------
+    values, records : what the store must have in the end.
+    contents, names : of the files in the end, by the names that they had.
+    """
+
+    def __init__(self, memory: MemoryZMap, spool: Path, dead: Path) -> None:
+        self.memory, self.spool, self.dead = memory, spool, dead
+        options = VfsOptions(engine=OPTIONS, read_only=False, spool_dir=spool)
+        with mock.patch("nczfs.vfs.tree.open_store", return_value=memory):
+            self.fs: TreeFileSystem = mount_tree("memory://world", None, options)
+        self.values = [FILL] * LENGTH
+        self.records: list[int] = []
+        self.contents = {"a": bytearray(64), "b": bytearray(64)}
+        self.names = {"a": "dir/a", "b": "dir/b"}
+        self.v = [open_file(self.fs, V) for _ in range(2)]
+        self.r = open_file(self.fs, R, os.O_RDWR | os.O_APPEND)
+        self.a = [open_file(self.fs, "objects/dir/a") for _ in range(2)]
+        self.inode_of_a = find(self.fs, "objects/dir/a").ino
+        self.put(self.v[0], 5, 7)
+        self.put_bytes(self.a[0], 30, b"earlier")
+
+    def put(self, handle: HandleNo, start: int, *given: int) -> None:
+        self.fs.write(handle, start * 4, np.array(given, "<i4").tobytes())
+        self.values[start : start + len(given)] = given
+
+    def put_bytes(self, handle: HandleNo, offset: int, data: bytes) -> None:
+        self.fs.write(handle, offset, data)
+        self.contents["a"][offset : offset + len(data)] = data
+
+    # Operations: each may be in the way of each other one, and what they change is apart
+
+    def write_values(self) -> None:
+        self.put(self.v[1], 1, 11, 12)
+        self.put(self.v[1], 8, 20, 21, 22, 23)  # a whole chunk
+
+    def sync_values(self) -> None:
+        self.fs.fsync(self.v[0], data_only=False)
+        assert self.stored_values()[5] == 7
+
+    def append(self) -> None:
+        self.fs.write(self.r, 0, np.array([1, 2, 3], "<i4").tobytes())
+        self.records += [1, 2, 3]
+        self.fs.fsync(self.r, data_only=False)
+        assert self.stored_records() == self.records
+
+    def write_object(self) -> None:
+        self.put_bytes(self.a[1], 3, b"written")
+        self.fs.flush(self.a[1])
+
+    def sync_object(self) -> None:
+        self.fs.fsync(self.a[0], data_only=False)
+        found = [bytes(data) for key, data in self.stored_objects().items() if key[-1] in "ac"]
+        assert any(data[30:37] == b"earlier" for data in found), found
+
+    def rename_object(self) -> None:
+        rename(self.fs, "objects/dir/a", "objects/dir/c")
+        self.names["a"] = "dir/c"
+
+    def rename_directory(self) -> None:
+        rename(self.fs, "objects/dir", "objects/new")
+        self.names = {"a": "new/a", "b": "new/b"}
+
+    def change_times(self) -> None:
+        self.fs.setattr(self.inode_of_a, Changes(mtime_ns=5, atime_ns=5), None)
+
+    def refresh(self) -> None:
+        self.fs.refresh("")
+
+    def change_attributes(self) -> None:
+        path = "objects/d.zarr/v/.zattrs"
+        attributes = json.loads(read(self.fs, path))
+        write(self.fs, path, json.dumps({**attributes, "turn": 1}).encode())
+
+    def recover(self) -> None:
+        recovered(self.dead, self.memory)
+        self.values[14] = 99
+        assert self.stored_values()[14] == 99
+
+    def sync_all(self) -> None:
+        self.fs.sync()
+        assert self.stored_values()[5] == 7
+
+    # The end
+
+    def check(self) -> None:
+        for handle in (*self.v, self.r, *self.a):
+            close(self.fs, handle)
+        assert self.stored_values() == self.values
+        assert self.stored_records() == self.records
+        objects = {self.names[name]: data for name, data in self.contents.items()}
+        assert self.stored_objects() == objects
+        shown = np.frombuffer(read(self.fs, V), "<i4").tolist()
+        assert shown == self.values
+        for name, data in objects.items():
+            assert read(self.fs, f"objects/{name}") == data
+        self.fs.close()
+        assert [path for path in self.spool.rglob("*") if path.is_file()] == []
+
+    def stored_values(self) -> list[int]:
+        with client(self.memory, "r") as root:
+            return list(map(int, root["v"][...]))
+
+    def stored_records(self) -> list[int]:
+        with client(self.memory, "r") as root:
+            return list(map(int, root["r"][...].reshape(-1)))
+
+    def stored_objects(self) -> dict[str, bytes]:
+        return {
+            str(stat.key): bytes(self.memory.read(stat.key).data)
+            for stat in self.memory.list(ROOT)
+            if not stat.key.startswith("d.zarr/")
+        }
+
+
+OPERATIONS: tuple[Callable[[World], None], ...] = (
+    World.write_values,
+    World.sync_values,
+    World.append,
+    World.write_object,
+    World.sync_object,
+    World.rename_object,
+    World.rename_directory,
+    World.change_times,
+    World.refresh,
+    World.change_attributes,
+    World.recover,
+    World.sync_all,
+)
+EXCLUDED = (
+    # The kernel holds locks by which these come one after the other.
+    {World.rename_object, World.rename_directory},
+    {World.rename_object, World.change_times},
+    # While its directory is being renamed, a file may have no name for a moment: ENOENT.
+    {World.rename_directory, World.change_times},
+)
+
+
+def client(memory: MemoryZMap, mode: str) -> Any:
+    return open_zmap(Prefixed(memory, parse_prefix("d.zarr")), mode, options=OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[Key, bytes], Path]:
+    """What the store holds in the beginning, and the spool of a mount that was killed."""
+    memory = MemoryZMap()
+    with client(memory, "w") as root:
+        root.create_dimension("x", LENGTH)
+        root.create_dimension("t", None)
+        root.create_variable("v", ("x",), "i4", chunks=(CHUNK,), fillvalue=FILL, codecs=[])
+        root.create_variable("r", ("t",), "i4", chunks=(CHUNK,), fillvalue=FILL, codecs=[])
+    for name in ("a", "b"):
+        memory.write(Key(f"dir/{name}"), bytes(64))
+    dead = tmp_path_factory.mktemp("interleavings") / "dead"
+    faulty = Faulty(memory)
+    options = VfsOptions(engine=OPTIONS, read_only=False, spool_dir=dead)
+    with mock.patch("nczfs.vfs.tree.open_store", return_value=faulty):
+        fs = mount_tree("memory://world", None, options)
+    handle = open_file(fs, V)
+    fs.write(handle, 14 * 4, np.array([99], "<i4").tobytes())
+    faulty.arm(Fault(0, operations=frozenset({"write"}), repeats=10**9))
+    with pytest.raises(Unavailable):
+        fs.flush(handle)
+    fs.close()
+    stored = {stat.key: bytes(memory.read(stat.key).data) for stat in memory.list(ROOT)}
+    return stored, dead
+
+
+@contextmanager
+def world(template: tuple[dict[Key, bytes], Path], place: Path) -> Iterator[World]:
+    stored, dead = template
+    memory = MemoryZMap()
+    for key, data in stored.items():
+        memory.write(key, data)
+    shutil.copytree(dead, place / "dead")
+    try:
+        yield World(memory, place / "spool", place / "dead")
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.fixture(autouse=True)
+def warned(expected_warnings: ExpectedWarnings) -> None:
+    for text in ("and saved in", "not stored at its last close", "tried again: ", "pieces of what"):
+        expected_warnings.add(text)
+
+
+@pytest.mark.parametrize("at_most", AT_MOST)
+@pytest.mark.parametrize("first", OPERATIONS, ids=lambda operation: operation.__name__)
+def test_another_operation_comes_between_two_steps(
+    template: tuple[dict[Key, bytes], Path],
+    tmp_path: Path,
+    first: Callable[[World], None],
+    at_most: int,
+) -> None:
+    """SEMANTICS O6, O11, O12, O14, W1, W2, W8, W20."""
+    watched = Steps()
+    with world(template, tmp_path / "alone") as alone:
+        watched.start(lambda: first(alone)).end()
+        alone.check()
+    count = len(watched.names)
+    for second in OPERATIONS:
+        if second is first or {first, second} in EXCLUDED:
+            continue
+        drawn = random.Random(f"{first.__name__} {second.__name__}")
+        for step in drawn.sample(range(count), min(count, at_most)):
+            try:
+                _interleave(template, tmp_path / "world", first, step, second)
+            except BaseException as error:
+                error.add_note(f"{second.__name__} before the step {watched.names[step]}")
+                raise
+
+
+def _interleave(
+    template: tuple[dict[Key, bytes], Path],
+    place: Path,
+    first: Callable[[World], None],
+    step: int,
+    second: Callable[[World], None],
+) -> None:
+    steps = Steps(step)
+    with world(template, place) as found:
+        stopped = steps.start(lambda: first(found))
+        other = Work(lambda: second(found))
+        other.wait(BLOCKED_S)
+        steps.go_on()
+        stopped.end()
+        other.end()
+        found.check()
