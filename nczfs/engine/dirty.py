@@ -15,12 +15,12 @@ from nczfs.engine.cache import ENTRY_BYTES
 from nczfs.engine.chunkio import ChunkIO, fill_element
 from nczfs.engine.loaded import Values
 from nczfs.engine.retrying import Retry
-from nczfs.engine.spool.basis import Basis, Sent
+from nczfs.engine.spool.basis import Basis, sent
 from nczfs.engine.written import Region, WrittenMask
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import ABSENT, Version
+from nczfs.zmap.base import ABSENT, Buffer, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,7 @@ class DirtyChunk:
     is_parked : its values are in `saved` alone.
     is_lent : `values` are the caller's own.
     basis : what it was written upon, for those who put it back later.
+    sent : the bytes of what flies, of which the basis has no digest yet.
     """
 
     io: ChunkIO
@@ -132,6 +133,7 @@ class DirtyChunk:
     is_parked: bool = False
     is_lent: bool = False
     basis: Basis = field(default_factory=Basis)
+    sent: Buffer | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -227,7 +229,7 @@ class DirtyChunk:
 
     def settle(self, stored: Values, version: Version | None) -> bool:
         """End a flush that succeeded with these values; True when nothing is left to write."""
-        self.flying, self.error = None, None
+        self.flying, self.error, self.sent = None, None, None
         self.retry.succeeded()
         if self.written.is_empty:
             self.gone = True
@@ -240,9 +242,14 @@ class DirtyChunk:
         self.basis = Basis().upon(version if version is not None else ABSENT)
         return False
 
-    def sending(self, attempt: Sent, replaces: Version | None) -> None:
+    def sending(self, data: Buffer, replaces: Version | None) -> None:
         """What flies is about to be sent, over a version where that is known. Holds `lock`."""
-        self.basis = self.basis.upon(replaces).sending(attempt)
+        self.basis, self.sent = self.basis.upon(replaces), data
+
+    def note_sent(self) -> None:
+        """Have the basis tell what was sent, by its digest. Holds `lock`."""
+        if self.sent is not None:
+            self.basis, self.sent = self.basis.sending(sent([self.sent])), None
 
     def own(self) -> None:
         """Copy what was lent: whoever lent it gets it back."""
@@ -252,6 +259,7 @@ class DirtyChunk:
     def fail(self, error: NczfsError) -> None:
         """End a flush that failed: what flew is dirty again, under what was written meanwhile."""
         assert self.flying is not None
+        self.note_sent()
         # `values` began as a copy of what flew, so it has both.
         self.flying.written.update(self.written)
         self.written = self.flying.written
@@ -267,6 +275,7 @@ class DirtyChunk:
         if self.gone or self.is_saved or (self.written.is_empty and self.flying is None):
             return None
         values = self._values()
+        self.note_sent()
         self.shared = True
         written = WrittenMask(self.io.array.chunk_shape)
         if self.flying is not None:

@@ -13,7 +13,7 @@ from nczfs.engine.cache import ChunkCache
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import DirtyChunk, Snapshot
 from nczfs.engine.loaded import ChunkId, Values
-from nczfs.engine.spool.basis import Basis, sent
+from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import NczfsError
@@ -104,23 +104,23 @@ class DirtyMap:
 
     def known_version(self, chunk_id: ChunkId, io: ChunkIO) -> Version | None:
         """The version that the store has of a chunk, as far as that costs no request; or None."""
-        if io.is_near:
-            try:
-                stat = io.stat(chunk_id[1])
-            except NczfsError as error:
-                log.debug("%s: its version is not known: %s", io.key(chunk_id[1]), error)
-                return None
-            return stat.version if stat is not None else ABSENT
         if (known := self._cache.known(chunk_id)) is not None:
             return ABSENT if known.version is None else known.version
-        return self._stored.get(chunk_id)
+        if chunk_id in self._stored or not io.is_near:
+            return self._stored.get(chunk_id)
+        try:
+            stat = io.stat(chunk_id[1])
+        except NczfsError as error:
+            log.debug("%s: its version is not known: %s", io.key(chunk_id[1]), error)
+            return None
+        return stat.version if stat is not None else ABSENT
 
     def sending(self, chunk: DirtyChunk, data: Buffer, replaces: Version | None) -> None:
         """Note what is about to be sent of a chunk: it may arrive, and nobody hear of it."""
-        attempt = sent([data])
         with chunk.lock:
-            chunk.sending(attempt, replaces)
+            chunk.sending(data, replaces)
             if self._journal is not None:
+                chunk.note_sent()
                 self._journal.sending(chunk.io, chunk.index, chunk.basis)
 
     def lend(

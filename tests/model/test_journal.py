@@ -40,7 +40,7 @@ SIZE = 4 * 5 * 6
 RECORD = 4 * 3
 OBJECT = 300
 DOWN = Fault(0, operations=frozenset({"write", "write_parts", "copy"}), repeats=10**9)
-LOST = Fault(0, after=True, operations=DOWN.operations, repeats=10**9)
+LOST = Fault(0, after=True, operations=frozenset({"write"}), repeats=10**9)
 
 variables = st.sampled_from(("v", "w"))
 objects = st.sampled_from(("a", "b"))

@@ -16,9 +16,9 @@ from nczfs.engine.dirty import Frozen, Saved
 from nczfs.engine.loaded import Values
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.entries import Entry, Kind, read_entry, read_section, write_entry
-from nczfs.engine.spool.space import Spool, disk
+from nczfs.engine.spool.space import Spool, Survives, disk
 from nczfs.engine.storedarray import codecs_digest
-from nczfs.errors import SpoolError, Unavailable
+from nczfs.errors import NczfsError, SpoolError, Unavailable
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 
@@ -121,8 +121,10 @@ def save_chunk(
 
 def discard(spool: Spool, saved: Saved) -> None:
     """Remove a chunk from the spool; what is mapped of it stays readable."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, NczfsError):
         saved.path.unlink()
+        if spool.survives is Survives.POWER:
+            spool.sync()
     spool.reserve(-saved.nbytes)
 
 
