@@ -197,7 +197,9 @@ class PrefixDirectory(Directory):
         if not isinstance(target, PrefixDirectory) or target._prefix != self._prefix:
             raise CrossesTrees(f"{name}: can be renamed in its group alone; copy it")
         found = node.resolve()
-        if not isinstance(resolved, At) or not isinstance(found, At) or not found.path:
+        if isinstance(found, At) and not found.path:
+            raise NotPermitted(f"{name}: is a whole dataset; rename it in objects/")
+        if not isinstance(resolved, At) or not isinstance(found, At):
             raise NotPermitted(f"{name}: is no group or variable in a dataset; see objects/")
         if self._has(new_name):
             raise PathExists(f"{new_name}: exists already")

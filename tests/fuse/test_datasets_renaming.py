@@ -182,6 +182,7 @@ def test_what_cannot_be_renamed_says_why(store: Path, tmp_path: Path) -> None:
         assert refused(root / "none", root / "u") == "ENOENT"
         log = mount.log.read_text()
         assert "can be renamed in its group alone" in log
+        assert "is a whole dataset; rename it in objects/" in log
     with settled(store, tmp_path / "spool", expect=REFUSED) as mount:
         root = mount.path / "datasets/d.zarr"
         assert refused(root / "v", root / "u") == "EPERM"
