@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from nczfs.engine.opening import open_zmap
@@ -12,6 +13,7 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.variable import Variable
 from nczfs.engine.writeback import WriteBack
 from nczfs.testing.faults import Faulty
+from nczfs.zmap.base import Features
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 
@@ -19,6 +21,14 @@ CHUNK = 4
 LENGTH = 10  # two whole chunks, and a half one at the edge
 FILL = -1
 WRITES = frozenset({"write"})
+
+
+class _FarStore(Faulty):
+    """A store of which nothing is asked that is not needed."""
+
+    @property
+    def features(self) -> Features:
+        return replace(super().features, near=False)
 
 
 class Client:
@@ -33,7 +43,7 @@ class Client:
     def __init__(self, memory: MemoryZMap, mode: str = "r+", budget: int = 1 << 20) -> None:
         self.calls: list[tuple[str, str]] = []
         self.before: Callable[[str, str], None] = lambda operation, key: None
-        self.zmap = Faulty(memory, before_call=self._note)
+        self.zmap = _FarStore(memory, before_call=self._note)
         options = EngineOptions(
             memory_limit_bytes=budget, cache_bytes_max=0, fetch_threads=3, decode_threads=2
         )
