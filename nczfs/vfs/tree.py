@@ -15,7 +15,7 @@ from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.recovery import left_of
-from nczfs.engine.spool.space import Spool, Survives, default_spool_dir
+from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
 from nczfs.errors import BadKey
 from nczfs.vfs.access import AccessLog
 from nczfs.vfs.appearance import Appearance
@@ -98,7 +98,10 @@ def mount_tree(
     options = options or VfsOptions()
     parsed = parse_url(url)
     zmap = _opened(parsed, store_options or StoreOptions(), options.survives)
+    read_only = options.read_only or not zmap.features.writable
     spool_dir = options.spool_dir or default_spool_dir()
+    if not read_only:
+        check_spool_dir(spool_dir)
     _tell_of_unsaved(spool_dir, spool_url(parsed))
     _tell_of_no_effect(options.stored, zmap)
     spool = Spool(spool_dir, spool_url(parsed), options.spool_bytes_max, options.survives)
@@ -122,7 +125,6 @@ def mount_tree(
         may_remove=options.allow_delete,
         spool=spool,
     )
-    read_only = options.read_only or not zmap.features.writable
     file_mode, dir_mode = _modes(options, read_only=read_only)
 
     def shown_at(prefix: str) -> str:

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors, StoreError, Unavailable
+from nczfs.errors import (
+    NoSpace,
+    ObjectTooLarge,
+    OutOfDescriptors,
+    StoreError,
+    Unavailable,
+    UsageError,
+)
 
 LOCK: Final = "lock"
 NAME_BYTES_MAX: Final = 200  # leaves room in a file name of 255 bytes
@@ -42,6 +49,23 @@ def default_spool_dir() -> Path:
     if not state and (home := os.environ.get("HOME")):
         state = f"{home}/.local/state"
     return Path(state or f"/var/tmp/nczfs-{os.getuid()}", "nczfs/spool")  # systemd sets no HOME
+
+
+def check_spool_dir(directory: Path) -> None:
+    """See that spools can be made in a directory, which need not exist; nothing is made.
+
+    Raises
+    ------
+    UsageError : they cannot.
+    """
+    existing = directory
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+        what = "is" if existing == directory else f"cannot be made: {existing} is"
+        raise UsageError(
+            f"--spool-dir {directory}: {what} not a writable directory; name another one"
+        )
 
 
 class Spool:
