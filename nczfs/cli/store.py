@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Literal, cast
 
 from nczfs.cli.sources import Settings
+from nczfs.errors import BadUrl
 from nczfs.zmap.url import check_path, parse_url
 
 if TYPE_CHECKING:
@@ -89,9 +90,18 @@ def shown(url: str, settings: Settings) -> str:
 
 
 def parent(url: str) -> tuple[str, str] | None:
-    """A URL one component up, and that component; None at the top."""
+    """A URL one component up, and that component; None at the top.
+
+    The top of an S3 server that is named by http:// is a bucket, that of an archive its URL.
+    """
     front, hash_sign, fragment = url.partition("#")
     above, _, name = front.rstrip("/").rpartition("/")
     if not name or not above.strip("/") or above.endswith(":/"):
         return None
-    return above + hash_sign + fragment, name
+    above += hash_sign + fragment
+    if front.lower().startswith("http"):
+        try:
+            parse_url(above)
+        except BadUrl:
+            return None
+    return above, name
