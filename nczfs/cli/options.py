@@ -404,11 +404,13 @@ OTHERS_WORDS: Mapping[str, tuple[str, Callable[[str], str]]] = {
 S3FS_WORDS = frozenset({"url", "use_path_request_style", "public_bucket", "use_cache", "nonempty"})
 
 KERNEL_WORDS = frozenset(
-    {"nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "relatime", "sync", "dirsync"}
+    {"nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "sync", "dirsync"}
 )
 """Words of ``-o`` that are for the kernel."""
 
 IGNORED_WORDS = frozenset(
     {"_netdev", "nofail", "auto", "noauto", "user", "users", "nouser", "owner", "group", "defaults"}
+    | {"relatime", "norelatime", "diratime", "nodiratime", "strictatime", "nostrictatime"}
+    | {"lazytime", "nolazytime", "nosymfollow", "default_permissions"}
 )
-"""Words of fstab that are for those who read it."""
+"""Words of fstab that change nothing here: for those who read it, or of times that are not kept."""

@@ -131,6 +131,8 @@ def read_words(lists: Iterable[str], *, sloppy: bool = False) -> MountWords:
         name, has_value, value = word.partition("=")
         if word in IGNORED_WORDS or name.startswith(("x-", "X-")) or name == "comment":
             continue
+        if word == "remount":
+            raise UsageError("-o remount: a mount cannot be changed; unmount it and mount it again")
         if word in KERNEL_WORDS:
             found.kernel.add(word)
         elif name.startswith("env.") and has_value:

@@ -55,6 +55,20 @@ def test_words_of_fstab_are_understood_or_passed_over() -> None:
     assert read_words(["rw"]).options == {"read-only": "no"}
 
 
+def test_words_that_libfuse_does_not_know_are_passed_over() -> None:
+    words = read_words(
+        ["relatime,nodiratime,strictatime,lazytime,nosymfollow,default_permissions,noatime"]
+    )
+    assert words.kernel == {"noatime"}
+    assert words.options == {}
+
+
+@pytest.mark.parametrize("sloppy", [False, True])
+def test_a_mount_cannot_be_changed(sloppy: bool) -> None:
+    with pytest.raises(UsageError, match=r"-o remount: .*unmount it and mount it again"):
+        read_words(["remount,ro"], sloppy=sloppy)
+
+
 def test_words_of_s3fs_are_understood_with_a_hint() -> None:
     words = read_words(["url=http://localhost:9000,use_path_request_style,public_bucket=1"])
     assert words.options == {
