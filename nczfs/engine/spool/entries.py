@@ -19,7 +19,7 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
-from nczfs.engine.spool.space import disk
+from nczfs.engine.spool.space import disk, sync_directory
 from nczfs.errors import SpoolError
 
 FORMAT: Final = 1
@@ -215,15 +215,6 @@ def _end(path: Path, fd: int, offset: int, entry: Entry, sections: tuple[Section
     )
     os.fsync(fd)
     os.rename(path, _whole(path))
-
-
-def sync_directory(path: Path) -> None:
-    """Have the names in a directory survive a power failure."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _whole(path: Path) -> Path:

@@ -34,12 +34,11 @@ from nczfs.engine.spool.entries import (
     check_section,
     read_entry,
     read_section,
-    sync_directory,
 )
 from nczfs.engine.spool.objects import CONTENT, KeptObject, content_of
 from nczfs.engine.spool.overlay import Overlay
 from nczfs.engine.spool.salvage import salvage
-from nczfs.engine.spool.space import LOCK, disk
+from nczfs.engine.spool.space import LOCK, disk, sync_directory
 from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import (
     MetadataError,

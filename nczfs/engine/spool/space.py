@@ -216,11 +216,22 @@ class Spool:
 def make_private(directory: Path) -> None:
     """Make a directory, and those above it, for their owner alone, whatever the umask.
 
-    Directories that exist keep their modes.
+    They survive a power failure. Directories that exist keep their modes.
     """
     if not directory.exists():
         make_private(directory.parent)
         directory.mkdir(0o700, exist_ok=True)
+        with contextlib.suppress(PermissionError):  # one may write there, and not read
+            sync_directory(directory.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory survive a power failure."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def quoted(name: str) -> str:
