@@ -38,6 +38,7 @@ class ObjectsDirectory(Directory):
         self._tree = tree
         self._store = tree.store
         self._prefix = prefix
+        self._renames = tree.files.renames  # from then on the prefix may be another one
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
@@ -96,23 +97,25 @@ class ObjectsDirectory(Directory):
         if not is_new:
             node = ObjectFile(self._tree, key, None)
             return node, node.open(writing=True)
-        if mode != self._tree.file_mode:
-            self._store.kept.change(key, Changes(mode=mode))
-        self._touch()
-        return self._tree.new_file(key)
+        with self._tree.files.changing(key, since=[self._renames]):
+            made = self._tree.new_file(key)
+            if mode != self._tree.file_mode:
+                self._store.kept.change(key, Changes(mode=mode))
+            self._touch()
+        return made
 
     def mkdir(self, name: str, mode: int) -> Directory:
         key = self._store.new_key(self._prefix, name)
         try:
             self.lookup(name)
         except NoSuchPath:
-            with self._tree.files.changing(key):
+            with self._tree.files.changing(key, since=[self._renames]):
                 self._store.mark_directory(Prefix(key))
                 self._store.made.add(Prefix(key))
-            self._store.kept.touch(Prefix(key))
-            self._touch()
-            if mode != self._tree.dir_mode:
-                self._store.kept.change(key, Changes(mode=mode))
+                self._store.kept.touch(Prefix(key))
+                self._touch()
+                if mode != self._tree.dir_mode:
+                    self._store.kept.change(key, Changes(mode=mode))
             return ObjectsDirectory(self._tree, Prefix(key))
         raise PathExists(f"{key}: exists")
 
@@ -125,7 +128,7 @@ class ObjectsDirectory(Directory):
                 self._store.delete(key)
             else:
                 self._unlink_open(live)
-        self._touch()
+            self._touch()
 
     def _unlink_open(self, live: LiveFile) -> None:
         with live.turn:
@@ -151,10 +154,10 @@ class ObjectsDirectory(Directory):
             except Conflict as error:
                 raise DirectoryNotEmpty(str(error)) from error
             self._store.made.discard(Prefix(key))
-        self._store.made.add(self._prefix)
-        self._store.kept.discard(key)
-        self._store.announce(key)
-        self._touch()
+            self._store.made.add(self._prefix)
+            self._store.kept.discard(key)
+            self._store.announce(key)
+            self._touch()
 
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         if not isinstance(target, ObjectsDirectory):
@@ -173,13 +176,16 @@ class ObjectsDirectory(Directory):
                 raise DirectoryNotEmpty(f"{goal}: is not empty")
             if goal.startswith(f"{key}/"):
                 raise BadArgument(f"{goal}: a directory cannot be moved into itself")
-            rename_prefix(self._store, self._tree.files, Prefix(key), Prefix(goal))
-        else:
-            if isinstance(there, ObjectsDirectory):
-                raise IsADirectory(f"{goal}: is a directory")
-            rename_file(self._store, self._tree.files, key, goal, replace=replace)
-        self._touch()
-        target._touch()
+        elif isinstance(there, ObjectsDirectory):
+            raise IsADirectory(f"{goal}: is a directory")
+        files, since = self._tree.files, [self._renames, target._renames]
+        with files.changing(key, goal, since=since):
+            if isinstance(node, ObjectsDirectory):
+                rename_prefix(self._store, files, Prefix(key), Prefix(goal))
+            else:
+                rename_file(self._store, files, key, goal, replace=replace)
+            self._touch()
+            target._touch()
 
     def link(self, node: File, name: str) -> File:
         if not isinstance(node, ObjectFile):
@@ -187,8 +193,9 @@ class ObjectsDirectory(Directory):
         key = self._store.new_key(self._prefix, name)
         if self.find(name) is not None:
             raise PathExists(f"{key}: exists")
-        made = node.copy_to(key)
-        self._touch()
+        with self._tree.files.changing(key, since=[self._renames]):
+            made = node.copy_to(key)
+            self._touch()
         return made
 
     def find(self, name: str) -> Node | None:

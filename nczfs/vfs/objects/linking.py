@@ -14,7 +14,7 @@ def link_file(store: ObjectStore, files: LiveFiles, key: Key, goal: Key) -> None
     ------
     PathExists : there is an object already, at the latest when the store is to make it.
     """
-    with files.changing(goal), files.held(key) as live:
+    with files.held(key) as live:
         copy = live.copied(goal) if live is not None else None
         if copy is None:
             copy = store.copy(store.stat(key), goal, replace=False)

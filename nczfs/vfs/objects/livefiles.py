@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from nczfs.errors import NczfsError, StaleHandle
 from nczfs.vfs.objects.live import LiveFile
+from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import Key, Prefix
 
 log = logging.getLogger(__name__)
+
+RENAMES_MAX = 4096  # more than there are while a request is under way
 
 
 class LiveFiles:
@@ -31,7 +35,14 @@ class LiveFiles:
         self._changed = threading.Condition(self._lock)
         self._renaming: list[Prefix] = []
         self._changing: list[str] = []
+        self._renames = 0
+        self._renamed_at: OrderedDict[Prefix, int] = OrderedDict()
         self._files: dict[Key, LiveFile] = {}
+
+    @property
+    def renames(self) -> int:
+        """How many directories were renamed so far."""
+        return self._renames
 
     @property
     def unsaved_count(self) -> int:
@@ -65,8 +76,14 @@ class LiveFiles:
             yield
 
     @contextmanager
-    def changing(self, *names: str) -> Iterator[None]:
+    def changing(self, *names: str, since: Sequence[int] = ()) -> Iterator[None]:
         """The time in which names are made or removed; no directory above is renamed meanwhile.
+
+        Who changes several has all of them at once, and no more within.
+
+        Parameters
+        ----------
+        since : for each name, so many renames ago; no directory above was renamed since, either.
 
         Raises
         ------
@@ -75,6 +92,8 @@ class LiveFiles:
         with self._lock:
             for name in names:
                 self._await_rename(name)
+            for name, renames in zip(names, since, strict=False):
+                self._check_renames(name, renames)
             self._changing += names
         try:
             yield
@@ -85,32 +104,29 @@ class LiveFiles:
                 self._changed.notify_all()
 
     @contextmanager
-    def renaming(self, prefix: Prefix, goal: Prefix) -> Iterator[Sequence[LiveFile]]:
+    def renaming(self, prefix: Prefix) -> Iterator[Sequence[LiveFile]]:
         """The live files below a directory that is renamed: none of them is stored meanwhile.
 
-        They are read and written to all the same; who opens another one waits.
-
-        Raises
-        ------
-        StaleHandle : as `await_rename`.
+        They are read and written to all the same; who opens another one waits. The caller has the
+        name of the directory, and the new one, `changing`.
         """
         below: list[LiveFile] = []
-        with self.changing(prefix, goal):
-            try:
-                with self._lock:
-                    self._renaming.append(prefix)
-                    self._changed.wait_for(lambda: not self._is_changing_below(prefix))
-                    below += [live for key, live in self._files.items() if _is_below(key, prefix)]
-                    for live in below:
-                        live.handles += 1
-                with self.turns(*below):
-                    yield [live for live in below if live.linked]
-            finally:
-                with self._lock:
-                    self._renaming.remove(prefix)
-                    self._changed.notify_all()
+        try:
+            with self._lock:
+                self._renaming.append(prefix)
+                self._changed.wait_for(lambda: not self._is_changing_below(prefix))
+                below += [live for key, live in self._files.items() if _is_below(key, prefix)]
                 for live in below:
-                    self.close(live, writing=False)
+                    live.handles += 1
+            with self.turns(*below):
+                yield [live for live in below if live.linked]
+            self._note_rename(prefix)
+        finally:
+            with self._lock:
+                self._renaming.remove(prefix)
+                self._changed.notify_all()
+            for live in below:
+                self.close(live, writing=False)
 
     def await_rename(self, key: Key) -> None:
         """Wait until no directory above is being renamed any more.
@@ -198,9 +214,26 @@ class LiveFiles:
         def is_renamed() -> bool:
             return any(_is_below(name, prefix) for prefix in self._renaming)
 
+        if name in self._changing:
+            return  # a rename that has come meanwhile waits for that
         if is_renamed():
             self._changed.wait_for(lambda: not is_renamed())
             raise StaleHandle(f"{name}: its directory was renamed meanwhile")
+
+    def _note_rename(self, prefix: Prefix) -> None:
+        with self._lock:
+            self._renames += 1
+            self._renamed_at[prefix] = self._renames
+            self._renamed_at.move_to_end(prefix)
+            if len(self._renamed_at) > RENAMES_MAX:
+                self._renamed_at.popitem(last=False)
+
+    def _check_renames(self, name: str, since: int) -> None:
+        above = parent_of(name)
+        while above:
+            if self._renamed_at.get(above, 0) > since:
+                raise StaleHandle(f"{name}: its directory was renamed meanwhile")
+            above = parent_of(above)
 
     def _is_changing_below(self, prefix: Prefix) -> bool:
         return any(_is_below(name, prefix) for name in self._changing)

@@ -20,10 +20,10 @@ def rename_file(
 ) -> None:
     """Rename an object, or a file that is being written: what it holds is stored by that.
 
-    The new object is there before the old one goes: whoever ends in between leaves both.
+    The new object is there before the old one goes: whoever ends in between leaves both. The caller
+    has both names `LiveFiles.changing`, as that of `rename_prefix` has.
     """
     with (
-        files.changing(key, goal),
         files.held(goal) as replaced,
         files.held(key) as live,
         files.turns(replaced, live),
@@ -52,7 +52,7 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     NotPermitted : there is more below than keys and markers, and would stay; nothing was changed.
     """
     new_key = partial(keys.moved, prefix=prefix, goal=goal)
-    with files.renaming(prefix, goal) as opened:
+    with files.renaming(prefix) as opened:
         try:
             markers = list(store.zmap.markers(prefix))
         except Conflict as error:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 from unittest import mock
@@ -58,7 +58,7 @@ class GatedZMap(MemoryZMap):
     def delete(self, key: Key) -> None:
         self._call("delete", key, lambda: MemoryZMap.delete(self, key))
 
-    def _call(self, call: str, key: str, function: Callable[[], T]) -> T:
+    def _call(self, call: str, key: Key, function: Callable[[], T]) -> T:
         self.calls.append((call, key))
         self._pass(call, key, "before")
         result = function()
@@ -366,6 +366,30 @@ def test_names_below_a_directory_that_is_renamed_change_afterwards(
     assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old"}
 
 
+@pytest.mark.parametrize("change", ["create", "rename", "link", "mkdir"])
+def test_nothing_is_made_where_a_directory_was_before_it_was_renamed(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, change: str
+) -> None:
+    """SEMANTICS O11: the rename ends after the request has come, and before it has an effect."""
+    directory, above = find(fs, "objects/d").ino, find(fs, "objects").ino
+    a = find(fs, "objects/a").ino
+    changes: dict[str, Callable[[], object]] = {
+        "create": lambda: fs.create(directory, b"c", os.O_WRONLY | os.O_EXCL, 0o644),
+        "rename": lambda: fs.rename(above, b"a", directory, b"c", replace=True),
+        "link": lambda: fs.link(a, directory, b"c"),
+        "mkdir": lambda: fs.mkdir(directory, b"c", 0o755),
+    }
+    fs.refresh("")
+    with store.stopping("stat", "d/c") as gate:
+        making = threads.submit(changes[change])
+        assert gate.reached.wait(WAIT_S)
+        rename(fs, "objects/d", "objects/e")
+        gate.open()
+        with pytest.raises(StaleHandle, match="renamed meanwhile"):
+            making.result(WAIT_S)
+    assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old"}
+
+
 def test_a_directory_is_renamed_when_what_is_changed_below_it_has(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
@@ -380,6 +404,33 @@ def test_a_directory_is_renamed_when_what_is_changed_below_it_has(
         removing.result(WAIT_S)
         renaming.result(WAIT_S)
     assert stored(store) == {"a": b"old", "e/b": b"old"}
+
+
+def test_a_rename_and_who_makes_files_below_never_wait_for_each_other(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11: a file that was made is where its directory is."""
+    directory = find(fs, "objects/d").ino
+
+    def make(part: int) -> list[str]:
+        made = []
+        for number in range(50):
+            name = f"f{part}.{number}"
+            with suppress(StaleHandle):
+                opened, _ = fs.create(directory, name.encode(), os.O_WRONLY, 0o644)
+                close(fs, opened.handle)
+                made.append(name)
+        return made
+
+    def move() -> None:
+        for _ in range(20):
+            rename(fs, "objects/d", "objects/e")
+            rename(fs, "objects/e", "objects/d")
+
+    making = [threads.submit(make, part) for part in range(4)]
+    threads.submit(move).result(2 * WAIT_S)
+    made = [name for each in making for name in each.result(2 * WAIT_S)]
+    assert set(stored(store)) == {"a", "d/a", "d/b", *(f"d/{name}" for name in made)}
 
 
 def test_a_rename_that_fails_leaves_what_is_written_where_it_was(
