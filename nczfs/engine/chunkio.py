@@ -172,9 +172,9 @@ class ChunkIO:
             return None
 
     @property
-    def is_near(self) -> bool:
-        """Whether asking the store costs microseconds."""
-        return self._zmap.features.near
+    def is_dated(self) -> bool:
+        """Whether `stat` tells when a chunk was stored."""
+        return self._zmap.features.dates_objects
 
     def store(
         self,

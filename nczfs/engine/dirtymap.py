@@ -106,7 +106,7 @@ class DirtyMap:
         """The version that the store has of a chunk, as far as that costs no request; or None."""
         if (known := self._cache.known(chunk_id)) is not None:
             return ABSENT if known.version is None else known.version
-        if chunk_id in self._stored or not io.is_near:
+        if chunk_id in self._stored or io.is_dated:
             return self._stored.get(chunk_id)
         try:
             stat = io.stat(chunk_id[1])

@@ -165,6 +165,8 @@ class Features:
     text_keys : keys are UTF-8, and others cannot be written.
     lists_all : what `list` and `search` give is all that there is. Web servers do not promise that.
     markers : a directory can be there without keys: `ZMap.mark`.
+    dates_objects : the `mtime_ns` of a `Stat` is that of the object. In an archive on this machine
+        it is that of the archive; its members are known without a request.
     lists_sizes : `search` and `list` need no request for each object to tell its size, and leave
         none out.
     """
@@ -183,6 +185,7 @@ class Features:
     lists_sizes: bool = True
     text_keys: bool = False
     lists_all: bool = True
+    dates_objects: bool = True
 
 
 @dataclass(frozen=True, slots=True)

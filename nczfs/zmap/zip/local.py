@@ -86,7 +86,10 @@ class LocalZipZMap(ZMap):
             os.access(path, os.W_OK) for path in (self._archive.path, directory)
         )
         self._features = Features(
-            writable=writable, conditional_writes=writable, write_once=options.write_once
+            writable=writable,
+            conditional_writes=writable,
+            write_once=options.write_once,
+            dates_objects=False,
         )
 
     @property
