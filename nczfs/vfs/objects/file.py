@@ -45,11 +45,11 @@ class ObjectFile(File):
         """As the store has it now: a file may be stat'ed long after it was looked up."""
         store = self._tree.store
         while self._unsaved() is None:
-            key = self._key
+            key, base = self._key, self._opened.base if self._opened is not None else None
             try:
                 self._known = store.with_time(self._listed() or store.stat(key))
             except NoSuchPath:
-                if not self._has_moved(key):
+                if base is None or not self._has_moved(base):
                     raise
             else:
                 break
@@ -171,12 +171,10 @@ class ObjectFile(File):
         except StaleHandle:  # of a listing, perhaps
             self._known = store.set_mtime(store.stat(self._key), mtime_ns)
 
-    def _has_moved(self, key: Key) -> bool:
-        """Whether the file has another key, once what is done to its object is done."""
-        if self._opened is not None:
-            with self._opened.turn:
-                self._follow()
-        return self._key != key
+    def _has_moved(self, base: Stat) -> bool:
+        """Whether the open file has another version, once what is done to its object is done."""
+        opened = self._opened
+        return opened is not None and bool(opened.handles) and opened.is_past(base)
 
     def _follow(self) -> None:
         """Be the file that is open, wherever it was renamed to."""

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from nczfs.engine.effects import Request
-from nczfs.errors import DeadlinePassed, StaleHandle, Unavailable
+from nczfs.errors import DeadlinePassed, NoSuchObject, StaleHandle, Unavailable
 from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class GatedZMap(MemoryZMap):
-    """A store that can stop calls before or after they take effect.
+    """A store that can stop calls before or after they take effect, or find nothing.
 
     Attributes
     ----------
@@ -61,7 +61,11 @@ class GatedZMap(MemoryZMap):
     def _call(self, call: str, key: Key, function: Callable[[], T]) -> T:
         self.calls.append((call, key))
         self._pass(call, key, "before")
-        result = function()
+        try:
+            result = function()
+        except NoSuchObject:
+            self._pass(call, key, "absent")
+            raise
         self._pass(call, key, "after")
         return result
 
@@ -316,6 +320,29 @@ def test_an_open_file_has_attributes_while_its_directory_is_renamed(
     fs.release(handle)
     found = find(fs, "objects/e/a")
     assert (found.mtime_ns, found.mode & 0o777) == (7, 0o600)
+
+
+def test_an_open_file_has_attributes_though_its_directory_is_renamed_back(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11: it was not there, and is there again when that has been told."""
+    ino = find(fs, "objects/d/a").ino
+    handle = fs.open(ino, os.O_RDONLY).handle
+    with (
+        store.stopping("delete", "d/b") as deleting,
+        store.stopping("stat", "d/a", "absent") as gate,
+    ):
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert deleting.reached.wait(WAIT_S)
+        fs.refresh("")
+        asking = threads.submit(fs.getattr, ino)
+        assert gate.reached.wait(WAIT_S)
+        deleting.open()
+        renaming.result(WAIT_S)
+        rename(fs, "objects/e", "objects/d")
+        gate.open()
+        assert asking.result(WAIT_S).size == 3
+    fs.release(handle)
 
 
 def test_what_is_opened_while_a_directory_is_renamed_is_looked_up_again(
