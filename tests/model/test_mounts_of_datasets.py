@@ -369,6 +369,7 @@ class Mounts(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "fs"))
     @invariant()
     def each_mount_shows_its_own_and_otherwise_what_the_store_has(self) -> None:
+        """SEMANTICS D9, W1, W2."""
         stored = self.stored()
         self.note_landed(stored)
         for position, value in enumerate(stored):
