@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
 
 from nczfs.errors import Unsupported
 from nczfs.formats.attributes import is_hidden
-from nczfs.formats.jsonwrite import shortest, strict
+from nczfs.formats.jsonwrite import bare, shortest, strict
 from nczfs.messages import shown
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute, Json
@@ -51,11 +52,19 @@ def check_attributes(
             )
 
 
-def attribute_json(attribute: Attribute, *, json_as_text: bool = False) -> Json:
+def attribute_json(
+    attribute: Attribute, *, json_as_text: bool = False, is_typed: bool = True
+) -> Json:
     """The value in the form of ``.zattrs``.
 
     Text is a string, also where netcdf-c would write the JSON that it looks like. Without values an
     attribute is an empty text: netcdf-c does not open a dataset with an empty list.
+
+    Parameters
+    ----------
+    json_as_text : JSON becomes a text.
+    is_typed : a type stands beside the value. Without one NaN and infinities are bare words, as
+        zarr-python and xarray write them: in quotes they are texts to all readers.
     """
     value = attribute.value
     if attribute.type is NcType.CHAR:
@@ -63,11 +72,13 @@ def attribute_json(attribute: Attribute, *, json_as_text: bool = False) -> Json:
         return str(value)
     if attribute.type is NcType.JSON:
         assert not isinstance(value, tuple)
-        return strict(value) if json_as_text else value
+        if json_as_text:
+            return strict(value)
+        return value if is_typed else bare(value)
     assert isinstance(value, tuple)
     if not value:
         return ""
-    items = [_item(item, attribute.type) for item in value]
+    items = [_item(item, attribute.type, is_typed=is_typed) for item in value]
     return items[0] if len(items) == 1 else items
 
 
@@ -102,9 +113,11 @@ def _count(attribute: Attribute) -> int:
     return len(attribute.value) if isinstance(attribute.value, tuple) else 1
 
 
-def _item(item: object, nc_type: NcType) -> Json:
+def _item(item: object, nc_type: NcType, *, is_typed: bool) -> Json:
     if nc_type is NcType.STRING:
         return str(item)
     assert isinstance(item, int | float)
+    if not (is_typed or math.isfinite(item)):
+        return bare(item)
     code = CODE_OF_NC_TYPE[nc_type]
     return shortest(float(item), np.dtype(code)) if code.startswith("f") else int(item)

@@ -1,7 +1,8 @@
 """JSON as this program writes it: strict, on one line, in netcdf-c's style.
 
 Raw UTF-8, because netcdf-c does not decode ``\\uXXXX``; every float with a point or an exponent, so
-that a reader without types keeps the kind of number; NaN and infinities as words in quotes.
+that a reader without types keeps the kind of number; NaN and infinities as words in quotes, unless
+`bare` has made them words without quotes.
 
 A number that was read and is written again keeps its spelling, a bare NaN too: to a reader without
 types the same word in quotes is a text, and it would be changed by a change of something else.
@@ -44,6 +45,19 @@ def strict(value: Json) -> str:
             )
         case _:
             return _quoted(value)
+
+
+def bare(value: Json) -> Json:
+    """The value with words without quotes for NaN and infinities: not JSON, but numbers."""
+    match value:
+        case float() if not math.isfinite(value):
+            return Real(_word(value))
+        case list():
+            return [bare(item) for item in value]
+        case dict():
+            return {name: bare(item) for name, item in value.items()}
+        case _:
+            return value
 
 
 def shortest(number: float, dtype: np.dtype[Any]) -> Json:

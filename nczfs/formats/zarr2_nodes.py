@@ -168,7 +168,9 @@ class Zarr2Format(MetadataFormat):
 
 
 def _attribute_members(node: Node, types: str | None) -> Members:
-    members = Members({a.name: attribute_json(a) for a in node.attributes})
+    members = Members(
+        {a.name: attribute_json(a, is_typed=types is not None) for a in node.attributes}
+    )
     if types is not None:
         typestrs = {a.name: attribute_typestr(a, text_type=NcType.STRING) for a in node.attributes}
         members[types] = Members(types=Members(typestrs))

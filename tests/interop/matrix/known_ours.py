@@ -77,7 +77,7 @@ OUR_DIFFERENCES = (
     Rule(NCZARR, (ZARR, XARRAY, GDAL, TENSORSTORE), ("ranks",), SCALAR),
     Rule((ZARR2,), (NC,), ("ranks",), "variable r0: not there"),
     # The types of attributes, and NaN, are NCZarr's: others see JSON.
-    Rule(ALL, PYTHON, ("infinite-attributes",), "many: .*'NaN', 'Infinity'"),
+    Rule(NCZARR, PYTHON, ("infinite-attributes",), "many: .*'NaN', 'Infinity'"),
     Rule(EARLY, (NC,), ("number-attributes", "infinite-attributes"), "type of attribute"),
     Rule(
         LATE, (NC_OLD,), ("number-attributes", "infinite-attributes", "groups"), "type of attribute"
