@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from math import prod
 from threading import Lock
+from traceback import clear_frames
 
 import numpy as np
 
@@ -57,7 +58,11 @@ class V2Pipeline(Pipeline):
 
     def decode(self, data: Buffer, too_long: TooLong | None = None) -> Values:
         with _objects_turn if self._native.hasobject else nullcontext():
-            return self._decoded(data, too_long)
+            try:
+                return self._decoded(data, too_long)
+            except CorruptChunk as error:
+                _let_go_of_values(error)
+                raise
 
     def _decoded(self, data: Buffer, too_long: TooLong | None) -> Values:
         flat = from_buffer(data)
@@ -122,3 +127,10 @@ class V2Pipeline(Pipeline):
                     f"codec {shown(name)} cannot encode the values: {reason(error)}"
                 ) from error
         return flat.tobytes()
+
+
+def _let_go_of_values(error: BaseException | None) -> None:
+    """Keep an error, for as long as somebody has it, from holding what was decoded so far."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__cause__

@@ -35,6 +35,10 @@ class Temporary:
         self._name: str | None = None
         try:
             self.fd = os.open(".", _NAMELESS, _MODE, dir_fd=dir_fd)
+        except PermissionError as error:  # as ext4 answers in a directory that was removed
+            if os.fstat(dir_fd).st_nlink == 0:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
+            raise
         except OSError as error:
             if error.errno not in _CANNOT:
                 raise

@@ -269,6 +269,20 @@ def test_counts_and_lengths_of_objects_are_checked_before_room_is_made(name: str
     assert peak < 4 << 20
 
 
+def test_an_error_that_is_kept_does_not_keep_the_data() -> None:
+    chain = pipeline("|O", (6,), {"id": "json2"}, ZLIB, vlen=VlenKind.JSON)
+    data = zlib.compress(b"[" * (8 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptChunk) as caught:
+            chain.decode(data)
+        assert caught.value.__cause__ is not None
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 1 << 20
+
+
 @pytest.mark.parametrize("codec", ["json2", "msgpack2"])
 def test_members_of_values_have_a_limit_and_the_values_themselves_have_another(
     codec: str, monkeypatch: pytest.MonkeyPatch

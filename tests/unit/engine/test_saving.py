@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,7 @@ def test_what_is_written_while_a_chunk_is_being_saved_is_not_lost(
 
         def write_meanwhile(fd: int) -> None:
             original(fd)
-            if next(saved, False):
+            if stat.S_ISREG(os.fstat(fd).st_mode) and next(saved, False):
                 mount.write(0, 2, 3)
 
         monkeypatch.setattr(os, "fsync", write_meanwhile)
@@ -201,7 +202,7 @@ def test_a_chunk_that_is_completed_while_it_is_being_saved_stays_complete(
 
         def read_meanwhile(fd: int) -> None:
             original(fd)
-            if next(saved, False):
+            if stat.S_ISREG(os.fstat(fd).st_mode) and next(saved, False):
                 assert mount.read(0, 2) == [1, 5]
 
         monkeypatch.setattr(os, "fsync", read_meanwhile)
@@ -221,7 +222,7 @@ def test_of_two_that_save_a_chunk_at_once_the_newer_state_stays(
 
         def save_meanwhile(fd: int) -> None:
             original(fd)
-            if next(saved, False):
+            if stat.S_ISREG(os.fstat(fd).st_mode) and next(saved, False):
                 mount.write(1, 2)
                 mount.writeback._saver.save(chunk)
 

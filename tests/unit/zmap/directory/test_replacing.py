@@ -23,6 +23,7 @@ from nczfs.errors import (
     Unavailable,
 )
 from nczfs.zmap.directory import TEMPORARY, DirectoryZMap
+from nczfs.zmap.directory.temporary import Temporary
 from nczfs.zmap.keys import Key
 from tests.support.directories import files_in
 
@@ -193,3 +194,16 @@ def test_a_durable_write_syncs_the_file_before_the_rename_and_the_directory_afte
     calls.clear()
     DirectoryZMap(root).write(K, b"three")
     assert calls == ["rename"]
+
+
+def test_a_file_begun_in_a_directory_that_was_removed_meanwhile_tells_that(tmp_path: Path) -> None:
+    """Whatever the file system answers, the write makes the directory again."""
+    directory = tmp_path / "d"
+    directory.mkdir()
+    dir_fd = os.open(directory, os.O_RDONLY)
+    directory.rmdir()
+    try:
+        with pytest.raises(FileNotFoundError):
+            Temporary(dir_fd, locked=True).make("leaf")
+    finally:
+        os.close(dir_fd)
