@@ -7,6 +7,7 @@ servers' credentials are profiles in files that only the tests see.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shlex
 import shutil
@@ -16,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import boto3
@@ -24,6 +25,8 @@ import pytest
 from botocore.config import Config
 
 from tests.support.ports import free_port, wait_for
+
+_START_ATTEMPTS: Final = 3
 
 pytest_plugins = ["tests.support.httpd", "tests.support.s3_script"]
 
@@ -182,10 +185,13 @@ def _faults_before(server: S3Server) -> Iterator[Faults]:
 
 
 def _start(tool: str, remedy: str, *arguments: str, **settings: str) -> dict[str, str]:
-    try:
-        printed = _run_tool(tool, "start", *arguments, **settings)
-    except subprocess.CalledProcessError as error:
-        pytest.fail(f"{tool} does not start ({remedy}): {error.stderr}", pytrace=False)
+    for attempt in itertools.count(1):
+        try:
+            printed = _run_tool(tool, "start", *arguments, **settings)
+            break
+        except subprocess.CalledProcessError as error:  # a port may be taken meanwhile
+            if attempt == _START_ATTEMPTS:
+                pytest.fail(f"{tool} does not start ({remedy}): {error.stderr}", pytrace=False)
     words = (word for line in printed.splitlines() for word in shlex.split(line)[1:])
     return dict(word.split("=", 1) for word in words)
 

@@ -52,16 +52,16 @@ ASKS: Mapping[Ask, str] = {
 
 @pytest.fixture
 def far(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., S3ZMap]]:
-    """Open a bucket at an endpoint, without credentials and without much patience."""
+    """Open a bucket at an endpoint, without credentials and, unless asked, much patience."""
     monkeypatch.setenv("no_proxy", "*")
     opened: list[S3ZMap] = []
 
-    def start(url: str) -> S3ZMap:
+    def start(url: str, patience_s: float = 1.5) -> S3ZMap:
         options = StoreOptions(
             endpoint_url=url,
             no_sign_request=True,
-            request_timeout_s=1.5,
-            attempt_timeout_s=0.7,
+            request_timeout_s=patience_s,
+            attempt_timeout_s=patience_s / 2,
             part_bytes=PART_BYTES_MIN,
         )
         opened.append(S3ZMap("bucket", options))
@@ -88,7 +88,7 @@ def answering(ask: Ask, *body: Iterator[bytes]) -> Pour:
 def test_an_answer_that_never_ends_is_given_up(far: Callable[..., S3ZMap], ask: Ask) -> None:
     with pouring(answering(ask, endless())) as server:
         with pytest.raises(StoreError, match="the server sends more than the 4194304 bytes"):
-            ask(far(server.url))
+            ask(far(server.url, patience_s=60.0))
         assert sum(line.startswith(ASKS[ask]) for line in server.asked) == 1
 
 
