@@ -14,12 +14,13 @@ from nczfs.cli.netcdf_files import is_netcdf_file
 from nczfs.cli.parser import typed
 from nczfs.cli.progress import progress_bar, tell
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import engine_options, place, shown, store_options
+from nczfs.cli.store import engine_options, place, shown
 from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_format_arguments,
     add_layout_arguments,
     memory_limit,
+    new_node,
 )
 from nczfs.errors import ObjectExists, UsageError
 from nczfs.zmap.url import StoreUrl, parse_url
@@ -109,18 +110,9 @@ def _target(
 ) -> tuple[NewNode, MetadataFormat]:
     """What is made, and the format that its metadata have."""
     from nczfs.cli.nodes import opened_above
-    from nczfs.engine.transfer.target import NewNode
 
     arguments = request.arguments
-    new = NewNode(
-        place(arguments.target, settings),
-        format=arguments.format,
-        consolidated=arguments.consolidated,
-        overwrite=arguments.overwrite,
-        memory_limit_bytes=memory_limit(settings),
-        store_options=store_options(settings),
-        engine_options=engine_options(settings),
-    )
+    new = new_node(arguments.target, arguments, settings)
     with opened_above(arguments.target, settings) as above:
         if above is not None:
             dataset, url, path = above

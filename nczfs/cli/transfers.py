@@ -69,11 +69,17 @@ def add_layout_arguments(
 
 def target(request: Request) -> NewNode:
     """The dataset that the arguments of a target ask for."""
+    new = new_node(request.arguments.url, request.arguments, request.settings)
+    _ = new.metadata_format  # tells now when the URL is none
+    return new
+
+
+def new_node(url: str, arguments: argparse.Namespace, settings: Settings) -> NewNode:
+    """What is made at a URL, as the options of a command say."""
     from nczfs.engine.transfer.target import NewNode
 
-    arguments, settings = request.arguments, request.settings
-    new = NewNode(
-        place(arguments.url, settings),
+    return NewNode(
+        place(url, settings),
         format=arguments.format,
         consolidated=arguments.consolidated,
         overwrite=arguments.overwrite,
@@ -81,8 +87,6 @@ def target(request: Request) -> NewNode:
         store_options=store_options(settings),
         engine_options=engine_options(settings),
     )
-    _ = new.metadata_format  # tells now when the URL is none
-    return new
 
 
 def write(source: Source, new: NewNode, choices: Choices) -> None:
