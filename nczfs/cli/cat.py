@@ -1,4 +1,4 @@
-"""``nczfs cat``: the values of a variable, or of a box of them."""
+"""``nczfs cat``: the values of a variable, or of a box in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL/VARIABLE", help="a variable of a dataset")
     parser.add_argument(
-        "-b", "--box", metavar="BOX", help="a part of it, as NumPy selects: '0, 10:20, ::2, ...'"
+        "-b", "--box", metavar="BOX", help="a part of it, in NumPy's notation: '0, 10:20, ::2, ...'"
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
@@ -30,17 +30,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Print values, a piece after the other: memory does not grow with them."""
+    """Print values piece by piece, so that memory does not grow with their number."""
     arguments = request.arguments
     logs.configure_command(request.settings)
-    from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
+    from nczfs.cli.nodes import opened  # imports NumPy and boto3
     from nczfs.engine.api import Group
 
     with opened(arguments.url, request.settings) as node:
         if isinstance(node, Group):
             names = ", ".join(node.variables) or "none"
             where = shown(arguments.url, request.settings)
-            raise UsageError(f"{where} is a group; name a variable of it ({names})")
+            raise UsageError(f"{where} is a group; name one of its variables ({names})")
         box = selection(arguments.box) if arguments.box is not None else (...,)
         out = sys.stdout.buffer
         if arguments.json:
@@ -54,11 +54,11 @@ def run(request: Request) -> int:
 
 
 def selection(text: str) -> tuple[Any, ...]:
-    """What stands between the brackets in NumPy: integers, slices and an ellipsis.
+    """Parse a selection in NumPy's notation: integers, slices and an ellipsis.
 
     Raises
     ------
-    UsageError : it is something else.
+    UsageError : the text is something else.
     """
     try:
         return tuple(_selector(part.strip()) for part in text.split(","))
@@ -106,7 +106,7 @@ def _write_text(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -
         )
     for block in value_blocks(variable, box):
         if form is not None:
-            # Strings of NCZarr are objects here, and cells of bytes where they are stored.
+            # Strings of NCZarr are objects here, and are stored as cells of bytes.
             cells = storable(block.values, variable.description, variable.path)
             terminal.write_bytes(form.render(np.ascontiguousarray(cells).reshape(-1)), keep="\n")
         else:
@@ -120,7 +120,7 @@ def _write_json(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -
     is_empty = True
     for block in value_blocks(variable, box):
         text = json.dumps(block.values.tolist(), default=_json_value)
-        rows = text if block.is_item else text[1:-1]  # the block has some of the list
+        rows = text if block.is_item else text[1:-1]  # the block holds a part of the list
         comma = "" if is_empty else ", "
         out.write(f"{comma}{'[' * block.begins}{rows}{']' * block.ends}".encode())
         is_empty = False

@@ -1,4 +1,4 @@
-"""Codecs and lengths of chunks, as options spell them."""
+"""Parsers of codecs and chunk lengths, as options spell them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nczfs.errors import UsageError
 if TYPE_CHECKING:
     from nczfs.model.hierarchy import CodecSpec, Json
 
-# What the word behind the colon sets, and the numbers that it can be.
+# The setting that the word after the colon gives, and its possible values.
 _LEVELS = {
     "zlib": ("level", range(10)),
     "gzip": ("level", range(10)),
@@ -27,13 +27,13 @@ _LENGTH = re.compile(r"\s*(.+?)\s*[=/]\s*(\d{1,18})\s*")
 
 
 def codecs(text: str) -> tuple[CodecSpec, ...]:
-    """Codecs in encoding order: ``shuffle,zlib:4``, ``none``, or a list as in ``.zarray``.
+    """Parse codecs in encoding order: ``shuffle,zlib:4``, ``none``, or a list as in ``.zarray``.
 
     Raises
     ------
-    UsageError : it says something else.
+    UsageError : the text is something else.
     """
-    from nczfs.engine.api import codec_of  # NumPy comes with it
+    from nczfs.engine.api import codec_of  # imports NumPy
 
     if text.strip() == "none":
         return ()
@@ -49,11 +49,11 @@ def codecs(text: str) -> tuple[CodecSpec, ...]:
 
 
 def lengths(text: str) -> dict[str, int]:
-    """Lengths by name: ``time=10,lat=100``; nccopy's ``time/10,lat/100`` too.
+    """Parse lengths by name: ``time=10,lat=100``; nccopy's ``time/10,lat/100`` too.
 
     Raises
     ------
-    UsageError : it says something else.
+    UsageError : the text is something else.
     """
     found: dict[str, int] = {}
     for word in text.split(","):
@@ -65,7 +65,7 @@ def lengths(text: str) -> dict[str, int]:
 
 
 def positive(text: str) -> int:
-    """A whole number above zero."""
+    """Parse a whole number above zero."""
     if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
         raise UsageError(f"{text!r} is not a positive whole number")
     return int(text)

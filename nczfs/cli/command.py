@@ -1,4 +1,4 @@
-"""What a command is to `main`."""
+"""A command, as `main` sees it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nczfs.cli.sources import MountWords, Settings, read_words, resolve
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a user asks of a command.
+    """What a user requests of a command.
 
     Attributes
     ----------
-    arguments : those of the command itself.
+    arguments : the arguments of the command itself.
     settings : the options, wherever they were set.
-    words : what ``-o`` said.
+    words : the contents of ``-o``.
     """
 
     arguments: argparse.Namespace
@@ -29,18 +29,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A word that can follow ``nczfs``.
+    """A command of ``nczfs``.
 
     Attributes
     ----------
     add_arguments : gives a parser the arguments of the command.
-    run : does it; the exit status.
+    run : carries out a request and returns the exit status.
     examples : command lines that its help shows.
-    scopes : which options it takes.
-    aliases : other names that do the same.
-    short_help : whether ``-h`` is help, and not something of the command's own.
-    owns_signals : it becomes a daemon, which has handlers of its own.
-    trouble_status : what it exits with after an error.
+    scopes : which options the command takes.
+    aliases : other names of the command.
+    short_help : whether ``-h`` prints the help; the command may use it for something else.
+    owns_signals : whether the command becomes a daemon, which installs its own handlers.
+    trouble_status : the exit status after an error.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Command:
 
 
 STORE_SCOPES = frozenset({Scope.STORE, Scope.LOG})
-"""The options of commands that look into a store without a mount."""
+"""Options of commands that look into a store without a mount."""
 
 
 def settings_for(request: Request, url: str) -> Settings:
-    """The options of a request, for another URL than its first one."""
+    """Return the options of a request for a URL other than its first."""
     arguments = request.arguments
     return resolve(
         given(arguments),
@@ -71,12 +71,12 @@ def settings_for(request: Request, url: str) -> Settings:
 
 
 def parser_of(command: Command) -> Parser:
-    """What reads the command line of a command, and has its help."""
+    """Return the parser of a command line, which also prints the command's help."""
     parser = Parser(
         f"nczfs {command.name}", command.summary, command.examples, short_help=command.short_help
     )
     command.add_arguments(parser)
-    # The log matters to a mount; for the other commands it is as far off as the store.
+    # A mount's help lists the options of the log; other commands leave them to --help-store.
     shared = {Scope.STORE} if Scope.MOUNT in command.scopes else STORE_SCOPES
     add_options(parser, command.scopes, shared if Scope.STORE in command.scopes else set())
     return parser
@@ -87,7 +87,7 @@ def parse(command: Command, argv: list[str], *, sloppy: bool = False) -> Request
 
     Raises
     ------
-    UsageError : it is not one of the command.
+    UsageError : the command does not take these arguments.
     """
     parser = parser_of(command)
     parser.check_known(argv)

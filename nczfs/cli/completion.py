@@ -1,4 +1,4 @@
-"""``nczfs completion``: a script by which a shell completes command lines of nczfs."""
+"""``nczfs completion``: a script with which a shell completes command lines of nczfs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def script(shell: str, commands: Mapping[str, Command]) -> str:
-    """The script for a shell. It needs neither Python nor nczfs when it completes."""
+    """Return the script for a shell. Completing needs neither Python nor nczfs."""
     import shtab
 
     return str(shtab.complete(_whole_parser(commands), shell))
 
 
 def _whole_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
-    """All commands as parts of one parser, for nothing but completion."""
+    """Join the parsers of all commands to one, for completion only."""
     whole = argparse.ArgumentParser("nczfs", description="object stores as files")
     whole.add_argument("--version", action="store_true", help="print the version")
     places = whole.add_subparsers(metavar="COMMAND")
@@ -48,7 +48,7 @@ def _whole_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
 
 def _complete(action: argparse.Action) -> None:
-    """Say what the values of an action are: files, directories, or one of some words."""
+    """Declare what completes an action: files, directories, or one of a few words."""
     import shtab
 
     words = action.metavar if isinstance(action.metavar, str) else ""
@@ -61,7 +61,7 @@ def _complete(action: argparse.Action) -> None:
 
 
 def command(commands: Callable[[], Mapping[str, Command]]) -> Command:
-    """The command, for those that there are."""
+    """Return the completion command for the given commands."""
 
     def run(request: Request) -> int:
         sys.stdout.write(script(request.arguments.shell, commands()))

@@ -1,4 +1,4 @@
-"""``nczfs cp``: a dataset, a group or a variable, copied without a mount."""
+"""``nczfs cp``: copies a dataset, a group or a variable without a mount."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PURE_WORDS = frozenset({"zarr", "xarray", "noxarray"})
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="SRC", help="URL of a dataset, a group or a variable")
-    parser.add_argument("target", metavar="DST", help="URL that the copy gets")
+    parser.add_argument("target", metavar="DST", help="URL of the copy")
     add_format_arguments(parser, default="that of SRC", there="dataset, group or variable")
     add_layout_arguments(
         parser,
@@ -47,19 +47,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--string-bytes",
         type=typed(positive),
         metavar="N",
-        help="bytes of an element of strings, where they are stored in cells",
+        help="bytes per string, where strings are stored in cells",
     )
-    parser.add_argument("--fixed", action="store_true", help="make unlimited dimensions fixed ones")
+    parser.add_argument("--fixed", action="store_true", help="make unlimited dimensions fixed")
     parser.add_argument(
         "--skip-unsupported", action="store_true", help="leave out members that cannot be read"
     )
 
 
 def run(request: Request) -> int:
-    """Copy, or go on with a copy that was ended."""
+    """Copy, or continue an interrupted copy."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
-    from nczfs.cli.nodes import opened_from_root  # NumPy and boto3 come with it
+    from nczfs.cli.nodes import opened_from_root  # imports NumPy and boto3
     from nczfs.engine.memory import share_one_heap
 
     share_one_heap()
@@ -93,7 +93,7 @@ def _copy(node: Group | Variable, request: Request, settings: Settings) -> None:
     )
 
     def tell_how_to_go_on() -> None:
-        tell(f"{new.name}: ended at once; the same command goes on with it")
+        tell(f"{new.name}: stopped; run the same command again to continue")
 
     with (
         progress_bar(copy.source.nbytes, "B") as progress,
@@ -108,7 +108,7 @@ def _copy(node: Group | Variable, request: Request, settings: Settings) -> None:
 def _target(
     node: Group | Variable, request: Request, settings: Settings
 ) -> tuple[NewNode, MetadataFormat]:
-    """What is made, and the format that its metadata have."""
+    """Return the new node and the format of its metadata."""
     from nczfs.cli.nodes import opened_above
 
     arguments = request.arguments
@@ -130,7 +130,7 @@ def _target(
 
 
 def _check_apart(source: str, of_source: Settings, target: str, of_target: Settings) -> None:
-    """Raise UsageError where one of two places is, or is in, the other one."""
+    """Raise UsageError where two places are the same, or one contains the other."""
     one, other = (
         _identity(parse_url(place(url, settings)))
         for url, settings in ((source, of_source), (target, of_target))
@@ -142,7 +142,7 @@ def _check_apart(source: str, of_source: Settings, target: str, of_target: Setti
 
 
 def _identity(url: StoreUrl) -> tuple[tuple[str, ...], str]:
-    """The store and the path that a URL names."""
+    """Return the store and the path that a URL names."""
     if url.path:
         return ("file",), os.path.realpath(url.path)
     if url.bucket:

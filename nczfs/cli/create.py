@@ -1,4 +1,4 @@
-"""``nczfs create``: a new dataset, empty or of what CDL declares."""
+"""``nczfs create``: makes a new dataset, empty or as CDL declares it."""
 
 from __future__ import annotations
 

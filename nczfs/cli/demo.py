@@ -59,7 +59,7 @@ def _show(store: Path, mountpoint: str, pid: int) -> None:
 
 
 def _make(directory: str) -> bool:
-    """Make the mount point if it is missing; whether it was."""
+    """Make the mount point if it is missing. Returns whether it was."""
     try:
         os.makedirs(directory)
     except FileExistsError:
@@ -72,9 +72,10 @@ def _make(directory: str) -> bool:
 
 
 def _copy_sample() -> Path:
-    """A copy of the sample that is the user's own to write to, made once for each sample.
+    """Copy the sample to where the user may write. Each sample is copied once.
 
-    It is named after what the sample holds, so that a newer nczfs does not show an older one.
+    The copy is named after the contents of the sample, so that a newer nczfs does not show an older
+    sample.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "nczfs")
     store = cache / f"demo-{_digest(SAMPLE)}"
@@ -86,16 +87,16 @@ def _copy_sample() -> Path:
         unfinished.rename(store)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
-        if not store.exists():  # else another demo was first
+        if not store.exists():  # otherwise another demo was faster
             raise NczfsError(f"{store}: the sample cannot be copied there: {error}") from error
-    for other in (cache / "demo", *cache.glob("demo-*")):  # of older versions
+    for other in (cache / "demo", *cache.glob("demo-*")):  # samples of older versions
         if other != store:
             shutil.rmtree(other, ignore_errors=True)
     return store
 
 
 def _digest(directory: Path) -> str:
-    """Eight digits that identify a sample."""
+    """Return eight digits that identify the contents of a sample."""
     digest = hashlib.sha256()
     for path in sorted(directory.rglob("*")):
         if path.is_file():
@@ -105,7 +106,7 @@ def _digest(directory: Path) -> str:
 
 
 def introduction(mountpoint: Path, store: Path) -> str:
-    """The tree, what the values are, and five commands to try."""
+    """Return the text of the demo: the tree, what the values are, and five commands to try."""
     dataset = mountpoint / "datasets" / SAMPLE.name
     variable = dataset / VARIABLE
     scale, offset, land = (
@@ -141,7 +142,7 @@ def introduction(mountpoint: Path, store: Path) -> str:
 
 
 def _tree(mountpoint: Path, dataset: Path) -> Iterator[str]:
-    """A short view: all of the dataset, one variable of it, few chunks."""
+    """Draw a short view: the whole dataset, one of its variables, a few chunks."""
     yield f"  {mountpoint}/"
     variable = dataset / VARIABLE
     opened = {mountpoint, dataset.parent, dataset, variable, variable / "chunks"}

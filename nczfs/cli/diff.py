@@ -33,7 +33,7 @@ SAME, DIFFERENT, TROUBLE = 0, 1, 2
 def _arguments(parser: argparse.ArgumentParser) -> None:
     what = "URL of a dataset, group or variable, or a netCDF or CDL file"
     parser.add_argument("url", metavar="A", help=what)
-    parser.add_argument("other", metavar="B", help="what it is compared with")
+    parser.add_argument("other", metavar="B", help="the same, to compare it with")
     parser.add_argument("--metadata-only", action="store_true", help="do not compare values")
     parser.add_argument(
         "--storage", action="store_true", help="compare chunks, codecs and byte order too"
@@ -62,7 +62,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def tolerance(text: str) -> float:
-    """A number that is not negative. Raises UsageError."""
+    """Parse a number that is not negative. Raises UsageError."""
     try:
         number = float(text)
     except ValueError:
@@ -73,10 +73,10 @@ def tolerance(text: str) -> float:
 
 
 def run(request: Request) -> int:
-    """Print what differs: 0 nothing, 1 something, 2 where a part could not be compared."""
+    """Print what differs. Returns 0: nothing; 1: something; 2: a part could not be compared."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
-    from nczfs.engine.diff.comparison import Extent, Trouble, compare  # NumPy comes with it
+    from nczfs.engine.diff.comparison import Extent, Trouble, compare  # imports NumPy
     from nczfs.engine.diff.values import Tolerance
     from nczfs.engine.memory import share_one_heap
 
@@ -148,7 +148,7 @@ def _print_document(
 def _say(line: str) -> None:
     from tqdm import tqdm
 
-    tqdm.write(line, file=sys.stdout)  # beside a bar that may be there
+    tqdm.write(line, file=sys.stdout)  # a progress bar may be on the terminal
     sys.stdout.flush()
 
 

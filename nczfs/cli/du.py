@@ -1,4 +1,4 @@
-"""``nczfs du``: how much of a store a dataset takes."""
+"""``nczfs du``: how much space a dataset takes in its store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Print what every variable and group takes; the place itself comes last."""
+    """Print the size of every variable and group; the given place itself comes last."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
     rows = _rows(arguments.url, settings)
@@ -52,7 +52,7 @@ def run(request: Request) -> int:
 
 
 def _rows(url: str, settings: Settings) -> list[Row]:
-    from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
+    from nczfs.cli.nodes import opened  # imports NumPy and boto3
     from nczfs.engine.usage import node_usages
 
     try:
@@ -73,7 +73,7 @@ def _rows(url: str, settings: Settings) -> list[Row]:
 
 
 def _rows_of_store(url: str, settings: Settings) -> list[Row]:
-    """The names at a place that is no dataset, and their sum."""
+    """Return a row for each name at a place that is no dataset, and one for their sum."""
     from nczfs.engine.usage import Usage, prefix_usages
     from nczfs.zmap.keys import ROOT, Prefix
     from nczfs.zmap.registry import open_store
@@ -113,7 +113,7 @@ def _cells(row: Row, *, exact: bool) -> tuple[str, ...]:
 
 COMMAND = Command(
     "du",
-    "show how much of a store a dataset takes",
+    "show how much space a dataset takes in its store",
     _arguments,
     run,
     ("nczfs du s3://bucket/era5.zarr", "nczfs du -s era5.zip"),

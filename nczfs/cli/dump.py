@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nczfs.model import hierarchy as model
 
 KIND = "netCDF-4"
-"""What netcdf-c says of every NCZarr and Zarr dataset: the data model, not the store."""
+"""What netcdf-c prints for every NCZarr and Zarr dataset: the data model, not the store."""
 
 _DIGITS_MAX = 20
 _LINE_LENGTH_MIN = 10
@@ -110,7 +110,7 @@ def run(request: Request) -> int:
     """Print a dataset."""
     arguments = request.arguments
     logs.configure_command(request.settings)
-    from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
+    from nczfs.cli.nodes import opened  # imports NumPy and boto3
     from nczfs.engine.variable import Variable
     from nczfs.formats.cdl.printer import Style, text
     from nczfs.vfs.nodefiles import stem
@@ -137,7 +137,7 @@ def run(request: Request) -> int:
 
 
 def _joined(pieces: Iterator[str]) -> Iterator[str]:
-    """The same text in pieces of some size: a write costs more than a value."""
+    """Join a text into larger pieces, because a write costs more than a value."""
     waiting: list[str] = []
     size = 0
     for piece in pieces:
@@ -170,7 +170,7 @@ def _data_style(arguments: argparse.Namespace) -> DataStyle:
 def _wanted(
     arguments: argparse.Namespace, tree: model.Group, where: str
 ) -> Callable[[PrintedVariable], bool]:
-    """Whether the values of a variable are to be printed.
+    """Return whether the values of a variable are to be printed.
 
     A bare name means the variable in each group that has one, as for ncdump.
     """
@@ -218,7 +218,7 @@ def _data(
 
 
 def _properties(request: Request) -> str | None:
-    """What the dataset says of the library that wrote it; it is no attribute of the model."""
+    """Return what the dataset says about the library that wrote it, which is no attribute."""
     from nczfs.cli.store import place, store_options
     from nczfs.errors import NczfsError
     from nczfs.formats.jsontext import parse_object

@@ -1,4 +1,4 @@
-"""``nczfs export``: a dataset, or a part of one, as a netCDF file."""
+"""``nczfs export``: writes a dataset, or a part of one, to a netCDF file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nczfs.errors import UsageError
 if TYPE_CHECKING:
     from nczfs.engine.transfer.source import Source
 
-# As nccopy names them, and numbers them, without blanks and signs.
+# The names and numbers that nccopy has for them, without blanks and signs.
 _KINDS = {
     "netcdf4": ("nc4", "hdf5", "enhanced", "3"),
     "netcdf4-classic": ("nc7", "netcdf4classicmodel", "4"),
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def kind_name(text: str) -> str:
-    """A kind of netCDF file by one of its names. Raises UsageError."""
+    """Return the kind of netCDF file that a name stands for. Raises UsageError."""
     word = _bare(text)
     for name, others in _KINDS.items():
         if word == _bare(name) or word in others:
@@ -73,7 +73,7 @@ def run(request: Request) -> int:
     """Export a group or a variable."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
-    from nczfs.cli.nodes import opened_from_root  # NumPy and boto3 come with it
+    from nczfs.cli.nodes import opened_from_root  # imports NumPy and boto3
     from nczfs.engine.memory import share_one_heap
     from nczfs.engine.transfer.choices import Choices, chosen
     from nczfs.engine.transfer.dataset_source import dataset_source

@@ -17,12 +17,12 @@ BLOCK_BYTES = 16 << 20
 def flat_blocks(
     variable: Variable, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[np.ndarray[Any, Any]]:
-    """All elements in C order, in one-dimensional pieces.
+    """Yield all elements in C order, in one-dimensional pieces.
 
     Notes
     -----
-    A piece is a number of whole chunks of the slowest dimension that it divides, where that many
-    fit; chunks that several pieces touch are in the cache of the engine.
+    A piece is a number of whole chunks along the slowest dimension that it divides, where that many
+    fit. Chunks that several pieces touch stay in the engine's cache.
     """
     shape = variable.shape
     if not shape:

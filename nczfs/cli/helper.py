@@ -1,4 +1,4 @@
-"""What mount(8) and umount(8) call: ``mount.nczfs`` and ``umount.nczfs``."""
+"""The programs that mount(8) and umount(8) call: ``mount.nczfs`` and ``umount.nczfs``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DONE, USAGE, BUG, INTERRUPTED, FAILURE = 0, 1, 4, 8, 32
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """``mount.nczfs URL DIR [-fnsv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]``."""
+    """Run ``mount.nczfs URL DIR [-fnsv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]``."""
     return _guarded("mount.nczfs", _mount, list(sys.argv[1:] if argv is None else argv))
 
 
 def umount_main(argv: Sequence[str] | None = None) -> int:
-    """``umount.nczfs DIR [-flnrv] [-t TYPE] [-N NAMESPACE]``."""
+    """Run ``umount.nczfs DIR [-flnrv] [-t TYPE] [-N NAMESPACE]``."""
     return _guarded("umount.nczfs", _umount, list(sys.argv[1:] if argv is None else argv))
 
 
@@ -50,7 +50,7 @@ def _tell(program: str, what: Exception | str, code: int) -> int:
 
 
 def mount_parser() -> Parser:
-    """What ``mount.nczfs`` takes."""
+    """Return the parser of ``mount.nczfs``."""
     parser = Parser("mount.nczfs", "mount a store; called by mount(8)")
     parser.add_argument("url", metavar="URL", help="of the store")
     parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="a directory")
@@ -76,7 +76,7 @@ def _mount(argv: list[str]) -> None:
 
 
 def umount_parser() -> Parser:
-    """What ``umount.nczfs`` takes."""
+    """Return the parser of ``umount.nczfs``."""
     parser = Parser("umount.nczfs", "end a mount; called by umount(8)")
     parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="a directory")
     parser.add_argument(
@@ -99,8 +99,8 @@ def _umount(argv: list[str]) -> None:
     spool = unmount(arguments.mountpoint, lazy=arguments.lazy)
     if spool is not None:
         raise MountError(
-            f"{arguments.mountpoint}: is unmounted, but not everything could be stored; it is in"
-            f" {spool}, and `nczfs recover` puts it back"
+            f"{arguments.mountpoint}: is unmounted, but not everything could be stored; the rest"
+            f" is in {spool}, and `nczfs recover` puts it back"
         )
 
 

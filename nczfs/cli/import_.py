@@ -1,4 +1,4 @@
-"""``nczfs import``: a netCDF file, or CDL, as a new dataset."""
+"""``nczfs import``: makes a new dataset from a netCDF file or CDL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(request: Request) -> int:
     """Import a file."""
     arguments = request.arguments
     logs.configure_command(request.settings)
-    from nczfs.engine.transfer.choices import Choices  # NumPy comes with it
+    from nczfs.engine.transfer.choices import Choices  # imports NumPy
 
     choices = Choices(arguments.chunks, arguments.codecs, arguments.fixed, arguments.string_bytes)
     limit = memory_limit(request.settings)

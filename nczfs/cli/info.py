@@ -1,4 +1,4 @@
-"""``nczfs info``: what a group or variable is."""
+"""``nczfs info``: describes a group or variable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(request: Request) -> int:
     """Print the info.json of a node."""
     logs.configure_command(request.settings)
-    from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
+    from nczfs.cli.nodes import opened  # imports NumPy and boto3
     from nczfs.engine.api import Group
     from nczfs.views.info import group_info, variable_info
 

@@ -1,4 +1,4 @@
-"""``nczfs install-helper``: mount(8), fstab and systemd get to know the type nczfs."""
+"""``nczfs install-helper``: makes the type nczfs known to mount(8), fstab and systemd."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from nczfs.cli.command import Command, Request
 from nczfs.errors import UsageError
 
-# Where mount(8) and umount(8) look. They ask for the type that is typed, and for the one that the
-# table of mounts has, which is fuse.nczfs.
+# Where mount(8) and umount(8) look. They look for the type that is typed, and for the one in the
+# table of mounts, which is fuse.nczfs.
 DIRECTORY = Path("/sbin")
 HELPERS = {
     "mount.nczfs": "mount.nczfs",
@@ -29,12 +29,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="link to programs that somebody else than root can change, too",
+        help="link to the programs even if others than root can change them",
     )
 
 
 def run(request: Request) -> int:
-    """Make or remove the links, and say which."""
+    """Make or remove the links, and print which."""
     if os.geteuid() != 0:
         program = Path(sys.argv[0]).absolute()
         raise UsageError(f"only root may write to {DIRECTORY}: sudo {program} install-helper")
@@ -74,7 +74,7 @@ def _is_ours(link: Path) -> bool:
 
 
 def _programs() -> Path:
-    """The directory of mount.nczfs and umount.nczfs: beside the nczfs that runs."""
+    """Return the directory of mount.nczfs and umount.nczfs: that of the running nczfs."""
     places = (Path(sys.argv[0]).resolve().parent, Path(sysconfig.get_path("scripts")))
     for place in places:
         if all((place / helper).is_file() for helper in HELPERS.values()):
@@ -83,7 +83,7 @@ def _programs() -> Path:
 
 
 def _check_owner(programs: Path) -> None:
-    """Refuse what lets another user decide what root runs, perhaps when the machine starts."""
+    """Refuse programs that another user can change, since root runs them."""
     for path in (programs / "mount.nczfs", Path(sys.prefix), Path(__file__)):
         for place in _with_parents(path):
             status = place.stat()
@@ -91,9 +91,9 @@ def _check_owner(programs: Path) -> None:
             sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
             if status.st_uid != 0 or (shared and not sticky):
                 raise UsageError(
-                    f"{place}: others than root can change it, and so what root runs at a mount;"
-                    " install nczfs where only root writes, as with `python3 -m venv /opt/nczfs`,"
-                    " or take --force"
+                    f"{place}: users other than root can change it, and so what root runs at a"
+                    " mount; install nczfs where only root writes, as with"
+                    " `python3 -m venv /opt/nczfs`, or take --force"
                 )
 
 

@@ -1,15 +1,16 @@
-"""SIGINT and SIGTERM: a command ends within two seconds of the first one, with 130 or 143.
+"""SIGINT and SIGTERM: a command ends within two seconds of the first, with status 130 or 143.
 
 Three facts, each in one place: which signal came (`_Watch.signum`, set by a thread that reads the
 pipe into which the process's signal handler writes, whatever the main thread is busy with), whether
 the main thread may be stopped anywhere or only where it asks (`_Watch.deferrals`), and what is
-still to be said or removed when the process has to be ended from outside (its elements).
+still to be printed or removed when the process has to be ended from outside (its elements).
 
 By default the main thread gets an exception at once. Some code loses it: netCDF4-python swallows
-exceptions that are raised while it reads. So whoever works block by block calls `check` after each.
-Where half-made work is removed, an exception at any point could hit the removal itself: there
-`deferred` has the signal wait for the next `check`. What still runs after `LIMIT_S`, or at the
-second signal, is ended on the spot, as kill -9 would, which everything that nczfs writes survives.
+exceptions that are raised while it reads. So code that works block by block calls `check` after
+each block. Where half-made work is removed, an exception at any point could hit the removal itself:
+there `deferred` makes the signal wait for the next `check`. After `LIMIT_S`, or at the second
+signal, the process is ended on the spot, as by kill -9, which everything that nczfs writes
+survives.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 LIMIT_S = 1.5
-"""From the first signal to the end of the process, cleaning up included."""
+"""Time from the first signal to the end of the process, cleaning up included."""
 
 _LONG_S = 3600.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -41,7 +42,7 @@ class Ended(KeyboardInterrupt):
 
 @contextmanager
 def handled() -> Iterator[None]:
-    """Within it the two signals end the command. Does nothing outside of the main thread.
+    """Let the two signals end the command during the block. Does nothing outside the main thread.
 
     A signal that is ignored when the block begins (nohup, a shell's background job) stays ignored.
 
@@ -63,25 +64,25 @@ def handled() -> Iterator[None]:
             raise Ended(watch.signum) from error
         finally:
             if watch.signum is not None:
-                # Here and not when the interpreter ends, where a full pipe would block for ever.
+                # Flush here, not when the interpreter ends, where a full pipe would block for ever.
                 with suppress(OSError, ValueError):
                     sys.stdout.flush()
 
 
 def check() -> None:
-    """Raise Ended when a signal has come."""
+    """Raise Ended if a signal has come."""
     if _watch is not None:
         _watch.check()
 
 
 @contextmanager
 def deferred(at_forced_end: Callable[[], object]) -> Iterator[None]:
-    """Within it a signal raises nothing by itself: `check` does.
+    """Make signals wait for the next `check` while the block runs.
 
     Parameters
     ----------
     at_forced_end : called in another thread when the block did not end in time, before the process
-        is ended: has to be quick, and to ask no store.
+        is ended. It has to be quick and must not use a store.
     """
     if _watch is None:
         yield
@@ -95,12 +96,12 @@ def deferred(at_forced_end: Callable[[], object]) -> Iterator[None]:
 
 
 class _Watch:
-    """Which signal came, and the thread that ends the process when the rest does not.
+    """The signal that came, and the thread that ends the process when nothing else does.
 
     Attributes
     ----------
     signum : of the first signal; None: none came.
-    deferrals : of the open `deferred` blocks, the inner ones last.
+    deferrals : those of the open `deferred` blocks, the inner ones last.
     """
 
     def __init__(self, pipe: int) -> None:
@@ -113,7 +114,7 @@ class _Watch:
         self._thread.start()
 
     def hear(self, signum: int, _frame: FrameType | None) -> None:
-        """The handler: in the main thread, whenever that next runs Python code."""
+        """Handle a signal in the main thread, when that next runs Python code."""
         if self.signum is None:
             self.signum = signum
         if not self.deferrals and not self._is_raised:
@@ -121,13 +122,13 @@ class _Watch:
             raise Ended(self.signum)
 
     def check(self) -> None:
-        """Raise Ended when a signal has come, and no second time in the handler."""
+        """Raise Ended if a signal has come; the handler does not raise it again."""
         if self.signum is not None:
             self._is_raised = True
             raise Ended(self.signum)
 
     def end(self, writer: int) -> None:
-        """End no process from now on.
+        """Stop the thread, so that it ends no process from now on.
 
         Parameters
         ----------
@@ -150,7 +151,7 @@ class _Watch:
         os.close(self._pipe)
 
     def _next_signal(self, limit_s: float) -> int | None:
-        """The next signal that came; None: the time is over, or the block has ended."""
+        """Return the next signal; None: the time is over, or the block has ended."""
         give_up = time.monotonic() + limit_s
         while select.select([self._pipe], [], [], max(0.0, give_up - time.monotonic()))[0]:
             data = os.read(self._pipe, 1)

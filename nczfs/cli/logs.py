@@ -33,7 +33,7 @@ class LogTarget:
 
 
 class JsonFormatter(logging.Formatter):
-    """A line of JSON a record."""
+    """A formatter that makes each record a line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -48,7 +48,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogFileHandler(logging.handlers.WatchedFileHandler):
-    """Appends to a file; to a new one, for its owner and group alone, after a rotation."""
+    """A handler that appends to a file, which its rotation keeps private to owner and group."""
 
     def _open(self) -> io.TextIOWrapper:
         return open(
@@ -57,12 +57,12 @@ class LogFileHandler(logging.handlers.WatchedFileHandler):
 
 
 def configure_command(settings: Settings) -> None:
-    """Log as a command that runs and ends: warnings on stderr, more on request."""
+    """Configure the log of a command that runs and ends: warnings on stderr, more on request."""
     _install(logging.StreamHandler(), settings, _level(settings, "warning"), "nczfs: %(message)s")
 
 
 def configure_foreground(settings: Settings) -> Path | None:
-    """Log as a mount in the foreground: to stderr, or to the file that is returned (--log-file)."""
+    """Configure the log of a mount in the foreground: stderr, or the returned file (--log-file)."""
     name = settings.maybe_text("log-file")
     if name is None:
         _install(logging.StreamHandler(), settings, _level(settings, "info"), _TEXT)
@@ -73,9 +73,9 @@ def configure_foreground(settings: Settings) -> Path | None:
 
 
 def configure_background(settings: Settings, mountpoint: str) -> LogTarget:
-    """Log as a daemon: to the file of --log-file, to syslog, or to our own file.
+    """Configure the log of a daemon: the file of --log-file, syslog, or a file in the user's state.
 
-    What no logger writes (the stacks of a crash) goes to a file in each case.
+    Output that no logger writes (the stacks of a crash) goes to a file in each case.
     """
     name = settings.maybe_text("log-file")
     path = Path(name) if name is not None else _own_file(mountpoint)
@@ -123,8 +123,8 @@ def _install(handler: logging.Handler, settings: Settings, level: str, text: str
     for old in root.handlers[:]:
         root.removeHandler(old)
     root.addHandler(handler)
-    # Libraries speak when something is wrong; only our own tell more.
+    # Libraries log what is wrong; only nczfs logs more.
     root.setLevel(logging.WARNING)
     logging.getLogger("nczfs").setLevel(level.upper())
-    # A line that cannot be written must not put a traceback on anybody's terminal.
+    # A line that cannot be written must not print a traceback.
     logging.raiseExceptions = False

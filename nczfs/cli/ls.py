@@ -63,7 +63,7 @@ def run(request: Request) -> int:
 
 
 def _rows(arguments: argparse.Namespace, settings: Settings) -> list[Row]:
-    from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
+    from nczfs.cli.nodes import opened  # imports NumPy and boto3
     from nczfs.engine.api import Group
 
     variables: dict[str, Variable] = {}
@@ -91,12 +91,12 @@ def members(
     *,
     recursive: bool = False,
 ) -> Iterator[Row]:
-    """The variables of a group, then its groups; those that cannot be read among them.
+    """Return the variables of a group, then its groups, including those that cannot be read.
 
     Parameters
     ----------
-    variables : gets the variables, by their paths.
-    above : the path that is put in front of the names.
+    variables : receives the variables, by their paths.
+    above : the path to put in front of the names.
     """
     from nczfs.model.hierarchy import Variable
 
@@ -117,7 +117,7 @@ def members(
 
 
 def group_at(group: Group, path: str) -> Group:
-    """The group at a path from the root."""
+    """Return the group at a path from the root."""
     from nczfs.engine.api import Group
 
     child = group[path]
@@ -126,7 +126,7 @@ def group_at(group: Group, path: str) -> Group:
 
 
 def variable_row(variable: Variable, name: str) -> Row:
-    """What can be said of a variable without listing its chunks."""
+    """Describe a variable as far as possible without listing its chunks."""
     array = variable.array
     return {
         "kind": "variable",
@@ -141,7 +141,7 @@ def variable_row(variable: Variable, name: str) -> Row:
 
 
 def dimensions_text(names: list[str], shape: list[int]) -> str:
-    """The dimensions of a variable with their lengths, as ``(time: 12, x: 4)``."""
+    """Return the dimensions of a variable with their lengths, as ``(time: 12, x: 4)``."""
     pairs = (f"{name}: {size}" for name, size in zip(names, shape, strict=True))
     return f"({', '.join(pairs)})"
 

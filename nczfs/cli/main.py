@@ -1,4 +1,4 @@
-"""``nczfs``: which command, and what its end looks like to a user."""
+"""``nczfs``: picks a command, and turns its outcome into messages and an exit status."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     trouble = FAILED if command is None else command.trouble_status
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold anything
+            sys.stdout.reconfigure(errors="backslashreplace")  # a name may contain anything
         return _dispatch(words)
     except UsageError as error:
         return _tell(error, USAGE)
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Have Python not wait, at its end, for a reader that takes no more of our output."""
+    """Keep Python from waiting at its end for a reader that takes no more output."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
@@ -138,7 +138,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def by_name(word: str) -> Command | None:
-    """The command that a word is the name of, or another name."""
+    """Return the command that has a word as its name or alias."""
     aliases = (command for command in COMMANDS.values() if word in command.aliases)
     return COMMANDS.get(word) or next(aliases, None)
 
@@ -151,7 +151,7 @@ def _named(word: str) -> Command:
 
 
 def _looks_like_mount(argv: list[str]) -> bool:
-    """``nczfs URL MOUNTPOINT -o …`` is how mount(8) calls the program of a type fuse.nczfs."""
+    """Return whether mount(8) calls: ``nczfs URL MOUNTPOINT -o …``, for the type fuse.nczfs."""
     places = [word for word in argv[:2] if not word.startswith("-")]
     return len(places) == 2 and ("/" in places[0] or os.path.exists(places[0]))
 
@@ -164,7 +164,7 @@ def _no_such_command(word: str) -> UsageError:
 
 
 def usage() -> str:
-    """The overview of all commands."""
+    """Return the overview of all commands."""
     lines = ["usage: nczfs COMMAND ...", "", "Object stores of NCZarr and Zarr as files.", ""]
     lines += [f"  {command.name:11} {_summary(command)}" for command in COMMANDS.values()]
     lines += ["", "`nczfs COMMAND --help` shows what a command takes."]

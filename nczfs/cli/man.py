@@ -1,4 +1,4 @@
-"""``nczfs man``: manual pages, made of what the parsers of the commands say."""
+"""``nczfs man``: writes manual pages from the parsers of the commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Page(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Below a directory of manuals."""
+        """The file of the page, relative to a directory of manuals."""
         return f"man{self.section}/{self.name}.{self.section}"
 
 
@@ -44,7 +44,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def pages(commands: Mapping[str, Command]) -> Iterator[Page]:
-    """The manual pages of all commands, and of what mount(8) calls."""
+    """Return the manual pages of all commands, and of the programs that mount(8) calls."""
     yield _overview(commands)
     for command in commands.values():
         name = f"nczfs-{command.name}"
@@ -103,12 +103,12 @@ def _page(
 
 
 def _escaped(text: str) -> str:
-    """A text as troff reads it."""
+    """Escape a text for troff."""
     return text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("~", "\\(ti")
 
 
 def command(commands: Callable[[], Mapping[str, Command]]) -> Command:
-    """The command, for those that there are."""
+    """Return the command that writes the pages of the given commands."""
 
     def run(request: Request) -> int:
         top = Path(request.arguments.directory).expanduser()

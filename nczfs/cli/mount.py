@@ -1,4 +1,4 @@
-"""``nczfs mount``: a store becomes a directory."""
+"""``nczfs mount``: shows a store as a directory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Mount; returns when the mount answers, or with ``--foreground`` when it has ended."""
+    """Mount. Returns when the mount answers, or with ``--foreground`` when it has ended."""
     arguments, settings = request.arguments, request.settings
     for hint in request.words.hints:
         print(f"nczfs: {hint}", file=sys.stderr)
@@ -66,7 +66,7 @@ def run(request: Request) -> int:
 
 
 def prepare(mountpoint: str, settings: Settings) -> str:
-    """A mount point that is checked as the options ask for; see `mounting.prepare`."""
+    """Check a mount point as the options ask; see `mounting.prepare`."""
     return mounting.prepare(
         mountpoint,
         allow_other=settings.flag("allow-other") or settings.flag("allow-root"),
@@ -92,7 +92,7 @@ def mount(
     url: str, mountpoint: str, request: Request, log: Path | None, on_ready: Callable[[], None]
 ) -> None:
     """Open the store and serve it until it is unmounted."""
-    # Not before the fork: NumPy starts threads when it is imported.
+    # Imported after the fork, because NumPy starts threads when it is imported.
     from nczfs.engine.memory import share_one_heap
     from nczfs.engine.options import MissingChunks
     from nczfs.engine.spool.space import Survives
@@ -147,8 +147,8 @@ def mount(
             other.source,
             other.mountpoint,
         )
-    # Never the kernel's own `ro`: nothing could be written to .nczfs/refresh then. The file
-    # system refuses by itself whatever a read-only mount must refuse.
+    # The kernel's own `ro` is never set, because it would refuse writing to .nczfs/refresh, too.
+    # The file system itself refuses all other writes to a read-only mount.
     serve(
         fs,
         mountpoint,

@@ -1,4 +1,4 @@
-"""netCDF files, and CDL, among the places that commands take."""
+"""netCDF and CDL files as arguments of commands."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _CDL_HEAD_BYTES = 4096
 
 
 def is_netcdf_file(place: str) -> bool:
-    """Whether a place is the path of a local file that begins as netCDF-3 and -4 files do."""
+    """Return whether a place is a local file that begins as netCDF-3 or -4 files do."""
     return _head(Path(place).expanduser(), 8).startswith(_MAGIC)
 
 
 def is_cdl(place: str) -> bool:
-    """Whether a place is the path of a local file that is called CDL, or begins as CDL does."""
+    """Return whether a place is a local file that has the suffix of CDL, or begins as CDL does."""
     path = Path(place).expanduser()
     if path.suffix == ".cdl":
         return True
@@ -34,7 +34,7 @@ def is_cdl(place: str) -> bool:
 
 @contextmanager
 def source_of(file: str, memory_limit_bytes: int, *, skip_unsupported: bool) -> Iterator[Source]:
-    """A netCDF file or a CDL text, by what it begins with."""
+    """Open a netCDF file or a CDL text, whichever its first bytes show."""
     path = Path(file).expanduser()
     if is_cdl(file):
         yield cdl_source_of(path)
@@ -46,7 +46,7 @@ def source_of(file: str, memory_limit_bytes: int, *, skip_unsupported: bool) -> 
 
 
 def _head(path: Path, size: int) -> bytes:
-    """The first bytes of a file; none where it cannot be read: opening it gives the reason."""
+    """Return the first bytes of a file; none if it cannot be read: opening it gives the reason."""
     try:
         with path.open("rb") as file:
             return file.read(size)

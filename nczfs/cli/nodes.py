@@ -23,11 +23,11 @@ _LEVELS_ABOVE = 3
 
 @contextmanager
 def opened(url: str, settings: Settings, options: EngineOptions | None = None) -> Iterator[Node]:
-    """The group or variable at a URL, which may go on inside a dataset.
+    """Open the group or variable at a URL, which may lead into a dataset.
 
     Raises
     ------
-    NotADataset : nothing is there; NoSuchNode : the dataset has no such member.
+    NotADataset : nothing is there. NoSuchNode : the dataset has no such member.
     """
     url = place(url, settings)
     dataset, path = _open(url, settings, options)
@@ -39,9 +39,9 @@ def opened(url: str, settings: Settings, options: EngineOptions | None = None) -
 def opened_from_root(
     url: str, settings: Settings, options: EngineOptions | None = None
 ) -> Iterator[Node]:
-    """As `opened`; a part of an NCZarr dataset is looked up from its root.
+    """Open as `opened` does, but look up a part of an NCZarr dataset from its root.
 
-    What a group inherits, as the dimensions that variables refer to, stands in those above it.
+    The groups above declare what a group inherits, such as dimensions.
     """
     url = place(url, settings)
     dataset, path = _open(url, settings, options)
@@ -57,7 +57,7 @@ def opened_from_root(
 def opened_above(
     url: str, settings: Settings, options: EngineOptions | None = None
 ) -> Iterator[tuple[OpenDataset, str, str] | None]:
-    """The dataset that a new node at a URL would be a part of; None: of none.
+    """Open the dataset that a new node at a URL would be a part of; None: there is none.
 
     Yields
     ------
@@ -75,7 +75,7 @@ def opened_above(
                 store_options=store_options(settings),
                 options=options or engine_options(settings),
             )
-        except NczfsError:  # no dataset, or none that a member could be made of
+        except NczfsError:  # no dataset, or none that could have such a member
             continue
         found = _climbed(dataset, at, path, settings, options)
         with found[0]:
@@ -91,7 +91,7 @@ def _climbed(
     settings: Settings,
     options: EngineOptions | None,
 ) -> tuple[OpenDataset, str, str]:
-    """The root of the NCZarr dataset that an open group is in, its URL, and the path from there."""
+    """Return the root of an open group's NCZarr dataset, its URL, and the path from there."""
     while (found := _above(dataset, url, settings, options)) is not None:
         dataset.close()
         dataset, url, name = found
@@ -102,7 +102,7 @@ def _climbed(
 def _above(
     dataset: OpenDataset, url: str, settings: Settings, options: EngineOptions | None
 ) -> tuple[OpenDataset, str, str] | None:
-    """The group that lists an NCZarr node, its URL, and the name of the node in it."""
+    """Return the group that lists an NCZarr node, its URL, and the name of the node in it."""
     step = parent(url)
     if step is None or not dataset.header.format.startswith("nczarr"):
         return None
@@ -149,7 +149,7 @@ def _open(url: str, settings: Settings, wanted: EngineOptions | None) -> tuple[O
 
 
 def root_variable(dataset: OpenDataset) -> Variable | None:
-    """The variable of a dataset whose root is an array."""
+    """Return the variable of a dataset whose root is an array."""
     variables = list(dataset.variables.values())
     if len(variables) == 1 and variables[0].description.key == "":
         return variables[0]

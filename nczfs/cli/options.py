@@ -1,4 +1,4 @@
-"""All options, once: for the command line, ``-o``, the environment and configuration files."""
+"""The table of options, for the command line, ``-o``, the environment and configuration files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nczfs.cli import values
 
 
 class Scope(Enum):
-    """What an option is about; a command takes the options of some scopes."""
+    """The subject of an option. A command takes the options of some scopes."""
 
     STORE = "the store"
     MOUNT = "the mount"
@@ -24,18 +24,18 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A thing that users can set.
+    """A setting that users can change.
 
     Attributes
     ----------
-    name : as after ``--``; in ``-o`` and files also with underscores.
-    parse : from text to value; `values.flag` makes it an option that stands alone.
-    default : its value where nobody sets it.
+    name : as after ``--``; ``-o`` and files may write it with underscores.
+    parse : from text to value; an option with `values.flag` needs no value.
+    default : the value of an option that is not set.
     metavar : what stands for the value in the help.
     short : the letter after a single dash.
-    is_word : its name alone, in ``-o``, is a value: the empty one.
-    fallbacks : variables of the environment that other programs read for the same thing, each
-        with what its text means here (None: nothing).
+    is_word : in ``-o`` the name may stand alone, which means the empty value.
+    fallbacks : environment variables that other programs read for the same purpose, each with a
+        function from its text to the value here (None: it says nothing).
     """
 
     name: str
@@ -54,12 +54,12 @@ class Option:
 
     @property
     def variable(self) -> str:
-        """Its name in the environment."""
+        """The name of the environment variable."""
         return "NCZFS_" + self.name.upper().replace("-", "_")
 
 
 def default_memory_limit() -> int:
-    """A quarter of what this process may use, at most 2 GiB."""
+    """Return a quarter of the memory that this process may use, at most 2 GiB."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = _cgroup_file(name)
@@ -76,12 +76,12 @@ def _cgroup_file(name: str) -> str:
 
 
 def _path(text: str) -> str:
-    # Absolute at once: a daemon changes its working directory.
+    # Made absolute at once, because a daemon changes its working directory.
     return os.path.abspath(os.path.expanduser(text))
 
 
 def _endpoint(text: str) -> str:
-    """GDAL's AWS_S3_ENDPOINT: a host, with AWS_HTTPS=NO for plain HTTP."""
+    """Return the URL of GDAL's AWS_S3_ENDPOINT: a host, with AWS_HTTPS=NO for plain HTTP."""
     if "://" in text:
         return values.endpoint(text)
     secure = os.environ.get("AWS_HTTPS", "YES").upper() not in ("NO", "FALSE", "OFF", "0")
@@ -399,7 +399,7 @@ OTHERS_WORDS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "ro": ("read-only", lambda _: "yes"),
     "rw": ("read-only", lambda _: "no"),
 }
-"""Words of ``-o`` that s3fs and mount(8) use for options of ours."""
+"""Words of ``-o`` that s3fs and mount(8) use for options of nczfs."""
 
 S3FS_WORDS = frozenset({"url", "use_path_request_style", "public_bucket", "use_cache", "nonempty"})
 
@@ -413,4 +413,4 @@ IGNORED_WORDS = frozenset(
     | {"relatime", "norelatime", "diratime", "nodiratime", "strictatime", "nostrictatime"}
     | {"lazytime", "nolazytime", "nosymfollow", "default_permissions"}
 )
-"""Words of fstab that change nothing here: for those who read it, or of times that are not kept."""
+"""Words of fstab without effect: for its other readers, or about times that are not kept."""

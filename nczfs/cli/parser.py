@@ -1,4 +1,4 @@
-"""Command lines: argparse, fed from the table of options, with errors of one line.
+"""Parsers of command lines: argparse, fed from the table of options, with one-line errors.
 
 ``--help`` shows what belongs to the command, ``--help-store`` the options that all commands with a
 URL share.
@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
     Parameters
     ----------
     examples : command lines that its help shows.
-    short_help : whether ``-h`` is help, and not something of the command's own.
+    short_help : whether ``-h`` prints the help; the command may use it for something else.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         return " ".join(f"usage: {self.prog} [OPTION...] {words}".split()) + "\n"
 
     def format_help(self) -> str:
-        """What belongs to the command, and an example."""
+        """Return the command's own arguments and an example."""
         own = [group for group in self._action_groups if group not in self.shared]
         text = f"{self.format_usage()}\n{self._sections(own, self.description)}"
         if self.examples:
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         return text
 
     def format_shared_help(self) -> str:
-        """The options that all commands with a URL have."""
+        """Return the help on the options that all commands with a URL have."""
         return f"{self.format_usage()}\n{self._sections(self.shared, None)}"
 
     def check_known(self, argv: Iterable[str]) -> None:
@@ -99,7 +99,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.Action):
-    """Prints a help text and ends."""
+    """An option that prints a help text and ends the command."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
@@ -120,9 +120,9 @@ class _Help(argparse.Action):
 def add_options(
     parser: Parser, scopes: Collection[Scope], shared: Collection[Scope] = frozenset()
 ) -> None:
-    """Give a command the options of some scopes; those not given leave no trace.
+    """Add the options of some scopes to a command. Options that are not given set no attribute.
 
-    A letter that the command has taken itself is not theirs: ncdump's ``-v`` is not ``--verbose``.
+    A letter that the command itself uses is not added: ncdump's ``-v`` is not ``--verbose``.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def _add(group: argparse._ArgumentGroup, option: Option, taken: Collection[str])
 
 
 def typed(parse: Callable[[str], object]) -> Callable[[str], object]:
-    """A parser of text as argparse wants it, with its error for the reason."""
+    """Adapt a parser of text to argparse, keeping the reason in its error."""
 
     def convert(text: str) -> object:
         try:
@@ -181,6 +181,6 @@ def typed(parse: Callable[[str], object]) -> Callable[[str], object]:
 
 
 def given(arguments: argparse.Namespace) -> dict[str, object]:
-    """The options that stand on the command line, by name."""
+    """Return the options that are on the command line, by name."""
     found = vars(arguments)
     return {option.name: found[option.name] for option in OPTIONS if option.name in found}

@@ -1,4 +1,4 @@
-"""The bar that long commands have on a terminal, and the look at signals as it moves."""
+"""The progress bar of long commands on a terminal, which also checks for signals."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ TICK_S = 0.5
 
 @contextmanager
 def progress_bar(total: float | None, unit: str) -> Iterator[Callable[[float], None]]:
-    """A bar with speed and time left, on stderr, if that is a terminal.
+    """Show a bar with speed and time left on stderr, if that is a terminal.
 
-    It is drawn anew every half second, also while nothing is done, so that the clock in it shows
-    that the command is alive.
+    It is redrawn every half second, even without progress, so that its clock shows that the command
+    is alive.
 
     Parameters
     ----------
-    total : None: not known.
-    unit : "B" of bytes, or a noun with a blank before it.
+    total : None: unknown.
+    unit : "B" for bytes, or a noun with a blank before it.
 
     Yields
     ------
-    what takes the number that was done since the last call. It raises `interrupts.Ended` when a
+    a function that takes the progress since its last call. It raises `interrupts.Ended` when a
     signal has come.
     """
     from tqdm import tqdm

@@ -1,4 +1,4 @@
-"""``nczfs recover``: what could not be stored, back into the store."""
+"""``nczfs recover``: puts what could not be stored back into the store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Go through the spool; 1 where anything remains that was to be put back."""
+    """Go through the spool. Returns 1 if anything remains that was to be put back."""
     logs.configure_command(request.settings)
     from nczfs.engine.spool import recovery
     from nczfs.engine.spool.space import default_spool_dir
@@ -62,7 +62,7 @@ def run(request: Request) -> int:
 
 
 class _Work:
-    """What is done to each entry, with the stores that were opened for it."""
+    """The work to do on each entry, with the stores that were opened for it."""
 
     def __init__(self, arguments: argparse.Namespace, options: StoreOptions) -> None:
         self._arguments = arguments
@@ -70,7 +70,7 @@ class _Work:
         self._stores: dict[str, Store] = {}
 
     def take(self, found: Found) -> bool:
-        """Do it, and say so; False when it was not possible."""
+        """Carry out the work on an entry and print a line. Returns False if it was not possible."""
         try:
             description, done = self._done(found)
         except (NczfsError, OSError) as error:
@@ -124,7 +124,7 @@ class _Work:
             given = self._arguments.url and parse_url(self._arguments.url)
             if given and given.text == place.text:
                 place = given
-            # What is deleted from the spool must not be lost with the power afterwards.
+            # What is deleted from the spool must survive a power failure in the store.
             options = replace(self._options, durable=True)
             self._stores[url] = Store(open_store(place, options), place)
         return self._stores[url]

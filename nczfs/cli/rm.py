@@ -1,4 +1,4 @@
-"""``nczfs rm``: a group or variable, or a whole dataset, is removed from its store."""
+"""``nczfs rm``: removes a group, a variable, or a whole dataset from its store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nczfs.engine.transfer.unfinished import MarkedPlace
     from nczfs.zmap.keys import Key
 
-LEVELS_ABOVE = 3  # what an ended removal left is not a node itself
+LEVELS_ABOVE = 3  # what an interrupted removal left is not a node itself
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +46,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Remove what was named, one after the other; stop at the first that cannot be removed."""
+    """Remove the named nodes one after the other; stop at the first that cannot be removed."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
-    from nczfs.engine.removal import planned  # NumPy and boto3 come with it
+    from nczfs.engine.removal import planned  # imports NumPy and boto3
 
     url = place(arguments.url, settings)
     status = 0
@@ -66,7 +66,7 @@ def run(request: Request) -> int:
             if arguments.dry_run:
                 gone = planned(dataset, path)
                 store = dataset.zmap.name
-                status |= _foretell(store, gone.foreign, gone.count, where, force=arguments.force)
+                status |= _preview(store, gone.foreign, gone.count, where, force=arguments.force)
             else:
                 _remove(dataset, path, where, force=arguments.force)
     return status
@@ -74,20 +74,20 @@ def run(request: Request) -> int:
 
 @contextmanager
 def _unfinished(url: str, settings: Settings) -> Iterator[MarkedPlace | None]:
-    """What an import or a copy that was ended has left; None: nothing of that is there.
+    """Find what an interrupted import or copy has left; None: there is nothing of that.
 
     Raises
     ------
     ObjectExists : it is being written.
     """
-    from nczfs.engine.transfer.unfinished import MarkedPlace  # NumPy comes with it
+    from nczfs.engine.transfer.unfinished import MarkedPlace  # imports NumPy
     from nczfs.zmap.keys import ROOT
     from nczfs.zmap.registry import open_store
 
     try:
         zmap = open_store(parse_url(url), store_options(settings))
     except NczfsError:
-        yield None  # what is wrong, the search for a dataset says
+        yield None  # the search for a dataset reports what is wrong
         return
     try:
         found = MarkedPlace(zmap, ROOT)
@@ -104,7 +104,7 @@ def _remove_unfinished(place: MarkedPlace, where: str, arguments: argparse.Names
     left = place.left()
     count = len(left.nodes) + len(left.rest)
     if arguments.dry_run:
-        return _foretell(place.zmap.name, left.foreign, count, where, force=arguments.force)
+        return _preview(place.zmap.name, left.foreign, count, where, force=arguments.force)
     place.zmap.prepare_writing()
     with _remedy_named():
         place.clear(force=arguments.force)
@@ -113,8 +113,8 @@ def _remove_unfinished(place: MarkedPlace, where: str, arguments: argparse.Names
     return 0
 
 
-def _foretell(store: str, foreign: Sequence[Key], count: int, where: str, *, force: bool) -> int:
-    """Say what would be removed; 1 where nothing would be, because of foreign objects."""
+def _preview(store: str, foreign: Sequence[Key], count: int, where: str, *, force: bool) -> int:
+    """Print what would be removed. Returns 1 if foreign objects would stop the removal."""
     for key in foreign:
         print(printable(f"{store}/{key}: belongs to no dataset and stays"))
     if foreign and not force:
@@ -125,7 +125,7 @@ def _foretell(store: str, foreign: Sequence[Key], count: int, where: str, *, for
 
 
 def _remove(dataset: Dataset, path: str, where: str, *, force: bool) -> None:
-    from nczfs.engine.removal import remove  # NumPy and boto3 come with it
+    from nczfs.engine.removal import remove  # imports NumPy and boto3
 
     dataset.zmap.prepare_writing()
     with _remedy_named():
@@ -160,7 +160,7 @@ def _check_small(dataset: Dataset, path: str) -> None:
 
 
 def _root_of(url: str, settings: Settings) -> tuple[str, str]:
-    """The URL of the outermost group that leads to a node, and the node's path from there.
+    """Return the URL of the outermost group that leads to a node, and the node's path from there.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _root_of(url: str, settings: Settings) -> tuple[str, str]:
             with _opened(above, settings) as dataset:
                 root = dataset.node("")
                 name = path.partition("/")[0]
-                # What an ended removal left of an array is listed by nobody.
+                # No document lists what an interrupted removal left of an array.
                 if found is not None and not (is_array or dataset.has_member("", name)):
                     break
                 is_array = not isinstance(root, GroupHeader)
@@ -199,7 +199,7 @@ def _root_of(url: str, settings: Settings) -> tuple[str, str]:
 
 
 def _below(url: str, path: str) -> str:
-    """The URL of what lies below another."""
+    """Return the URL of what lies below another URL."""
     if not path.strip("/"):
         raise UsageError(
             f"PATH {path!r} is not below the URL; -r without a PATH removes everything"
@@ -210,7 +210,7 @@ def _below(url: str, path: str) -> str:
 
 @contextmanager
 def _opened(url: str, settings: Settings) -> Iterator[Dataset]:
-    """The dataset at a URL, by its single documents. Raises NotADataset, NoContent, StoreError."""
+    """Open a dataset by its single documents. Raises NotADataset, NoContent, StoreError."""
     from nczfs.engine.dataset import Engine, open_dataset
     from nczfs.engine.metadata import MetadataCache
     from nczfs.engine.options import format_options

@@ -9,7 +9,7 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size_text(size: int | None, *, exact: bool = False) -> str:
-    """A number of bytes with three significant digits, as options take sizes; or all digits."""
+    """Format a number of bytes as options take sizes: with three significant digits, or exactly."""
     if size is None:
         return UNKNOWN
     if exact:
@@ -25,17 +25,17 @@ def size_text(size: int | None, *, exact: bool = False) -> str:
 
 
 def ratio_of(decoded: int | None, stored: int | None) -> float | None:
-    """Decoded bytes per stored byte; None if that is meaningless."""
+    """Return the decoded bytes per stored byte; None if that is meaningless."""
     return decoded / stored if decoded is not None and stored else None
 
 
 def ratio_text(ratio: float | None) -> str:
-    """A ratio with two decimals."""
+    """Format a ratio with two decimals."""
     return UNKNOWN if ratio is None else f"{ratio:.2f}"
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
-    """Lines with aligned columns.
+    """Return lines with aligned columns.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Where options stand, and which place wins.
+"""Where options are set, and which place wins.
 
 The command line (``--option`` before ``-o``), then the environment (``NCZFS_OPTION``), then the
-files: ``--config``, the user's, the system's; and last what other programs' variables say.
+files: ``--config``, the user's, the system's; and last the variables of other programs.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SYSTEM_FILE = Path("/etc/nczfs/config.toml")
 
 @dataclass(frozen=True, slots=True)
 class MountWords:
-    """What a ``-o`` list says.
+    """The contents of a ``-o`` list.
 
     Attributes
     ----------
     options : texts by option name.
     kernel : words for the kernel.
     environment : what ``env.NAME=value`` sets.
-    hints : a line each for words of other programs that were understood.
+    hints : one line for each word of another program that was understood.
     """
 
     options: dict[str, str] = field(default_factory=dict)
@@ -52,47 +52,47 @@ class Settings:
         self._values = {option.name: option.default for option in OPTIONS} | dict(values)
 
     def flag(self, name: str) -> bool:
-        """Of an option that is on or off."""
+        """Return the value of an option that is on or off."""
         return bool(self._values[name])
 
     def maybe_flag(self, name: str) -> bool | None:
-        """Of an option that is on, off, or left to what it is about."""
+        """Return the value of an option that is on, off, or not set."""
         return None if self._values[name] is None else self.flag(name)
 
     def text(self, name: str) -> str:
-        """Of an option that always has a word."""
+        """Return the value of an option that always has a word."""
         return str(self._values[name])
 
     def maybe_text(self, name: str) -> str | None:
-        """Of an option that may be left out."""
+        """Return the value of a text option that may be left out."""
         return None if self._values[name] is None else self.text(name)
 
     def number(self, name: str) -> int:
-        """Of an option that is a size."""
+        """Return the value of an option that is a size."""
         value = self._values[name]
         assert isinstance(value, int), name
         return value
 
     def maybe_number(self, name: str) -> int | None:
-        """Of an option that is a size, bits or an id, and may be left out."""
+        """Return the value of an option that is a size, bits or an id, and may be left out."""
         value = self._values[name]
         assert value is None or isinstance(value, int), name
         return value
 
     def seconds(self, name: str) -> float:
-        """Of an option that is a time."""
+        """Return the value of an option that is a time."""
         value = self._values[name]
         assert isinstance(value, float), name
         return value
 
     def words(self, name: str) -> frozenset[str] | None:
-        """Of an option that is a list, and may be left out."""
+        """Return the value of an option that is a list, and may be left out."""
         value = self._values[name]
         assert value is None or isinstance(value, frozenset), name
         return value
 
     def effective(self) -> dict[str, object]:
-        """All options that are set, as ``config.json`` shows them. No option contains a secret."""
+        """Return the options that are set, for ``config.json``. No option contains a secret."""
         return {
             name: sorted(value) if isinstance(value, frozenset) else _plain(value)
             for name, value in self._values.items()
@@ -105,7 +105,7 @@ def _plain(value: object) -> object:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a ``-o`` list: split at commas; a backslash quotes the next character."""
+    """Split a ``-o`` list at commas; a backslash quotes the next character."""
     words, word, characters = [], "", iter(text)
     for character in characters:
         if character == "\\":
@@ -120,11 +120,11 @@ def split_words(text: str) -> list[str]:
 
 
 def read_words(lists: Iterable[str], *, sloppy: bool = False) -> MountWords:
-    """What ``-o`` lists say.
+    """Parse ``-o`` lists.
 
     Parameters
     ----------
-    sloppy : pass over words that nobody knows, as ``mount -s`` asks.
+    sloppy : ignore unknown words, as ``mount -s`` requests.
     """
     found = MountWords()
     for word in (word for text in lists for word in split_words(text)):
@@ -169,7 +169,7 @@ def resolve(
     source: str = "",
     config: str | None = None,
 ) -> Settings:
-    """The settings in effect.
+    """Return the settings in effect.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _read_file(path: Path, source: str, *, required: bool) -> dict[str, object]:
     if not isinstance(sections, dict):
         raise UsageError(f'{path}: write sections as [source."s3://bucket/prefix"]')
     values = _read_section(path, content)
-    for prefix in sorted(sections, key=len):  # the longest, so nearest, last
+    for prefix in sorted(sections, key=len):  # the longest, and so the nearest, last
         if source.startswith(prefix):
             values |= _read_section(path, sections[prefix])
     return values

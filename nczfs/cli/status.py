@@ -22,7 +22,7 @@ from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 
 WAIT_S = 0.2
-ANSWER_S = 3.0  # a mount that says nothing for so long is listed as such
+ANSWER_S = 3.0  # a mount that does not answer for so long is listed as such
 
 Status = dict[str, Any]
 
@@ -48,7 +48,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Print the status of a mount, or a line for each."""
+    """Print the status of one mount, or a line for each mount."""
     arguments = request.arguments
     if arguments.mountpoint is not None:
         return _one(arguments)
@@ -73,7 +73,7 @@ def _one(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
     document = _read(path)
     if arguments.wait and _unsaved(document):
-        # Whatever it says: what could not be stored is tried again in the background.
+        # The answer does not matter: the daemon tries again in the background.
         with suppress(OSError):
             Path(path, ".nczfs/flush").write_text("\n", "utf-8")
         while _unsaved(document := _read(path)):
@@ -86,14 +86,14 @@ def _one(arguments: argparse.Namespace) -> int:
             say(line)
     if arguments.wait and status["spooled"]:
         raise MountError(
-            f"{path}: {status['spooled']} pieces of what was written could not be stored, and are "
-            f"in the spool: `nczfs recover --list` shows them"
+            f"{path}: {_counted(status['spooled'], 'piece')} could not be stored; "
+            f"`nczfs recover --list` shows what is in the spool"
         )
     return 0
 
 
 def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
-    """What matters first: where it is, what is not stored, and what the spool has."""
+    """Return what matters first: the place, what is not stored, and what the spool holds."""
     yield f"{path}: {status['url']}{' (read-only)' if status['read_only'] else ''}"
     yield f"unsaved: {unsaved_text(status) or 'nothing'}"
     kept = "nothing"
@@ -125,7 +125,7 @@ def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
 
 
 def unsaved_text(status: Status) -> str:
-    """What was written and is not stored yet; "" where there is nothing."""
+    """Describe what was written and is not stored yet; "": nothing."""
     counts = ((status["unsaved_chunks"], "chunk"), (status["unsaved_files"], "file"))
     parts = [_counted(number, noun) for number, noun in counts if number]
     if number := status["unsaved_metadata"]:
@@ -139,13 +139,13 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _mounts() -> list[mounting.MountEntry]:
-    """What nczfs has mounted, and nothing hides."""
+    """Return the mounts of nczfs that no other mount hides."""
     topmost = {entry.mountpoint: entry for entry in mounting.mount_table()}
     return [e for e in topmost.values() if e.kind == mounting.FILE_SYSTEM_TYPE]
 
 
 def _looked_at(entry: mounting.MountEntry) -> Status:
-    """The status of a mount, or why it cannot be known; never waits for a daemon that hangs."""
+    """Return the status of a mount, or why it is unknown. Never waits for a daemon that hangs."""
     found: Status = {"mountpoint": entry.mountpoint, "state": "does not answer"}
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""Store options and places in stores, as commands take them."""
+"""Store options and places in stores, as arguments of commands."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from nczfs.engine.options import EngineOptions
     from nczfs.zmap.registry import StoreOptions
 
-LEASE_SHARE = 0.8  # of the time that a request has
+LEASE_SHARE = 0.8  # share of a request's time
 
 
 def store_options(settings: Settings) -> StoreOptions:
-    """The options of stores among the settings."""
-    from nczfs.zmap.registry import StoreOptions  # what is heavy comes after the fork
+    """Return the options of stores among the settings."""
+    from nczfs.zmap.registry import StoreOptions  # heavy imports come after the fork
 
     return StoreOptions(
         endpoint_url=settings.maybe_text("endpoint-url"),
@@ -54,7 +54,7 @@ def _zip_index_dir(settings: Settings) -> str | None:
 
 
 def engine_options(settings: Settings) -> EngineOptions:
-    """The options of the engine that every command takes."""
+    """Return the options of the engine that every command takes."""
     from nczfs.engine.contention import LeaseTerms
     from nczfs.engine.options import EngineOptions
 
@@ -62,13 +62,13 @@ def engine_options(settings: Settings) -> EngineOptions:
         chunk_bytes_max=settings.number("max-chunk-size"),
         document_bytes_max=settings.number("max-document-size"),
         is_single_writer=settings.text("single-writer") == "trust",
-        # Whoever waits is told by what, before the request is given up.
+        # The user learns what the command waits for before the request is given up.
         lease=LeaseTerms(wait_s=LEASE_SHARE * settings.seconds("request-timeout")),
     )
 
 
 def place(url: str, settings: Settings) -> str:
-    """The URL with ``--prefix`` taken in, and a relative path made absolute.
+    """Return the URL with ``--prefix`` joined to it, and with a relative path made absolute.
 
     Raises
     ------
@@ -85,12 +85,12 @@ def place(url: str, settings: Settings) -> str:
 
 
 def shown(url: str, settings: Settings) -> str:
-    """The URL as messages have it: absolute, without secrets."""
+    """Return the URL as messages show it: absolute, without secrets."""
     return parse_url(place(url, settings)).text
 
 
 def parent(url: str) -> tuple[str, str] | None:
-    """A URL one component up, and that component; None at the top.
+    """Split a URL into its parent and its last component; None at the top.
 
     The top of an S3 server that is named by http:// is a bucket, that of an archive its URL.
     """

@@ -1,4 +1,4 @@
-"""What users read on a terminal: no name or message of others can control it."""
+"""Output for users, in which no name or text of others can control the terminal."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def complain(program: str, what: Exception | str) -> None:
 
 
 def write(text: str, keep: str = "") -> None:
-    """Write to stdout; a command that does so uses nothing else.
+    """Write to stdout. A command that calls this writes to stdout in no other way.
 
-    On a terminal everything that does not print is escaped, but for `keep`. A pipe or file gets the
+    On a terminal everything unprintable is escaped, except for `keep`. A pipe or file gets the
     text as it is, with the bytes of names that are not UTF-8.
     """
     if sys.stdout.isatty():
@@ -26,7 +26,7 @@ def write(text: str, keep: str = "") -> None:
 
 
 def write_bytes(data: Buffer, keep: str = "") -> None:
-    """Write text that is bytes already to stdout, as `write` does."""
+    """Write encoded text to stdout, as `write` does."""
     if sys.stdout.isatty():
         sys.stdout.write(printable(bytes(data).decode("utf-8", "surrogateescape"), keep))
     else:
@@ -34,5 +34,5 @@ def write_bytes(data: Buffer, keep: str = "") -> None:
 
 
 def say(line: str) -> None:
-    """Write a line to stdout; on a terminal a newline in it is escaped."""
+    """Write a line to stdout. On a terminal a newline within it is escaped."""
     write(printable(line) + "\n" if sys.stdout.isatty() else line + "\n", keep="\n")

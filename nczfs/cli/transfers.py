@@ -1,4 +1,4 @@
-"""What the commands share that bring values from one form into another."""
+"""Shared parts of the commands that convert values from one form to another."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def add_format_arguments(parser: argparse.ArgumentParser, *, default: str, there
 
     Parameters
     ----------
-    default : the format where neither the option nor the URL says one.
-    there : what is overwritten.
+    default : the format if neither the option nor the URL names one.
+    there : what is replaced, in words.
     """
-    from nczfs.formats.detect import FORMAT_ALIASES, FORMAT_NAMES  # NumPy comes with it
+    from nczfs.formats.detect import FORMAT_ALIASES, FORMAT_NAMES  # imports NumPy
 
     parser.add_argument(
         "--format",
@@ -68,14 +68,14 @@ def add_layout_arguments(
 
 
 def target(request: Request) -> NewNode:
-    """The dataset that the arguments of a target ask for."""
+    """Return the dataset that the arguments of a target describe."""
     new = new_node(request.arguments.url, request.arguments, request.settings)
-    _ = new.metadata_format  # tells now when the URL is none
+    _ = new.metadata_format  # reports at once that the URL is invalid
     return new
 
 
 def new_node(url: str, arguments: argparse.Namespace, settings: Settings) -> NewNode:
-    """What is made at a URL, as the options of a command say."""
+    """Describe what is to be made at a URL, from the options of a command."""
     from nczfs.engine.transfer.target import NewNode
 
     return NewNode(
@@ -90,7 +90,7 @@ def new_node(url: str, arguments: argparse.Namespace, settings: Settings) -> New
 
 
 def write(source: Source, new: NewNode, choices: Choices) -> None:
-    """Make a dataset of a source; with a bar on a terminal."""
+    """Make a dataset from a source, with a bar on a terminal."""
     from nczfs.engine.memory import share_one_heap
     from nczfs.engine.transfer.choices import chosen
     from nczfs.engine.transfer.dataset_target import write_dataset
@@ -98,7 +98,7 @@ def write(source: Source, new: NewNode, choices: Choices) -> None:
     chosen_source = chosen(source, choices)
 
     def tell_of_the_rest() -> None:
-        tell(f"{new.name}: ended at once; --overwrite removes what was written")
+        tell(f"{new.name}: stopped; --overwrite removes what was written")
 
     share_one_heap()
     with progress_bar(source.nbytes, "B") as progress, interrupts.deferred(tell_of_the_rest):
@@ -109,7 +109,7 @@ def write(source: Source, new: NewNode, choices: Choices) -> None:
 
 
 def cdl_source_of(path: Path) -> Source:
-    """A CDL text."""
+    """Open a CDL text."""
     from nczfs.engine.transfer.cdl_source import cdl_source
 
     try:
@@ -122,5 +122,5 @@ def cdl_source_of(path: Path) -> Source:
 
 
 def memory_limit(settings: Settings) -> int:
-    """The budget of what is on its way."""
+    """Return the memory that values on their way may take."""
     return settings.maybe_number("memory-limit") or default_memory_limit()

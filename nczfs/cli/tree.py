@@ -1,4 +1,4 @@
-"""``nczfs tree``: the groups and variables of a dataset, drawn."""
+"""``nczfs tree``: draws the groups and variables of a dataset."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(request: Request) -> int:
     """Print a tree of names, types and dimensions; only metadata are read."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
-    from nczfs.cli.nodes import opened  # NumPy and boto3 come with it
+    from nczfs.cli.nodes import opened  # imports NumPy and boto3
     from nczfs.engine.api import Group
 
     with opened(arguments.url, settings) as node:
@@ -56,7 +56,7 @@ def run(request: Request) -> int:
 
 
 def _branches(group: Group, levels: int | None) -> list[Row] | None:
-    """The members of a group with theirs; None: they lie below the last level."""
+    """Return the members of a group with their members; None: they lie below the last level."""
     if levels == 0:
         return None
     rows = []

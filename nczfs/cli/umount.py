@@ -35,14 +35,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Unmount; 1 where something could not be stored."""
+    """Unmount. Returns 1 if something could not be stored."""
     arguments = request.arguments
     spool = unmount(arguments.mountpoint, lazy=arguments.lazy, timeout_s=arguments.timeout)
     if spool is None:
         return 0
     print(
-        f"nczfs: {arguments.mountpoint}: not everything could be stored; it is in {spool}, and"
-        " `nczfs recover` puts it back",
+        f"nczfs: {arguments.mountpoint}: not everything could be stored; the rest is in {spool},"
+        " and `nczfs recover` puts it back",
         file=sys.stderr,
     )
     return 1
@@ -53,18 +53,18 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
 
     Returns
     -------
-    where what could not be stored is; None: nothing is left.
+    the directory of what could not be stored; None: everything is stored.
 
     Raises
     ------
     UsageError : no nczfs is mounted there.
-    MountError : it is in use, or the daemon did not end in time.
+    MountError : the mount is in use, or the daemon did not end in time.
     """
     path = mounting.resolve(mountpoint)
     entry = mounting.find_mount(path)
     if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
         raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
-    if lazy:  # the daemon, which may hang, is not asked: it ends at some later time
+    if lazy:  # The daemon, which may hang, is not asked; it ends later.
         mounting.unmount(path, lazy=True)
         return None
     pid, daemon, spool = _daemon(path)
@@ -82,9 +82,9 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
 
 
 def _daemon(path: str) -> tuple[int, int | None, Path | None]:
-    """The daemon of a mount, a descriptor of its process, and its directory in the spool.
+    """Return the process id of a mount's daemon, a descriptor of it, and its spool directory.
 
-    None : it is dead, or not on this machine.
+    None : the daemon is dead, or not on this machine.
     """
     try:
         status = json.loads(Path(path, ".nczfs/status.json").read_bytes())
@@ -93,7 +93,7 @@ def _daemon(path: str) -> tuple[int, int | None, Path | None]:
     except (OSError, ValueError, KeyError):
         return 0, None, None
     with suppress(OSError):
-        # In another container the number may be that of another process.
+        # In another container this id may belong to another process.
         if b"nczfs" in Path(f"/proc/{pid}/cmdline").read_bytes():
             return pid, descriptor, spool
     os.close(descriptor)

@@ -13,9 +13,9 @@ from nczfs.engine.loaded import Values
 from nczfs.engine.selection import Axis, select
 from nczfs.engine.variable import Variable
 
-FIRST_BYTES = 1 << 20  # so that something is printed soon; each block is twice the one before it
+FIRST_BYTES = 1 << 20  # small, to print something soon; each block is twice the one before
 BLOCK_BYTES = 64 << 20
-_OBJECT_BYTES = 256  # taken for an element of variable length
+_OBJECT_BYTES = 256  # estimate for an element of variable length
 
 _Box = tuple[tuple[int, ...], int, int]
 
@@ -26,8 +26,9 @@ class Block:
 
     Attributes
     ----------
-    values : elements of a list of the selection as nested lists, or, with `is_item`, one element.
-    begins, ends : how many of these lists begin with the first value, and end with the last one.
+    values : the elements as nested lists, or, with `is_item`, one element.
+    begins, ends : how many of the selection's lists begin with the first value and end with the
+        last.
     """
 
     values: Values
@@ -37,7 +38,7 @@ class Block:
 
 
 def value_blocks(variable: Variable, box: tuple[object, ...]) -> Iterator[Block]:
-    """The selected values, block after block.
+    """Yield the selected values, block after block.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def value_blocks(variable: Variable, box: tuple[object, ...]) -> Iterator[Block]
 
 
 def _boxes(shape: Sequence[int], chunks: Sequence[int], item: int) -> Iterator[_Box]:
-    """Indices along the first dimensions, and a range along the next one; all of the others."""
+    """Yield boxes: indices of the first dimensions, a range of the next one, all of the others."""
     if not prod(shape):
         return
     if not shape:
@@ -92,7 +93,7 @@ def _boxes(shape: Sequence[int], chunks: Sequence[int], item: int) -> Iterator[_
 
 
 def _edges(at_edge: Sequence[bool], kept: Sequence[bool]) -> int:
-    """How many lists begin, or end, at a place that is at the edge of some dimensions."""
+    """Count the lists that begin, or end, at a place at the edge of some dimensions."""
     count = 0
     for edge, is_list in reversed(list(zip(at_edge, kept, strict=False))):
         if not edge:
@@ -102,7 +103,7 @@ def _edges(at_edge: Sequence[bool], kept: Sequence[bool]) -> int:
 
 
 def _positions(axis: Axis, *, turned: bool) -> range:
-    """What is selected along a dimension, in the order in which it is wanted."""
+    """Return the selected positions along a dimension, in the requested order."""
     assert isinstance(axis, range)
     return axis[::-1] if turned else axis
 

@@ -1,4 +1,4 @@
-"""The forms in which values of options are written."""
+"""Parsers of the values of options."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)", re.IGNORECASE)
 _TIME_UNITS = {"ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 MINIMAL_S = 0.1
-"""``minimal``: just long enough for one command to look twice at the same thing."""
+"""``minimal``: just long enough for one command to look at the same thing twice."""
 
 
 def flag(text: str) -> bool:
-    """``yes``, ``no`` and their like."""
+    """Parse ``yes``, ``no`` and their synonyms."""
     word = text.strip().lower()
     if word in ("yes", "true", "on", "1", ""):
         return True
@@ -31,7 +31,7 @@ def flag(text: str) -> bool:
 
 
 def size(text: str) -> int:
-    """Bytes: ``512MiB``, ``2G`` (the same as GiB), ``1e6`` is not one; ``MB`` is 10^6."""
+    """Parse a size: ``512MiB``, ``2G`` (the same as GiB), ``1MB`` (10^6); not ``1e6``."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a size; write 512MiB, 2GiB or a number of bytes")
@@ -40,7 +40,7 @@ def size(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Seconds: ``30s``, ``5m``, ``250ms``, a bare number; ``minimal``; ``indefinite``."""
+    """Parse seconds: ``30s``, ``5m``, ``250ms``, a bare number; ``minimal``; ``indefinite``."""
     word = text.strip().lower()
     if word == "minimal":
         return MINIMAL_S
@@ -53,7 +53,7 @@ def duration(text: str) -> float:
 
 
 def deadline(text: str) -> float:
-    """A `duration` that something must end within."""
+    """Parse a `duration` within which something must end."""
     seconds = duration(text)
     if not 0 < seconds < math.inf:
         raise UsageError(f"{text!r}: a limit must be above zero and not indefinite")
@@ -61,7 +61,7 @@ def deadline(text: str) -> float:
 
 
 def octal(text: str) -> int:
-    """Permission bits, as chmod takes them."""
+    """Parse permission bits, as chmod takes them."""
     try:
         bits = int(text.strip(), 8)
     except ValueError:
@@ -72,7 +72,7 @@ def octal(text: str) -> int:
 
 
 def user(text: str) -> int:
-    """A user by number or name."""
+    """Parse a user, by number or name."""
     if text.isdecimal():
         return int(text)
     try:
@@ -82,7 +82,7 @@ def user(text: str) -> int:
 
 
 def group(text: str) -> int:
-    """A group by number or name."""
+    """Parse a group, by number or name."""
     if text.isdecimal():
         return int(text)
     try:
@@ -92,21 +92,21 @@ def group(text: str) -> int:
 
 
 def names(text: str) -> frozenset[str]:
-    """Words between commas, colons or blanks (in ``-o`` a comma would need a backslash)."""
+    """Split words at commas, colons or blanks (in ``-o`` a comma would need a backslash)."""
     return frozenset(re.findall(r"[^\s,:]+", text))
 
 
 def endpoint(text: str) -> str:
-    """The URL of a server. A password in it is refused, because options are shown."""
+    """Parse the URL of a server. A password in it is refused, because options are shown."""
     check_endpoint(text)
     return text
 
 
 def prefixes(text: str) -> frozenset[str]:
-    """URLs and paths between commas or blanks (in ``-o`` a comma would need a backslash)."""
+    """Split URLs and paths at commas or blanks (in ``-o`` a comma would need a backslash)."""
     if re.search(r"://[^/\s,]*@", text):
         raise UsageError("a prefix of URLs has no user name and no password")
-    # Absolute at once: a daemon changes its working directory.
+    # Made absolute at once, because a daemon changes its working directory.
     return frozenset(
         word if "://" in word else os.path.abspath(os.path.expanduser(word))
         for word in re.findall(r"[^\s,]+", text)
@@ -114,7 +114,7 @@ def prefixes(text: str) -> frozenset[str]:
 
 
 def choice(*words: str) -> Callable[[str], str]:
-    """One of some words."""
+    """Return a parser that takes one of a few words."""
 
     def parse(text: str) -> str:
         if text not in words:
@@ -125,7 +125,7 @@ def choice(*words: str) -> Callable[[str], str]:
 
 
 def flag_or(*words: str) -> Callable[[str], str]:
-    """One of some words, or a `flag`, as "yes" or "no"."""
+    """Return a parser that takes one of a few words, or a `flag` as "yes" or "no"."""
 
     def parse(text: str) -> str:
         if text in words:

@@ -1,4 +1,4 @@
-"""``nczfs verify``: whether a dataset is whole, what was never written, and checksums of values."""
+"""``nczfs verify``: checks a dataset, lists chunks that were never written, prints checksums."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Verify, and print what is found; 1 when something cannot be read as it is declared."""
+    """Verify and print the findings. Returns 1 if something cannot be read as it is declared."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
     if arguments.holes and arguments.resume:
@@ -52,7 +52,7 @@ def run(request: Request) -> int:
         file = Path(arguments.url).expanduser().absolute()
         if not arguments.digest:
             raise UsageError(
-                f"{file} is a netCDF file, and not a store; `nczfs verify --digest` prints the "
+                f"{file} is a netCDF file, not a store; `nczfs verify --digest` prints the "
                 "checksums of its values"
             )
         with _hint_at_resuming(arguments.resume):
@@ -99,7 +99,7 @@ def _digest_dataset(subject: Subject, path: str, arguments: argparse.Namespace) 
         _output(arguments, "findings", "digests") as output,
     ):
         nodes, status = _nodes(subject, path, output)
-        # As much again as the cache of chunks takes.
+        # as much again as the cache of chunks takes
         jobs = dataset_jobs(subject, nodes, subject.engine.options.memory_limit_bytes)
         return max(status, _print_digests(jobs, state, output))
 
@@ -127,7 +127,7 @@ def _print_digests(jobs: Sequence[DigestJob], state: VerifyState | None, output:
 
 
 def _nodes(subject: Subject, path: str, output: Output) -> tuple[Nodes, int]:
-    """The nodes from a path on, and 1 when some of them cannot be read."""
+    """Return the nodes from a path on, and 1 if some of them cannot be read."""
     from nczfs.engine.verify.findings import Kind
     from nczfs.engine.verify.nodes import Nodes
 
@@ -163,7 +163,7 @@ def _opened(url: str, settings: Settings) -> AbstractContextManager[Subject]:
 
 
 def _located(url: str, settings: Settings) -> tuple[str, str]:
-    """The URL of the dataset that a URL leads to or into, and the path in it."""
+    """Return the URL of the dataset that a URL leads to or into, and the path in it."""
     from nczfs.cli.nodes import opened
     from nczfs.engine.api import Group
 
@@ -176,7 +176,7 @@ def _located(url: str, settings: Settings) -> tuple[str, str]:
 
 @contextmanager
 def _hint_at_resuming(resume: str | None) -> Iterator[None]:
-    """Say, when the run is cut short, how its work is not lost."""
+    """Print how to continue when the run is interrupted."""
     try:
         yield
     except (KeyboardInterrupt, StoreError):

@@ -1,4 +1,4 @@
-"""What ``nczfs verify`` prints: lines as they are found, or one JSON document."""
+"""The output of ``nczfs verify``: lines as results come, or one JSON document."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from nczfs.model.printing import printable
 
 
 class Output(ABC):
-    """Where results go, each when it is known. A context manager: its end is the end of them."""
+    """A receiver of results, each as soon as it is known. A context manager."""
 
     @abstractmethod
     def finding(self, finding: Finding) -> None:
-        """Something that is not as it should be."""
+        """Report something that is not as it should be."""
 
     @abstractmethod
     def hole(self, path: str, chunk: str) -> None:
-        """A chunk that was never written."""
+        """Report a chunk that was never written."""
 
     @abstractmethod
     def digest(self, digest: Digest) -> None:
-        """A checksum, or why there is none."""
+        """Report a checksum, or why there is none."""
 
     @abstractmethod
     def summary(self, counts: Counts) -> None:
-        """What was verified."""
+        """Report what was verified."""
 
     def __enter__(self) -> Output:
         return self
@@ -52,7 +52,7 @@ class Lines(Output):
 
     Parameters
     ----------
-    findings_are_results : else they go to stderr, and stdout has nothing but the results.
+    findings_are_results : otherwise they go to stderr, and stdout has only the results.
     """
 
     def __init__(self, *, findings_are_results: bool) -> None:
@@ -62,7 +62,7 @@ class Lines(Output):
         _say(finding.line, self._findings)
 
     def hole(self, path: str, chunk: str) -> None:
-        print(printable(f"{path} {chunk}"))  # there may be very many: not flushed one by one
+        print(printable(f"{path} {chunk}"))  # not flushed one by one: there may be very many
 
     def digest(self, digest: Digest) -> None:
         if digest.trouble:
@@ -90,13 +90,13 @@ class Lines(Output):
 
 
 class Document(Output):
-    """One JSON object, written piece by piece: a million results are not kept in memory.
+    """One JSON object, written piece by piece, so that a million results take no memory.
 
     Its last members are ``complete``, false when an error ended the run, and the counts.
 
     Parameters
     ----------
-    lists : names of the lists that it has, in the order in which they are filled.
+    lists : the names of its lists, in the order in which they are filled.
     """
 
     def __init__(self, *lists: str) -> None:
@@ -150,7 +150,7 @@ class Document(Output):
         self._is_empty = False
 
     def _open(self, name: str) -> None:
-        """Have a list open; those before it that are not yet there stay empty."""
+        """Open a list; those before it that are not yet there stay empty."""
         while self._list != name:
             self._close()
             self._list = self._waiting.pop(0)
@@ -163,7 +163,7 @@ class Document(Output):
 
 
 def _say(line: str, file: TextIO) -> None:
-    tqdm.write(line, file=file)  # beside a bar that may be there
+    tqdm.write(line, file=file)  # a progress bar may be on the terminal
     file.flush()
 
 

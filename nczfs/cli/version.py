@@ -1,4 +1,4 @@
-"""``nczfs version``: which version is installed."""
+"""``nczfs version``: prints the installed version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nczfs.cli.command import Command, Request
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes nothing."""
+    """Add no arguments."""
 
 
 def run(request: Request) -> int:

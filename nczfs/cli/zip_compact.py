@@ -1,4 +1,4 @@
-"""``nczfs zip-compact``: an archive without the space that no member uses."""
+"""``nczfs zip-compact``: frees the space in an archive that no member uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: Request) -> int:
-    """Compact an archive, or say what that would win."""
+    """Compact an archive, or print how much that would free."""
     logs.configure_command(request.settings)
     from nczfs.zmap.url import parse_url
     from nczfs.zmap.zip.compact import compact
@@ -29,7 +29,7 @@ def run(request: Request) -> int:
     arguments = request.arguments
     place = parse_url(arguments.url)
     if place.kind != "zip" or not place.path:
-        raise UsageError(f"{place.text}: not a zip archive in a local file")
+        raise UsageError(f"{place.text}: is not a zip archive in a local file")
     done = compact(place.path, dry_run=arguments.dry_run)
     if arguments.json:
         print(json.dumps(asdict(done) | {"dead_bytes": done.dead_bytes}))

@@ -143,7 +143,7 @@ def test_a_broken_file_is_an_error_of_one_line(copies: tuple[Path, Path], tmp_pa
 def test_a_file_is_no_store_to_be_verified(copies: tuple[Path, Path]) -> None:
     done = nczfs("verify", copies[0])
     assert done.returncode == 2
-    assert "is a netCDF file, and not a store; `nczfs verify --digest` prints" in done.stderr
+    assert "is a netCDF file, not a store; `nczfs verify --digest` prints" in done.stderr
 
 
 def test_netcdf_c_reads_the_sample_to_the_same_digests() -> None:

@@ -230,7 +230,7 @@ def _end(place: MarkedPlace, notice: Notice) -> None:
     try:
         if mark.plan:
             place.put(mark.stopped())
-            notice(f"{place.name}: is unfinished; the same command goes on with it")
+            notice(f"{place.name}: is unfinished; the same command continues it")
         else:
             place.clear(force=True)
             notice(f"{place.name}: what was written there has been removed")

@@ -235,7 +235,7 @@ def test_a_copy_that_is_ended_at_any_moment_is_gone_on_with(
     else:
         assert status == 128 + signum
         assert stderr == (
-            f"nczfs: {target.as_uri()}: is unfinished; the same command goes on with it\n"
+            f"nczfs: {target.as_uri()}: is unfinished; the same command continues it\n"
         )
     done = {name: (target / "v" / name).stat().st_ino for name in os.listdir(target / "v")}
     assert (target / UNFINISHED).exists()

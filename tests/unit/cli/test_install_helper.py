@@ -44,7 +44,7 @@ def test_programs_that_others_can_change_are_refused(
         assert refused == 0
     else:
         assert refused == 2
-        assert "others than root can change it" in capsys.readouterr().err
+        assert "users other than root can change it" in capsys.readouterr().err
         assert list(sbin.iterdir()) == []
     assert main.main(["install-helper", "--force"]) == 0
     assert (sbin / "mount.nczfs").readlink() == programs / "mount.nczfs"

@@ -162,7 +162,7 @@ def test_what_does_not_end_in_time_is_ended_and_says_what_it_leaves(
         command.send(signal.SIGTERM)
         assert command.status() == 143
         assert command.stderr == (
-            f"nczfs: {tmp_path}/d: ended at once; --overwrite removes what was written\n"
+            f"nczfs: {tmp_path}/d: stopped; --overwrite removes what was written\n"
         )
     assert UNFINISHED in os.listdir(tmp_path / "d")
     assert run("import", file, tmp_path / "d").returncode == 1

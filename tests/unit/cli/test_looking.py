@@ -104,7 +104,7 @@ def test_cat_takes_a_box(reference: dict[str, np.ndarray]) -> None:
 def test_cat_of_a_group_names_the_variables() -> None:
     done = nczfs("cat", SAMPLE)
     assert done.returncode == 2
-    assert "name a variable of it (surface_temperature, time" in done.stderr
+    assert "name one of its variables (surface_temperature, time" in done.stderr
 
 
 def test_a_box_outside_is_an_error_of_one_line() -> None:
