@@ -113,9 +113,12 @@ def _serve_open(
     logging.getLogger(pyfuse3.__name__).addFilter(_not_late)
     connected = trio.Event()
     workers = Workers(options.request_timeout_s, options.store_timeout_s)
-    operations = Operations(fs, workers, options.negative_ttl_s, connected.set)
+    judges_access = fs.judges_access(shared=options.allow_other or options.allow_root)
+    operations = Operations(
+        fs, workers, options.negative_ttl_s, connected.set, judges_access=judges_access
+    )
     try:
-        pyfuse3.init(operations, mountpoint, _words(options))
+        pyfuse3.init(operations, mountpoint, _words(options, by_modes=not judges_access))
     except RuntimeError as error:
         # libfuse has told its reason on stderr, where pyfuse3 does not look.
         raise MountError(f"{mountpoint}: cannot be mounted ({error})") from error
@@ -199,8 +202,10 @@ def _not_late(record: logging.LogRecord) -> bool:
     return not ("fuse_reply_" in message and message.endswith(os.strerror(errno.ENOENT)))
 
 
-def _words(options: MountOptions) -> set[str]:
-    words = set(options.extra) | {"default_permissions", "subtype=nczfs"}
+def _words(options: MountOptions, *, by_modes: bool) -> set[str]:
+    words = set(options.extra) | {"subtype=nczfs"}
+    if by_modes:
+        words.add("default_permissions")
     # libfuse splits at commas, and pyfuse3 takes ASCII only.
     source = options.source.encode("ascii", "backslashreplace").decode("ascii")
     words.add("fsname=" + source.replace("\\", "\\\\").replace(",", "\\,"))

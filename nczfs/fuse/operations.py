@@ -6,7 +6,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Sequence
-from errno import EINVAL, ENOSYS, EPERM
+from errno import EACCES, EINVAL, ENOSYS, EPERM
 
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, StatvfsData
@@ -43,6 +43,7 @@ class Operations(pyfuse3.Operations):
     workers : those threads.
     negative_ttl_s : for how long the kernel may remember that a name is absent.
     on_init : called when the kernel has taken up the connection.
+    judges_access : the kernel does not judge by modes who may do what, so that it is asked of `fs`.
     """
 
     supports_dot_lookup = False
@@ -54,6 +55,8 @@ class Operations(pyfuse3.Operations):
         workers: Workers,
         negative_ttl_s: float,
         on_init: Callable[[], None],
+        *,
+        judges_access: bool = False,
     ) -> None:
         super().__init__()
         self._fs = fs
@@ -62,6 +65,7 @@ class Operations(pyfuse3.Operations):
         self._absent.st_ino = pyfuse3.InodeT(0)
         self._absent.entry_timeout = negative_ttl_s
         self._on_init = on_init
+        self._judges_access = judges_access
         # Touched on the event loop only.
         self._listings: dict[int, Listing] = {}
         self._writable: set[int] = set()
@@ -128,7 +132,11 @@ class Operations(pyfuse3.Operations):
 
     @answers
     async def access(self, inode: int, mode: int, ctx: pyfuse3.RequestContext) -> bool:
-        return True  # the kernel checks itself: default_permissions is always on
+        if not self._judges_access:
+            return True  # the kernel, which has default_permissions, judges by itself
+        return await self._workers.metadata.run(
+            "access", lambda: self._fs.access(InodeNo(inode), mode, ctx.uid)
+        )
 
     @answers
     async def statfs(self, ctx: pyfuse3.RequestContext) -> StatvfsData:
@@ -252,7 +260,7 @@ class Operations(pyfuse3.Operations):
     @answers
     async def open(self, inode: int, flags: int, ctx: pyfuse3.RequestContext) -> FileInfo:
         opened = await self._workers.metadata.run_or_undo(
-            "open", lambda: self._fs.open(InodeNo(inode), flags), self._release_opened
+            "open", lambda: self._open(InodeNo(inode), flags, ctx.uid), self._release_opened
         )
         return self._file_info(opened, flags)
 
@@ -373,8 +381,13 @@ class Operations(pyfuse3.Operations):
 
     # -- helpers
 
+    def _open(self, ino: InodeNo, flags: int, uid: int) -> Opened:
+        if self._judges_access and _writes(flags) and not self._fs.access(ino, os.W_OK, uid):
+            raise FUSEError(EACCES)
+        return self._fs.open(ino, flags)
+
     def _file_info(self, opened: Opened, flags: int) -> FileInfo:
-        if flags & (os.O_ACCMODE | os.O_TRUNC) != os.O_RDONLY:
+        if _writes(flags):
             self._writable.add(opened.handle)
         return FileInfo(
             fh=pyfuse3.FileHandleT(opened.handle),
@@ -391,6 +404,10 @@ class Operations(pyfuse3.Operations):
     def _undo_create(self, made: tuple[Opened, Attributes]) -> None:
         self._release_opened(made[0])
         self._forget_one(made[1])
+
+
+def _writes(flags: int) -> bool:
+    return flags & (os.O_ACCMODE | os.O_TRUNC) != os.O_RDONLY
 
 
 def _owner(ctx: pyfuse3.RequestContext) -> Owner | None:

@@ -92,6 +92,13 @@ class ToyFileSystem(FileSystem):
         """How many handles are open, directories included."""
         return len(self._handles)
 
+    def judges_access(self, *, shared: bool) -> bool:
+        return False
+
+    def access(self, ino: InodeNo, mask: int, uid: int) -> bool:
+        self._before("access", ino)
+        return True
+
     def lookup(self, parent: InodeNo, name: bytes) -> Attributes:
         self._before("lookup", name)
         with self._lock:

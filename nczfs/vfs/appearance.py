@@ -18,6 +18,7 @@ class Appearance:
     ----------
     uid, gid, file_mode, dir_mode : of every file and directory.
     attr_ttl_s : for how long the kernel may answer attributes itself.
+    own_modes : a node may have a mode of its own.
     """
 
     uid: int = 0
@@ -25,6 +26,13 @@ class Appearance:
     file_mode: int = 0o444
     dir_mode: int = 0o555
     attr_ttl_s: float = 1.0
+    own_modes: bool = False
+
+    @property
+    def all_may_read(self) -> bool:
+        """Whether no mode keeps anybody from reading anything."""
+        modes = self.file_mode & 0o444, self.dir_mode & 0o555
+        return modes == (0o444, 0o555) and not self.own_modes
 
     def of(self, ino: InodeNo, node: Node, stat: NodeStat) -> Attributes:
         """The attributes of a file or directory."""

@@ -129,6 +129,21 @@ class FileSystem(ABC):
     """
 
     @abstractmethod
+    def judges_access(self, *, shared: bool) -> bool:
+        """Whether `access` says who may do what; otherwise the kernel judges by the modes.
+
+        Only where nothing can be changed: the answer to an attempt is then that, whoever makes it.
+
+        Parameters
+        ----------
+        shared : users other than the one who mounted see the mount.
+        """
+
+    @abstractmethod
+    def access(self, ino: InodeNo, mask: int, uid: int) -> bool:
+        """Whether a user may do to a node what `mask` names, as access(2). Raises ReadOnlyMount."""
+
+    @abstractmethod
     def lookup(self, parent: InodeNo, name: bytes) -> Attributes:
         """The node called `name` in a directory. Raises NoSuchPath."""
 

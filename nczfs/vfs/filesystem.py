@@ -93,6 +93,18 @@ class TreeFileSystem(FileSystem):
     def open_files(self) -> int:
         return len(self._files)
 
+    def judges_access(self, *, shared: bool) -> bool:
+        return self._read_only and (not shared or self._appearance.all_may_read)
+
+    def access(self, ino: InodeNo, mask: int, uid: int) -> bool:
+        inode = self.inodes.get(ino)
+        if mask & os.W_OK:
+            self._check_writable(inode)
+            if uid not in (0, os.getuid(), self._appearance.uid):
+                return False
+        runs = mask & os.X_OK and isinstance(inode.node, File)
+        return not runs or bool(self.getattr(ino).mode & 0o111)
+
     def lookup(self, parent: InodeNo, name: bytes) -> Attributes:
         directory = self._directory(parent)
         if len(name) > NAME_BYTES_MAX:

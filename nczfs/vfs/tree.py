@@ -220,6 +220,7 @@ def mount_tree(
             file_mode=file_mode,
             dir_mode=dir_mode,
             attr_ttl_s=metadata.ttl_s,
+            own_modes=options.stored.keep_times,
         ),
         read_only=read_only,
         pages_ttl_s=0.0 if metadata.is_prompt else metadata.ttl_s,
