@@ -73,6 +73,18 @@ class AheadOptions:
     hint_bytes: int
     first_bytes: int = FIRST_AHEAD_BYTES
 
+    def widest(self, other: AheadOptions) -> AheadOptions:
+        """Return what reads ahead as far as either of the two."""
+        return AheadOptions(
+            max(self.window_bytes, other.window_bytes),
+            max(self.ahead_bytes, other.ahead_bytes),
+            max(self.hint_bytes, other.hint_bytes),
+            max(self.first_bytes, other.first_bytes),
+        )
+
+
+NOT_AHEAD = AheadOptions(0, 0, 0)
+
 
 class _Window:
     __slots__ = ("data", "done")

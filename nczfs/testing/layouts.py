@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from nczfs.engine.options import Tally
 from nczfs.errors import BadValue, NotPermitted
-from nczfs.views.layout import Layout, Literal, Run
+from nczfs.views.layout import Layout
 from nczfs.views.reader import read_at, read_if_cached
+from nczfs.views.segments import Literal, Run
 from nczfs.views.writer import settled, write_at
 
 
@@ -121,7 +122,7 @@ class LayoutSuite(ABC):
     ) -> None:
         offset = 0
         for segment in layout.segments:
-            if isinstance(segment, Run) and not segment.form.is_native:
+            if isinstance(segment, Run) and not segment.form.is_binary:
                 torn = bytearray(other[: offset + segment.size])
                 torn[-1] = ord("x")
                 with pytest.raises(BadValue):

@@ -7,12 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import NamedTuple
 
 from nczfs.engine.options import Tally
-from nczfs.model.boxes import boxes_of_run
-from nczfs.model.hierarchy import Variable
-from nczfs.views.layout import ArrayElements, ChunkElements, Layout, Run
+from nczfs.views.elements import ElementSource
+from nczfs.views.layout import Layout
 
 log = logging.getLogger("nczfs.access")
 
@@ -22,6 +22,7 @@ LINES_KEPT = 10_000
 AMPLIFIED_BYTES_MIN = 64 << 20
 AMPLIFICATION_MIN = 8.0
 STEP_SAMPLES_MAX = 4096
+BOXES_MAX = 8  # of variables in one line
 STEP_SHARE = 4  # one step in so many must be the same to be called a direction
 
 
@@ -37,9 +38,9 @@ class AccessLog:
         self._lock = threading.Lock()
         self._open: dict[str, _Together] = {}
 
-    def opened(self, url: str, variable: Variable, view: str, layout: Layout) -> Access:
-        """Begin the account of one open file."""
-        access = Access(self, url, variable, view, layout)
+    def opened(self, what: str, layout: Layout) -> Access:
+        """Begin the account of one open file; `what` names its dataset, its node and itself."""
+        access = Access(self, what, layout)
         with self._lock:
             self._open.setdefault(access.what, _Together()).open.add(access)
         return access
@@ -117,13 +118,10 @@ def _sum(costs: Sequence[Cost]) -> Cost:
 class Access:
     """The account of one open file. `_lock` guards its sums."""
 
-    def __init__(
-        self, access_log: AccessLog, url: str, variable: Variable, view: str, layout: Layout
-    ) -> None:
+    def __init__(self, access_log: AccessLog, what: str, layout: Layout) -> None:
         self.tally = Tally()
         self._log = access_log
-        self._variable = variable
-        self.what = f"{url} /{variable.path} {view}"
+        self.what = what
         self._layout = layout
         self._lock = threading.Lock()
         self._reads = 0
@@ -174,56 +172,42 @@ class Access:
     def _warning(self) -> str:
         answered, decoded = self._log.cost(self)
         factor = decoded / max(1, answered)
-        axis = self._axis()
-        along = f", axis {axis}" if axis else ""
         return (
-            f"read amplification {factor:.0f}x, variable {self._variable.name}{along}: the reads "
-            "go across the chunks; a larger --memory-limit, or reading along them, costs less"
+            f"read amplification {factor:.0f}x{self._along()}: the reads go across the chunks; "
+            "a larger --memory-limit, or reading along them, costs less"
         )
 
-    def _axis(self) -> str | None:
-        """The dimension that the most frequent step between two reads goes along."""
-        shape = self._variable.array.shape
-        if not self._steps or not shape:
-            return None
-        width = self._variable.array.dtype.item_size
+    def _along(self) -> str:
+        """Of which variable, and along which dimension, if one view shows one variable.
+
+        The most frequent step between two reads tells the dimension.
+        """
+        if len(self._layout.sources) != 1:
+            return ""
+        source = self._layout.sources[0]
+        width = source.dtype.itemsize
+        named = f", variable {source.name}"
+        if not self._steps:
+            return named
         step, times = max(self._steps.items(), key=lambda item: item[1])
         if times * STEP_SHARE < sum(self._steps.values()):
-            return None  # here and there, and not along anything
-        step //= max(1, width)
-        stride = 1
-        for d in range(len(shape) - 1, -1, -1):
-            if stride <= abs(step) < stride * max(1, shape[d]):
-                return self._variable.dimensions[d].name
-            stride *= max(1, shape[d])
-        return None
+            return named  # here and there, and not along anything
+        axis = source.axis(step // max(1, width))
+        return f"{named}, axis {axis}" if axis else named
 
     def _box(self) -> str:
-        """The smallest box that holds all elements between the first and the last byte read."""
-        elements = self._elements()
-        if elements is None:
+        """The smallest box of each variable that holds all between the first and last byte read."""
+        found: dict[ElementSource, tuple[int, int]] = {}
+        for span in self._layout.spans(self._start, self._stop):
+            first, stop = found.get(span.source, (span.first, span.stop))
+            found[span.source] = min(first, span.first), max(stop, span.stop)
+        if not found:
             return "header"
-        first, last, shape = elements
-        boxes = list(boxes_of_run(first, last - first, shape))
-        bounds = (
-            (min(box.start[d] for box in boxes), max(box.stop[d] for box in boxes))
-            for d in range(len(shape))
-        )
-        return "[" + ",".join(f"{a}:{b}" for a, b in bounds) + "]"
-
-    def _elements(self) -> tuple[int, int, tuple[int, ...]] | None:
-        first, last = -1, 0
-        shape: tuple[int, ...] = ()
-        for piece in self._layout.pieces(self._start, self._stop):
-            if not isinstance(piece.segment, Run):
-                continue
-            width = piece.segment.form.width
-            begin = piece.segment.first + piece.start // width
-            first = begin if first < 0 else min(first, begin)
-            last = max(last, piece.segment.first - (-piece.stop // width))
-            match piece.segment.source:
-                case ArrayElements(array):
-                    shape = array.description.shape
-                case ChunkElements(array, _):
-                    shape = array.description.chunk_shape
-        return None if first < 0 else (first, last, shape)
+        boxes = [
+            (source.name, source.box(*elements))
+            for source, elements in islice(found.items(), BOXES_MAX)
+        ]
+        if len(self._layout.sources) == 1:
+            return boxes[0][1]
+        more = [f"+{len(found) - BOXES_MAX}"] if len(found) > BOXES_MAX else []
+        return ",".join([f"{name}{box}" for name, box in boxes] + more)

@@ -20,7 +20,8 @@ from nczfs.formats.base import FormatOptions
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.removing import Removing
-from nczfs.views.layout import ArrayElements, Layout, native_run
+from nczfs.views.elements import ArrayElements
+from nczfs.views.layout import Layout, native_run
 from nczfs.views.writer import write_at
 from nczfs.zmap.keys import Prefix
 
@@ -275,7 +276,7 @@ class Growing:
 
     def _layout(self) -> Layout:
         variable = self._latest()
-        elements = ArrayElements(self._dataset.array(variable))
+        elements = ArrayElements(self._dataset.array(variable), variable)
         return Layout([native_run(elements, variable.array.dtype, variable.array.size)])
 
 

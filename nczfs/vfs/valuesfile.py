@@ -115,8 +115,8 @@ class ValuesFile(File):
     def reader(self) -> OpenView:
         """The file as it is now, open for reading."""
         context, layout = self._context, self.layout()
-        url = self._dataset.url("")
-        access = context.access_log.opened(url, self._variable, self._name, layout)
+        what = f"{self._dataset.url('')} /{self._variable.path} {self._name}"
+        access = context.access_log.opened(what, layout)
         fresh_since = context.fresh_since
         return OpenView(
             context.engine, layout, access, self._array.stored, fresh_since, self._store

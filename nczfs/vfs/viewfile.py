@@ -6,17 +6,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nczfs.engine.array import Array, now
+from nczfs.engine.array import now
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.hierarchy import Loaded
 from nczfs.engine.options import Tally
-from nczfs.engine.prefetch import (
-    FAR_FIRST_AHEAD_BYTES,
-    FIRST_AHEAD_BYTES,
-    MIB,
-    AheadOptions,
-    ReadAhead,
-)
+from nczfs.engine.prefetch import ReadAhead
 from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import NotPermitted
 from nczfs.model.hierarchy import Variable
@@ -27,13 +21,8 @@ from nczfs.vfs.editing import Editing
 from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
 from nczfs.vfs.refusals import Refusals
 from nczfs.views.catalog import View
-from nczfs.views.layout import ArrayElements, ChunkElements, Layout, Literal, Run
+from nczfs.views.layout import Layout
 from nczfs.views.reader import read_at, read_if_cached, request
-
-WINDOW_BYTES = 4 * MIB
-WINDOWS_AHEAD_BYTES = 12 * MIB
-ROWS_AHEAD_BYTES = 24 * MIB  # more brings nothing from a disk
-FAR_ROWS_AHEAD_BYTES = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +138,7 @@ class ViewFile(File):
         with self._lock:
             if not self._is_current():
                 self._made_of = self._revision()
-                segments = self._view.build().segments
-                self._text = b"".join(s.data for s in segments if isinstance(s, Literal))
+                self._text = self._view.build().text()
                 self._made_at = now()
             assert self._text is not None
             return self._text
@@ -228,7 +216,7 @@ class OpenView(OpenFile):
             self._layout.size,
             lambda: engine.pools.assemble,
             engine.cache,
-            _ahead_options(engine, self._layout),
+            self._layout.ahead(engine.cache.limit_bytes // 4),
         )
 
     def _read(self, offset: int, size: int) -> Buffer:
@@ -236,38 +224,3 @@ class OpenView(OpenFile):
 
     def _request(self, start: int, stop: int) -> None:
         request(self._layout, start, stop, self._tally, self._fresh_since)
-
-
-def _ahead_options(engine: Engine, layout: Layout) -> AheadOptions:
-    """How a view is read ahead, by the way its chunks lie.
-
-    Where a chunk is a run of the view, decoded chunks are answered from as they are; elsewhere the
-    chunks of at least one row of chunks beyond the current one are wanted, and threads put the
-    bytes together in windows.
-    """
-    room = engine.cache.limit_bytes // 4
-    runs = [segment for segment in layout.segments if isinstance(segment, Run)]
-    if not runs:
-        return AheadOptions(0, 0, 0)
-    run = max(runs, key=lambda segment: segment.size)
-    match run.source:
-        case ArrayElements(array) if not (array.chunks_are_runs and run.form.is_native):
-            row_bytes = run.source.row_elements * run.form.width
-            return AheadOptions(
-                window_bytes=WINDOW_BYTES if room >= 2 * WINDOW_BYTES else 0,
-                ahead_bytes=min(WINDOWS_AHEAD_BYTES, room),
-                hint_bytes=min(max(2 * row_bytes, 2 * WINDOWS_AHEAD_BYTES), room),
-                first_bytes=_first_ahead(array),
-            )
-        case ArrayElements(array):
-            ahead = FAR_ROWS_AHEAD_BYTES if array.far else ROWS_AHEAD_BYTES
-            hint = min(max(ahead, 2 * array.description.chunk_bytes), room)
-            return AheadOptions(0, 0, hint, _first_ahead(array))
-        case ChunkElements():
-            return AheadOptions(0, 0, 0)
-        case _:
-            return AheadOptions(0, 0, 0)
-
-
-def _first_ahead(array: Array) -> int:
-    return FAR_FIRST_AHEAD_BYTES if array.far else FIRST_AHEAD_BYTES

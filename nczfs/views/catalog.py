@@ -16,7 +16,9 @@ from nczfs.formats.cdl import printer as cdl
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.views import info, npy, text
-from nczfs.views.layout import ArrayElements, ChunkElements, Layout, Literal, Run, native_run
+from nczfs.views.elements import ArrayElements, ChunkElements
+from nczfs.views.layout import Layout, native_run
+from nczfs.views.segments import Literal, Run
 
 RENDERED_BYTES_MAX = 64 << 20
 """Variable-length elements are shown as text up to so many decoded bytes."""
@@ -68,11 +70,11 @@ def variable_views(
     if dtype.vlen is None:
 
         def raw() -> Layout:
-            elements = ArrayElements(dataset.array(variable))
+            elements = ArrayElements(dataset.array(variable), variable)
             return Layout([native_run(elements, dtype, count)])
 
         def saved() -> Layout:
-            elements = ArrayElements(dataset.array(variable))
+            elements = ArrayElements(dataset.array(variable), variable)
             header = Literal(npy.header(description.shape, dtype.native))
             return Layout([header, native_run(elements, dtype, count)])
 
@@ -82,7 +84,7 @@ def variable_views(
         if form is not None:
 
             def lines() -> Layout:
-                elements = ArrayElements(dataset.array(variable))
+                elements = ArrayElements(dataset.array(variable), variable)
                 return Layout([Run(elements, form, 0, count)])
 
             views["values.txt"] = View(lines, holds_values=True)
@@ -104,7 +106,7 @@ def chunk_view(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> View:
     if description.dtype.vlen is None:
 
         def decoded() -> Layout:
-            elements = ChunkElements(dataset.array(variable), chunk)
+            elements = ChunkElements(dataset.array(variable), variable, chunk)
             return Layout([native_run(elements, description.dtype, prod(description.chunk_shape))])
 
         return View(decoded, holds_values=True)

@@ -15,7 +15,7 @@ from nczfs.engine.loaded import Values
 from nczfs.errors import BadValue
 from nczfs.messages import shown
 from nczfs.model.dtypes import DataType, VlenKind
-from nczfs.views.layout import Buffer, Flags, Form
+from nczfs.views.forms import Buffer, Flags, Form
 
 # The digits that read back to the same bits, and the widest that such a number can be:
 # -6.1035e-05, -1.17549435e-38, -2.2250738585072014e-308.
@@ -46,7 +46,11 @@ class TextForm(Form):
         return self.columns + 1
 
     @property
-    def is_native(self) -> bool:
+    def is_uncopied(self) -> bool:
+        return False
+
+    @property
+    def is_binary(self) -> bool:
         return False
 
     def render(self, values: Values) -> Buffer:
@@ -69,7 +73,7 @@ class TextForm(Form):
     def is_exact(self) -> bool:
         return self.shown is None
 
-    def told(self, values: Values) -> Flags:
+    def restorable(self, values: Values) -> Flags:
         return np.ones(len(values), bool) if self.shown is None else self.shown(values)
 
 

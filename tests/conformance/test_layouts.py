@@ -15,7 +15,9 @@ from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.testing.layouts import LayoutSuite
 from nczfs.views import catalog
-from nczfs.views.layout import ChunkElements, Layout, Run
+from nczfs.views.elements import ChunkElements
+from nczfs.views.layout import Layout
+from nczfs.views.segments import Run
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
 

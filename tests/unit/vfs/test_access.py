@@ -10,7 +10,8 @@ from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.access import AMPLIFIED_BYTES_MIN, Access, AccessLog
-from nczfs.views.layout import ArrayElements, Layout, native_run
+from nczfs.views.elements import ArrayElements
+from nczfs.views.layout import Layout, native_run
 from tests.conftest import ExpectedWarnings
 from tests.support.counted import new_store, opened, variable
 
@@ -26,7 +27,7 @@ class Reading:
         self._layout = layout
 
     def open(self) -> Access:
-        return self.log.opened("memory://x", self._variable, "values.raw", self._layout)
+        return self.log.opened(f"memory://x /{self._variable.path} values.raw", self._layout)
 
     @property
     def warnings(self) -> list[bytes]:
@@ -39,7 +40,9 @@ def reading() -> Iterator[Reading]:
     dataset = opened(new_store(), engine)
     v = variable(dataset, "v")
     array = v.array
-    yield Reading(v, Layout([native_run(ArrayElements(dataset.array(v)), array.dtype, array.size)]))
+    yield Reading(
+        v, Layout([native_run(ArrayElements(dataset.array(v), v), array.dtype, array.size)])
+    )
     engine.close()
 
 

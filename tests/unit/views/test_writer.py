@@ -6,27 +6,17 @@ import numpy as np
 import pytest
 
 from nczfs.model.dtypes import DataType
-from nczfs.views.layout import ElementSource, Layout, Literal, NativeForm, Run
+from nczfs.views.forms import BinaryForm
+from nczfs.views.layout import Layout
+from nczfs.views.segments import Literal, Run
 from nczfs.views.text import text_form
 from nczfs.views.writer import settled
-
-
-class NoElements(ElementSource):
-    """A source that nobody reads."""
-
-    dtype = np.dtype("i2")
-    row_elements = 1
-
-    def read(self, *_: object) -> None:
-        raise AssertionError
-
-    write = peek = peek_bytes = request = read  # type: ignore[assignment]
-
+from tests.support.elements import Numbers
 
 TEXT = text_form(DataType("<i2", np.dtype("<i2")))
 assert TEXT is not None
-LINES = Layout([Literal(b"head"), Run(NoElements(), TEXT, 0, 3)])
-NUMBERS = Layout([Run(NoElements(), NativeForm(2), 0, 3)])
+LINES = Layout([Literal(b"head"), Run(Numbers(np.zeros(3, "i2")), TEXT, 0, 3)])
+NUMBERS = Layout([Run(Numbers(np.zeros(3, "i2")), BinaryForm(np.dtype("i2")), 0, 3)])
 
 
 @pytest.mark.parametrize(

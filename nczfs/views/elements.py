@@ -1,0 +1,248 @@
+"""Sources of elements: what the runs of a layout are made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nczfs.engine.array import Array
+from nczfs.engine.loaded import Values
+from nczfs.engine.options import Tally
+from nczfs.engine.prefetch import (
+    FAR_FIRST_AHEAD_BYTES,
+    FIRST_AHEAD_BYTES,
+    MIB,
+    NOT_AHEAD,
+    AheadOptions,
+)
+from nczfs.engine.storedarray import StoredArray
+from nczfs.model.boxes import boxes_of_run, common
+from nczfs.model.grid import ChunkIndex
+from nczfs.model.hierarchy import Variable
+
+WINDOW_BYTES = 4 * MIB
+WINDOWS_AHEAD_BYTES = 12 * MIB
+ROWS_AHEAD_BYTES = 24 * MIB  # more brings nothing from a disk
+FAR_ROWS_AHEAD_BYTES = 64 * MIB
+
+
+class ElementSource(ABC):
+    """Elements that are numbered from 0 on."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Of the elements in memory: native byte order."""
+
+    @property
+    @abstractmethod
+    def stored(self) -> StoredArray:
+        """The array that the elements come from."""
+
+    @abstractmethod
+    def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
+        """Copy ``len(out)`` elements from `first` on; loads what is missing."""
+
+    @abstractmethod
+    def write(self, first: int, values: Values) -> None:
+        """Replace ``len(values)`` elements from `first` on, seen at once by every reader."""
+
+    @abstractmethod
+    def peek(self, first: int, out: Values, fresh_since: float) -> bool:
+        """As `read` from memory alone; False when something is missing. Never blocks."""
+
+    @abstractmethod
+    def peek_bytes(self, start: int, stop: int, fresh_since: float) -> list[memoryview] | None:
+        """Bytes [start, stop) of the elements, uncopied, None when that cannot be. Never blocks."""
+
+    @abstractmethod
+    def request(self, first: int, stop: int, tally: Tally, fresh_since: float) -> None:
+        """Have the elements [first, stop) loaded ahead by other threads."""
+
+    @abstractmethod
+    def ahead(self, width: int, room: int, *, uncopied: bool) -> AheadOptions:
+        """How a file is read ahead that shows the elements in order.
+
+        Parameters
+        ----------
+        width : bytes of an element in the file.
+        room : bytes of memory that reading ahead may take.
+        uncopied : the bytes of the file are those in memory.
+        """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The variable, for messages and the access log."""
+
+    @abstractmethod
+    def box(self, first: int, stop: int) -> str:
+        """The smallest box that holds the elements [first, stop), for the access log."""
+
+    @abstractmethod
+    def axis(self, step: int) -> str | None:
+        """The dimension along which two elements lie `step` apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayElements(ElementSource):
+    """All elements of a variable, in C order."""
+
+    array: Array
+    variable: Variable
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.description.dtype.native
+
+    @property
+    def stored(self) -> StoredArray:
+        return self.array.stored
+
+    def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
+        self.array.read_run(first, out, tally, fresh_since)
+
+    def write(self, first: int, values: Values) -> None:
+        self.array.write_run(first, values)
+
+    def peek(self, first: int, out: Values, fresh_since: float) -> bool:
+        return self.array.peek_run(first, out, fresh_since)
+
+    def peek_bytes(self, start: int, stop: int, fresh_since: float) -> list[memoryview] | None:
+        return self.array.peek_bytes(start, stop, fresh_since)
+
+    def request(self, first: int, stop: int, tally: Tally, fresh_since: float) -> None:
+        self.array.request_run(first, stop, tally, fresh_since)
+
+    def ahead(self, width: int, room: int, *, uncopied: bool) -> AheadOptions:
+        """Where a chunk is a run of the file, bytes are answered out of decoded chunks.
+
+        Elsewhere the chunks of at least one row of chunks beyond the current one are wanted, and
+        threads put the bytes together in windows.
+        """
+        array = self.array
+        first = FAR_FIRST_AHEAD_BYTES if array.far else FIRST_AHEAD_BYTES
+        if array.chunks_are_runs and uncopied:
+            rows = FAR_ROWS_AHEAD_BYTES if array.far else ROWS_AHEAD_BYTES
+            hint = min(max(rows, 2 * array.description.chunk_bytes), room)
+            return AheadOptions(0, 0, hint, first)
+        return AheadOptions(
+            window_bytes=WINDOW_BYTES if room >= 2 * WINDOW_BYTES else 0,
+            ahead_bytes=min(WINDOWS_AHEAD_BYTES, room),
+            hint_bytes=min(max(2 * array.row_elements * width, 2 * WINDOWS_AHEAD_BYTES), room),
+            first_bytes=first,
+        )
+
+    @property
+    def name(self) -> str:
+        return self.variable.name
+
+    def box(self, first: int, stop: int) -> str:
+        return _box_text(first, stop, self.array.description.shape)
+
+    def axis(self, step: int) -> str | None:
+        stride = 1
+        for dimension, size in zip(
+            reversed(self.variable.dimensions), reversed(self.array.description.shape), strict=True
+        ):
+            if stride <= abs(step) < stride * max(1, size):
+                return dimension.name
+            stride *= max(1, size)
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkElements(ElementSource):
+    """All elements of one chunk in C order, filler beyond the edge of the array included."""
+
+    array: Array
+    variable: Variable
+    chunk: ChunkIndex
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.description.dtype.native
+
+    @property
+    def stored(self) -> StoredArray:
+        return self.array.stored
+
+    def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
+        with self.array.chunk(self.chunk, tally, fresh_since) as values:
+            out[...] = values.reshape(-1)[first : first + len(out)]
+
+    def write(self, first: int, values: Values) -> None:
+        """Replace the elements; filler is taken and ignored."""
+        grid = self.array.description.grid
+        origin = grid.origin(self.chunk)
+        inside = grid.box(self.chunk).relative_to(origin)
+        position = 0
+        for box in boxes_of_run(first, len(values), self.array.description.chunk_shape):
+            given = values[position : position + box.size].reshape(box.shape)
+            position += box.size
+            kept = common(box, inside)
+            if kept.size:
+                index: tuple[Any, ...] = (*kept.relative_to(box.start).slices(), ...)
+                self.array.write_box(kept.relative_to(tuple(-n for n in origin)), given[index])
+
+    def peek(self, first: int, out: Values, fresh_since: float) -> bool:
+        values = self.array.peek_chunk(self.chunk, fresh_since)
+        if values is None:
+            return False
+        out[...] = values.reshape(-1)[first : first + len(out)]
+        return True
+
+    def peek_bytes(self, start: int, stop: int, fresh_since: float) -> list[memoryview] | None:
+        values = self.array.peek_chunk(self.chunk, fresh_since)
+        if values is None or not values.flags.c_contiguous:
+            return None
+        return [values.reshape(-1).view(np.uint8).data[start:stop]]
+
+    def request(self, first: int, stop: int, tally: Tally, fresh_since: float) -> None:
+        self.array.request(self.chunk, tally, fresh_since)
+
+    def ahead(self, width: int, room: int, *, uncopied: bool) -> AheadOptions:
+        return NOT_AHEAD  # the first read brings it all
+
+    @property
+    def name(self) -> str:
+        return self.variable.name
+
+    def box(self, first: int, stop: int) -> str:
+        return _box_text(first, stop, self.array.description.chunk_shape)
+
+    def axis(self, step: int) -> str | None:
+        return None
+
+
+class Span(NamedTuple):
+    """The elements [first, stop) of a source."""
+
+    source: ElementSource
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Elements that some bytes stand for, and where they belong."""
+
+    source: ElementSource
+    first: int
+    values: Values
+
+    def write(self) -> None:
+        """Put them there."""
+        self.source.write(self.first, self.values)
+
+
+def _box_text(first: int, stop: int, shape: tuple[int, ...]) -> str:
+    boxes = list(boxes_of_run(first, stop - first, shape))
+    bounds = (
+        (min(box.start[d] for box in boxes), max(box.stop[d] for box in boxes))
+        for d in range(len(shape))
+    )
+    return "[" + ",".join(f"{a}:{b}" for a, b in bounds) + "]"

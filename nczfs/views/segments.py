@@ -1,0 +1,478 @@
+"""Segments of a layout: literal bytes, runs of elements, and records by arithmetic."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nczfs.engine.loaded import Values
+from nczfs.engine.options import Tally
+from nczfs.engine.prefetch import NOT_AHEAD, AheadOptions
+from nczfs.errors import BadValue, CorruptStore, NotPermitted
+from nczfs.views.elements import ElementSource, Span, Written
+from nczfs.views.forms import Buffer, Form
+
+# A range from memory is put together on the event loop up to this size: what costs more than about
+# a fifth of a millisecond belongs in a thread.
+PEEK_ASSEMBLED_BYTES_MAX = 1 << 20
+PEEK_RENDERED_BYTES_MAX = 64 << 10
+
+
+class Segment(ABC):
+    """Consecutive bytes of a layout. Positions count from its first byte; immutable."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """In bytes."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int, tally: Tally, fresh_since: float) -> Buffer:
+        """Return bytes [start, stop); loads what is missing.
+
+        Parameters
+        ----------
+        tally : counts the chunks that had to be loaded.
+        fresh_since : chunks that were confirmed before that time are asked for again.
+        """
+
+    @abstractmethod
+    def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
+        """As `read`, from memory alone and quickly, or else None. Never blocks."""
+
+    @abstractmethod
+    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+        """Return the elements that `data`, the new bytes from `start` on, stands for.
+
+        Parameters
+        ----------
+        offset : of the data in the file, for messages.
+
+        Raises
+        ------
+        NotPermitted : a byte would change that does not come from an array.
+        BadValue : some bytes stand for no element of its type.
+        """
+
+    @abstractmethod
+    def spans(self, start: int, stop: int) -> Iterator[Span]:
+        """Yield the elements under the bytes [start, stop)."""
+
+    @property
+    @abstractmethod
+    def sources(self) -> Sequence[ElementSource]:
+        """Where its elements come from."""
+
+    def settled(self, start: int, stop: int) -> int:
+        """Return up to where [start, stop) can be written before the bytes behind are known."""
+        return stop
+
+    def ahead(self, room: int) -> AheadOptions:
+        """Return how the segment is read ahead with `room` bytes of memory."""
+        return NOT_AHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Segment):
+    """Bytes that do not come from an array.
+
+    Attributes
+    ----------
+    forgotten : ranges [start, stop) whose bytes may be written; they keep what they are.
+    """
+
+    data: bytes
+    forgotten: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read(self, start: int, stop: int, tally: Tally, fresh_since: float) -> Buffer:
+        return memoryview(self.data)[start:stop]
+
+    def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
+        return [memoryview(self.data)[start:stop]]
+
+    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+        _check_unchanged(self.data[start : start + len(data)], data, start, offset, self.forgotten)
+        return []
+
+    def spans(self, start: int, stop: int) -> Iterator[Span]:
+        return iter(())
+
+    @property
+    def sources(self) -> Sequence[ElementSource]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileLiteral(Segment):
+    """Literal bytes that lie in a file, which nobody changes.
+
+    Attributes
+    ----------
+    file : open for reading; lives as long as a layout holds it.
+    begin, length : which bytes of the file, in bytes.
+    forgotten : as in `Literal`.
+    """
+
+    file: LiteralFile
+    begin: int
+    length: int
+    forgotten: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def size(self) -> int:
+        return self.length
+
+    def read(self, start: int, stop: int, tally: Tally, fresh_since: float) -> Buffer:
+        return self.file.read(self.begin + start, stop - start)
+
+    def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
+        return None  # a disk can make one wait
+
+    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+        known = self.file.read(self.begin + start, len(data))
+        _check_unchanged(known, data, start, offset, self.forgotten)
+        return []
+
+    def spans(self, start: int, stop: int) -> Iterator[Span]:
+        return iter(())
+
+    @property
+    def sources(self) -> Sequence[ElementSource]:
+        return ()
+
+
+class LiteralFile:
+    """A file of literal bytes; it is closed when nothing refers to it any more.
+
+    Parameters
+    ----------
+    descriptor : open for reading; becomes this object's own.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes from `offset` on. Raises CorruptStore when the file is too short."""
+        data = os.pread(self._descriptor, size, offset)
+        if len(data) != size:
+            raise CorruptStore(f"a file of literal bytes ends before byte {offset + size}")
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Padding(Segment):
+    """Zeros; what is written there is ignored."""
+
+    length: int
+
+    @property
+    def size(self) -> int:
+        return self.length
+
+    def read(self, start: int, stop: int, tally: Tally, fresh_since: float) -> Buffer:
+        return bytes(stop - start)
+
+    def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
+        return [bytes(stop - start)]
+
+    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+        return []
+
+    def spans(self, start: int, stop: int) -> Iterator[Span]:
+        return iter(())
+
+    @property
+    def sources(self) -> Sequence[ElementSource]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Segment):
+    """The elements [first, first + count) of a source, one after the other.
+
+    Attributes
+    ----------
+    is_compared : a write changes only elements whose bytes differ from what they are: for programs
+        that write more than they change.
+    """
+
+    source: ElementSource
+    form: Form
+    first: int
+    count: int
+    is_compared: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.count * self.form.width
+
+    def read(self, start: int, stop: int, tally: Tally, fresh_since: float) -> Buffer:
+        width = self.form.width
+        first, last = start // width, -(-stop // width)
+        values = np.empty(last - first, self.source.dtype)
+        self.source.read(self.first + first, values, tally, fresh_since)
+        cut = first * width
+        return memoryview(self.form.render(values))[start - cut : stop - cut]
+
+    def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
+        form, width = self.form, self.form.width
+        if form.is_uncopied:
+            base = self.first * width
+            slices = self.source.peek_bytes(base + start, base + stop, fresh_since)
+            if slices is not None:
+                return list(slices)
+        if stop - start > (PEEK_ASSEMBLED_BYTES_MAX if form.is_binary else PEEK_RENDERED_BYTES_MAX):
+            return None
+        first, last = start // width, -(-stop // width)
+        values = np.empty(last - first, self.source.dtype)
+        if not self.source.peek(self.first + first, values, fresh_since):
+            return None
+        cut = first * width
+        return [memoryview(form.render(values))[start - cut : stop - cut]]
+
+    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+        try:
+            if self.form.is_exact and not self.is_compared:
+                return [self._replaced(start, data)]
+            return self._changed(start, data)
+        except BadValue as error:
+            raise BadValue(f"from byte {offset} on: {error}") from None
+
+    def spans(self, start: int, stop: int) -> Iterator[Span]:
+        width = self.form.width
+        yield Span(self.source, self.first + start // width, self.first - (-stop // width))
+
+    @property
+    def sources(self) -> Sequence[ElementSource]:
+        return (self.source,)
+
+    def settled(self, start: int, stop: int) -> int:
+        """All but a last element that begins among the bytes and does not end there.
+
+        Half of a line of text tells nothing.
+        """
+        if self.form.is_binary:
+            return stop
+        cut = stop - stop % self.form.width
+        return cut if cut >= start else stop
+
+    def ahead(self, room: int) -> AheadOptions:
+        return self.source.ahead(self.form.width, room, uncopied=self.form.is_uncopied)
+
+    def _replaced(self, start: int, data: memoryview) -> Written:
+        """All elements that the bytes touch; what an edge leaves of an element stays."""
+        width = self.form.width
+        first, last = start // width, (start + len(data) - 1) // width
+        if start % width or (start + len(data)) % width:
+            whole = bytearray((last + 1 - first) * width)
+            for number in {first, last}:
+                place = (number - first) * width
+                whole[place : place + width] = self.form.render(self._values(number, 1))
+            cut = start - first * width
+            whole[cut : cut + len(data)] = data
+            data = memoryview(whole)
+        return Written(self.source, self.first + first, self.form.parse(data, self.source.dtype))
+
+    def _changed(self, start: int, data: memoryview) -> list[Written]:
+        """The elements with changed bytes."""
+        width = self.form.width
+        first, stop = start // width, -(-(start + len(data)) // width)
+        old = self._values(first, stop - first)
+        shown = bytearray(self.form.render(old))
+        before = np.frombuffer(bytes(shown), np.uint8).reshape(-1, width)
+        cut = start - first * width
+        shown[cut : cut + len(data)] = data
+        after = np.frombuffer(shown, np.uint8).reshape(-1, width)
+        differing = np.flatnonzero((before != after).any(axis=1))
+        if not differing.size:
+            return []
+        first += self.first
+        restorable = self.form.restorable(old[differing])
+        if not restorable.all():
+            wrong = first + int(differing[~restorable][0])
+            raise BadValue(f"element {wrong} cannot be written here; write values.raw")
+        new = self.form.parse(np.ascontiguousarray(after[differing]).reshape(-1).data, old.dtype)
+        breaks = np.flatnonzero(np.diff(differing) > 1) + 1
+        return [
+            Written(self.source, first + int(numbers[0]), values)
+            for numbers, values in zip(
+                np.split(differing, breaks), np.split(new, breaks), strict=True
+            )
+        ]
+
+    def _values(self, first: int, count: int) -> Values:
+        values = np.empty(count, self.source.dtype)
+        self.source.read(self.first + first, values, Tally(), 0.0)
+        return values
+
+
+@dataclass(frozen=True)
+class Records(Segment):
+    """Records one behind the other, each with the same number of elements of several sources.
+
+    A record has the elements of each member one behind the other; record `r` has the elements
+    [r * n, (r + 1) * n) of a member with n elements a record. Where a member ends before the next
+    one begins, or the record ends, there are zeros, and what is written there is ignored.
+
+    Attributes
+    ----------
+    members : the first record of each, with its offset in the record, in order of the offsets.
+    record_bytes : from the beginning of one record to that of the next.
+    count : of the records.
+    """
+
+    members: tuple[tuple[int, Run], ...]
+    record_bytes: int
+    count: int
+
+    def __post_init__(self) -> None:
+        ends = [offset + run.size for offset, run in self.members]
+        begins = [offset for offset, _ in self.members] + [self.record_bytes]
+        if any(end > begin for end, begin in zip(ends, begins[1:], strict=True)):
+            raise ValueError("members of a record overlap")
+
+    @property
+    def size(self) -> int:
+        return self.record_bytes * self.count
+
+    def read(self, start: int, stop: int, tally: Tally, fresh_since: float) -> Buffer:
+        out = np.zeros(stop - start, np.uint8)
+        for part in self._parts(start, stop):
+            data = part.run.read(part.start, part.stop, tally, fresh_since)
+            part.cells(out, self.record_bytes, start)[...] = part.shaped(data)
+        return out.data
+
+    def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
+        if stop - start > PEEK_ASSEMBLED_BYTES_MAX:
+            return None
+        out = np.zeros(stop - start, np.uint8)
+        for part in self._parts(start, stop):
+            found = part.run.peek(part.start, part.stop, fresh_since)
+            if found is None:
+                return None
+            data = found[0] if len(found) == 1 else b"".join(found)
+            part.cells(out, self.record_bytes, start)[...] = part.shaped(data)
+        return [out.data]
+
+    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+        given = np.frombuffer(data, np.uint8)
+        found: list[Written] = []
+        for part in self._parts(start, start + len(data)):
+            cells = part.cells(given, self.record_bytes, start)
+            new = np.ascontiguousarray(cells).reshape(-1).data
+            found += part.run.written(part.start, new, offset + part.begin - start)
+        return found
+
+    def spans(self, start: int, stop: int) -> Iterator[Span]:
+        for part in self._parts(start, stop):
+            yield from part.run.spans(part.start, part.stop)
+
+    @property
+    def sources(self) -> Sequence[ElementSource]:
+        return tuple(run.source for _, run in self.members)
+
+    def ahead(self, room: int) -> AheadOptions:
+        share = room // max(1, len(self.members))
+        found = NOT_AHEAD
+        for _, run in self.members:
+            found = found.widest(run.source.ahead(run.form.width, share, uncopied=False))
+        return found
+
+    @cached_property
+    def _begins(self) -> list[int]:
+        return [offset for offset, _ in self.members]
+
+    def _parts(self, start: int, stop: int) -> Iterator[_Part]:
+        """What of the members lies in [start, stop): whole records together, the edges alone."""
+        size = self.record_bytes
+        first, last = -(-start // size), stop // size
+        if first >= last:
+            for record in range(start // size, -(-stop // size)):
+                yield from self._parts_of(record, start, stop)
+            return
+        if start % size:
+            yield from self._parts_of(first - 1, start, stop)
+        for offset, run in self.members:
+            whole = Run(run.source, run.form, run.first, run.count * self.count, run.is_compared)
+            yield _Part(
+                whole, first * run.size, last * run.size, first * size + offset, last - first
+            )
+        if stop % size:
+            yield from self._parts_of(last, start, stop)
+
+    def _parts_of(self, record: int, start: int, stop: int) -> Iterator[_Part]:
+        """What of one record lies in [start, stop)."""
+        base = record * self.record_bytes
+        number = max(0, bisect_right(self._begins, start - base) - 1)
+        for offset, run in self.members[number:]:
+            begin = max(start, base + offset)
+            end = min(stop, base + offset + run.size)
+            if base + offset >= stop:
+                return
+            if begin < end:
+                inside = record * run.size - base - offset
+                whole = Run(
+                    run.source, run.form, run.first, run.count * self.count, run.is_compared
+                )
+                yield _Part(whole, begin + inside, end + inside, begin, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Bytes [start, stop) of all elements of a member: the same number in each of some records.
+
+    `begin` is where they begin in the segment.
+    """
+
+    run: Run
+    start: int
+    stop: int
+    begin: int
+    records: int
+
+    def shaped(self, data: Buffer) -> Values:
+        """The bytes, a row for each record."""
+        return np.frombuffer(data, np.uint8).reshape(self.records, -1)
+
+    def cells(self, bytes_: Values, record_bytes: int, origin: int) -> Values:
+        """Where they lie among the bytes of the segment from `origin` on, a row a record."""
+        width = (self.stop - self.start) // self.records
+        begin = self.begin - origin
+        if self.records == 1:
+            return bytes_[begin : begin + width].reshape(1, -1)
+        return np.lib.stride_tricks.as_strided(
+            bytes_[begin:], (self.records, width), (record_bytes, 1)
+        )
+
+
+def _check_unchanged(
+    known: bytes,
+    data: memoryview,
+    start: int,
+    offset: int,
+    forgotten: Sequence[tuple[int, int]],
+) -> None:
+    if known == data:
+        return
+    given = np.frombuffer(data, np.uint8)
+    differing = np.flatnonzero(np.frombuffer(known, np.uint8) != given) + start
+    for first, stop in forgotten:
+        differing = differing[(differing < first) | (differing >= stop)]
+    if differing.size:
+        raise NotPermitted(
+            f"byte {offset + int(differing[0]) - start} belongs to the header, which follows from "
+            "the type and the shape of the variable: write the values behind it"
+        )

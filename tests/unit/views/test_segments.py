@@ -1,0 +1,169 @@
+"""The segments that files of several variables are made of."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nczfs.engine.loaded import Values
+from nczfs.engine.options import Tally
+from nczfs.errors import BadValue, CorruptStore, NotPermitted
+from nczfs.testing.layouts import LayoutSuite
+from nczfs.views.forms import BinaryForm
+from nczfs.views.layout import Layout
+from nczfs.views.reader import read_at, request
+from nczfs.views.segments import FileLiteral, Literal, LiteralFile, Padding, Records, Run, Segment
+from nczfs.views.writer import write_at
+from tests.support.elements import Numbers
+
+BIG = BinaryForm(np.dtype(">i4"))
+
+
+def literal_file(path: Path, data: bytes) -> LiteralFile:
+    path.write_bytes(data)
+    return LiteralFile(os.open(path, os.O_RDONLY))
+
+
+def run(values: Values, dtype: str, count: int, *, is_compared: bool = False) -> Run:
+    """The first `count` numbers, in some byte order."""
+    return Run(Numbers(values), BinaryForm(np.dtype(dtype)), 0, count, is_compared)
+
+
+def records(*, is_compared: bool = False) -> Records:
+    """Five records of a short and two floats, padded to four bytes, as the classic format has."""
+    shorts = run(np.arange(5, dtype="i2") + 300, ">i2", 1, is_compared=is_compared)
+    floats = run(np.linspace(0, 1, 10, dtype="f4"), ">f4", 2, is_compared=is_compared)
+    return Records(((0, shorts), (4, floats)), 12, 5)
+
+
+def expected_records() -> bytes:
+    rows = np.zeros(5, np.dtype([("s", ">i2"), ("pad", "V2"), ("f", ">f4", 2)]))
+    rows["s"] = np.arange(5) + 300
+    rows["f"] = np.linspace(0, 1, 10, dtype="f4").reshape(5, 2)
+    return rows.tobytes()
+
+
+class TestFileOfSeveralVariables(LayoutSuite):
+    """Every kind of segment, but for literals on a disk, which are not read from memory."""
+
+    @pytest.fixture
+    def layout(self) -> Layout:
+        return Layout(
+            [
+                Literal(b"CDF"),
+                run(np.arange(7, dtype="u2"), "<u2", 7),
+                Literal(b"between"),
+                run(np.arange(7, dtype="i4") - 3, ">i4", 7, is_compared=True),
+                records(),
+            ]
+        )
+
+
+def test_records_are_interleaved_in_their_byte_order() -> None:
+    layout = Layout([records()])
+    assert bytes(read_at(layout, 0, layout.size, Tally())) == expected_records()
+
+
+@given(start=st.integers(0, 60), size=st.integers(0, 61))
+def test_any_range_of_records_is_that_of_the_whole(start: int, size: int) -> None:
+    found = read_at(Layout([records()]), start, size, Tally())
+    assert bytes(found) == expected_records()[start : start + size]
+
+
+@given(start=st.integers(0, 59), data=st.binary(min_size=1, max_size=60), is_compared=st.booleans())
+def test_what_is_written_to_records_is_read_back_but_for_the_padding(
+    start: int, data: bytes, is_compared: bool
+) -> None:
+    layout = Layout([records(is_compared=is_compared)])
+    data = data[: 60 - start]
+    write_at(layout, start, data)
+    wanted = np.frombuffer(bytearray(expected_records()), np.uint8).copy()
+    wanted[start : start + len(data)] = np.frombuffer(data, np.uint8)
+    wanted.reshape(5, 12)[:, 2:4] = 0
+    assert bytes(read_at(layout, 0, 60, Tally())) == wanted.tobytes()
+
+
+def test_a_million_records_are_one_segment_and_a_read_touches_only_its_own() -> None:
+    numbers = Numbers(np.arange(1 << 20, dtype="i4"))
+    member = Run(numbers, BIG, 0, 1)
+    layout = Layout([Records(((0, member), (8, member)), 16, 1 << 20)])
+    request(layout, 16 * 1000, 16 * 1003, Tally(), 0.0)
+    assert numbers.requested == [(1000, 1003), (1000, 1003)]
+    assert len(layout.segments) == 1
+
+
+def test_members_of_a_record_that_overlap_are_refused() -> None:
+    member = run(np.zeros(4, "i4"), ">i4", 2)
+    with pytest.raises(ValueError, match="overlap"):
+        Records(((0, member), (4, member)), 16, 2)
+
+
+def test_a_write_that_repeats_what_is_there_changes_no_element() -> None:
+    numbers = Numbers(np.arange(8, dtype="i4"))
+    layout = Layout([Run(numbers, BIG, 0, 8, is_compared=True)])
+    whole = bytearray(read_at(layout, 0, 32, Tally()))
+    write_at(layout, 0, whole)
+    assert numbers.written == []
+    whole[4:8] = whole[20:24] = b"\0\0\0\x63"
+    write_at(layout, 0, whole)
+    assert numbers.written == [(1, 2), (5, 6)]
+    assert numbers.values.tolist() == [0, 99, 2, 3, 4, 99, 6, 7]
+
+
+def test_a_write_is_refused_as_a_whole_when_one_byte_of_it_may_not_change() -> None:
+    numbers = Numbers(np.arange(2, dtype="i4"))
+    layout = Layout([Run(numbers, BIG, 0, 2), Literal(b"end")])
+    with pytest.raises(NotPermitted, match="byte 10 "):
+        write_at(layout, 0, b"\0\0\0\x09" * 2 + b"enD")
+    assert numbers.written == []
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_bytes_that_may_be_written_and_are_forgotten(place: str, tmp_path: Path) -> None:
+    data, forgotten = b"0123456789", ((2, 4), (9, 10))
+    segment: Segment = Literal(data, forgotten)
+    if place == "file":
+        segment = FileLiteral(literal_file(tmp_path / "f", b"ab" + data), 2, 10, forgotten)
+    layout = Layout([Literal(b"head"), segment])
+    write_at(layout, 4, b"01xx45678x")
+    assert bytes(read_at(layout, 4, 10, Tally())) == data
+    with pytest.raises(NotPermitted, match="byte 8 "):
+        write_at(layout, 4, b"01xxx5678x")
+
+
+def test_literal_bytes_of_a_file_are_read_where_they_lie(tmp_path: Path) -> None:
+    file = literal_file(tmp_path / "f", b"0123456789")
+    layout = Layout([FileLiteral(file, 6, 3), Padding(2), FileLiteral(file, 0, 2)])
+    assert bytes(read_at(layout, 1, 100, Tally())) == b"78\0\x0001"
+
+
+def test_a_file_of_literal_bytes_that_became_shorter_is_an_error(tmp_path: Path) -> None:
+    file = literal_file(tmp_path / "f", b"0123456789")
+    os.truncate(tmp_path / "f", 5)
+    with pytest.raises(CorruptStore, match="ends before byte 8"):
+        read_at(Layout([FileLiteral(file, 4, 4)]), 0, 4, Tally())
+
+
+def test_padding_is_zeros_whatever_is_written_to_it() -> None:
+    layout = Layout([Padding(4)])
+    write_at(layout, 0, b"abcd")
+    assert bytes(read_at(layout, 0, 4, Tally())) == bytes(4)
+
+
+@pytest.mark.parametrize("dtype", ["i2", "f8", "c16", "U3", "M8[s]", "i1", "S3"])
+def test_elements_in_the_other_byte_order_are_restored(dtype: str) -> None:
+    values = np.arange(4).astype("i8").astype(dtype)
+    form = BinaryForm(values.dtype.newbyteorder(">"))
+    assert bytes(form.render(values)) == values.astype(form.dtype).tobytes()
+    assert form.parse(form.render(values), values.dtype).tolist() == values.tolist()
+
+
+def test_characters_beyond_unicode_are_refused_in_any_byte_order() -> None:
+    form = BinaryForm(np.dtype(">U1"))
+    with pytest.raises(BadValue, match="Unicode"):
+        form.parse(b"\x00\x11\x00\x00", np.dtype("U1"))
