@@ -18,14 +18,14 @@ from nczfs.messages import shown
 
 
 class NumcodecsCodec(Protocol):
-    """What the codecs of numcodecs have in common."""
+    """The common part of the codecs of numcodecs."""
 
     def encode(self, buf: Any) -> Any: ...
     def decode(self, buf: Any) -> Any: ...
 
 
 class Recast(Codec):
-    """A filter of numcodecs that makes one number of one type of each number of another."""
+    """A filter of numcodecs that turns each number of one type into one number of another."""
 
     def __init__(
         self, inner: NumcodecsCodec, decoded: np.dtype[Any], encoded: np.dtype[Any]
@@ -38,7 +38,7 @@ class Recast(Codec):
         return size.scaled(from_bytes=self._decoded.itemsize, to_bytes=self._encoded.itemsize)
 
     def decode(self, data: Flat, size: Size) -> Flat:
-        # Data that are not numbers of the filter overflow; that is no reason for a warning.
+        # Data that the filter did not write may overflow; no warning is needed for that.
         with np.errstate(all="ignore"):
             decoded: Flat = self._inner.decode(data)
         return decoded
@@ -83,7 +83,7 @@ def astype(settings: Settings) -> Codec:
 
 
 class BitRound(Codec):
-    """Floats that keep some bits of their mantissa. Nothing is to be undone."""
+    """Floats that keep some bits of their mantissa. Decoding changes nothing."""
 
     def __init__(self, settings: Settings) -> None:
         keep = settings.integer("keepbits", -1)
@@ -98,7 +98,7 @@ class BitRound(Codec):
         return data
 
     def encode(self, data: Flat) -> Flat:
-        # numcodecs knows its dtypes by their native names only.
+        # numcodecs knows dtypes by their native names only.
         native = data.astype(data.dtype.newbyteorder("="), copy=False)
         rounded: Flat = self._inner.encode(native).view(native.dtype)
         return rounded.astype(data.dtype, copy=False)
@@ -146,7 +146,7 @@ class Categorize(Codec):
         return size.scaled(from_bytes=max(1, self._texts.itemsize), to_bytes=self._codes.itemsize)
 
     def decode(self, data: Flat, size: Size) -> Flat:
-        # The texts can be a thousand times as long as the codes of data that are a bit too long.
+        # The texts can be a thousand times as long as the codes, if data are a bit too long.
         codes = as_bytes(data).view(self._codes)[: size.limit // max(1, self._texts.itemsize)]
         known = (codes > 0) & (codes < self._table.size)
         return self._table[np.where(known, codes, 0)]

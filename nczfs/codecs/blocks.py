@@ -43,7 +43,7 @@ class Blosc(Codec):
         if data.size < _BLOSC_HEADER.size:
             raise ValueError(f"{data.size} bytes are too few for a Blosc header")
         *_, decoded, _, encoded = _BLOSC_HEADER.unpack_from(data.data)
-        # Blosc believes its header, both for what it reads and for what it writes.
+        # Blosc trusts its header, both for what it reads and for what it writes.
         if not _BLOSC_HEADER.size <= encoded <= data.size:
             raise ValueError(f"the header claims {encoded} bytes, but there are {data.size}")
         return _decompressed_into(blosc.decompress, data, decoded, size)
@@ -59,7 +59,7 @@ class Blosc(Codec):
 
 
 class Lz4(Codec):
-    """A block of LZ4 behind its decoded size: the layout of numcodecs, not the LZ4 frame format."""
+    """An LZ4 block after its decoded size: the layout of numcodecs, not the LZ4 frame format."""
 
     is_cheap = True
 
@@ -110,7 +110,7 @@ class Zstd(Codec):
 def _decompressed_into(
     decompress: Callable[[Flat, Flat], object], data: Flat, decoded: int, size: Size
 ) -> Flat:
-    """Decompress into a new array of `decoded` bytes, which the data announce, if it may be."""
+    """Decompress into a new array of the `decoded` bytes that the data announce."""
     if decoded > size.limit:
         raise ValueError(f"the header claims {decoded} bytes; at most {size.limit} are accepted")
     target = buffers.empty(decoded)
@@ -120,7 +120,7 @@ def _decompressed_into(
 
 @dataclass(frozen=True, slots=True)
 class ZstdFrames:
-    """What the headers of Zstandard frames say, without decoding them.
+    """The contents of the headers of Zstandard frames.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ def scan_zstd(data: Flat, limit: int) -> ZstdFrames:
 
     Raises
     ------
-    ValueError : not Zstandard, truncated, or of senselessly many blocks.
+    ValueError : the data are not Zstandard, are truncated, or have implausibly many blocks.
     """
     view = data.data
     blocks_left = 1024 + limit // _ZSTD_BLOCK_BYTES_LEAST
@@ -188,7 +188,7 @@ def scan_zstd(data: Flat, limit: int) -> ZstdFrames:
 
 
 def _zstd_frame_header(view: memoryview, position: int) -> tuple[int | None, int, bool]:
-    """The announced size, where the first block begins, and whether a checksum ends the frame."""
+    """Return the announced size, where the first block begins, and whether a checksum follows."""
     if position >= len(view):
         raise ValueError("the compressed data are truncated")
     descriptor = view[position]

@@ -1,7 +1,7 @@
-"""Memory for decoded data, new or used again.
+"""Memory for decoded data, new or reused.
 
-Memory that the system has just given costs more to touch than most decoders take to fill it. Who
-copies what was decoded, and keeps nothing of it, lets it be written over the next time.
+Touching memory that the system has just given costs more time than most decoders need to fill it.
+So a caller that copies the decoded data, and keeps nothing of them, has their memory reused.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 
 from nczfs.codecs.codec import Flat
 
-REUSED_BYTES_MAX = 16 << 20  # of one array: a codec chain asks for two or three of them
+REUSED_BYTES_MAX = 16 << 20  # per array: a codec chain needs two or three
 
 
 class Scratch:
-    """Memory that is used again, by one thread at a time."""
+    """Memory that is reused, by one thread at a time."""
 
     def __init__(self) -> None:
         self._arrays: list[Flat] = []
@@ -26,7 +26,7 @@ class Scratch:
 
     @contextmanager
     def reused(self) -> Iterator[None]:
-        """Within it, what this thread decodes is written over by the next block of this memory."""
+        """Decode into this memory during the block; the next such block overwrites the data."""
         self._used = 0
         _of_thread.scratch = self
         try:
@@ -35,7 +35,7 @@ class Scratch:
             _of_thread.scratch = None
 
     def empty(self, nbytes: int) -> Flat:
-        """As `buffers.empty`; another part of the memory for each call within a block."""
+        """Return an array as `buffers.empty` does; each call within a block gets another part."""
         if nbytes > REUSED_BYTES_MAX:
             return np.empty(nbytes, np.uint8)
         number = self._used
@@ -48,13 +48,13 @@ class Scratch:
 
 
 class _OfThread(threading.local):
-    scratch: Scratch | None = None  # None: nobody said that he keeps nothing
+    scratch: Scratch | None = None  # None: the caller may keep the data
 
 
 _of_thread = _OfThread()
 
 
 def empty(nbytes: int) -> Flat:
-    """An array of bytes with any content."""
+    """Return an array of bytes with arbitrary content."""
     scratch = _of_thread.scratch
     return np.empty(nbytes, np.uint8) if scratch is None else scratch.empty(nbytes)

@@ -20,15 +20,15 @@ _CHECKSUM_BYTES = 4
 
 
 class Shuffle(Codec):
-    """The bytes of all items regrouped: first bytes first, then second ones.
+    """A filter that groups the bytes of items by position: all first bytes, then all second ones.
 
-    Strides of numpy and not numcodecs, which holds the GIL throughout. What is left over behind the
-    last whole item stays as it is, as in HDF5.
+    It uses strides of numpy, since numcodecs holds the GIL throughout. Bytes after the last whole
+    item stay as they are, as in HDF5.
     """
 
     def __init__(self, settings: Settings) -> None:
         # An element size of 0 or 1 shuffles nothing. netcdf-c writes 0 and means the size of the
-        # items; whoever reads its metadata has put that in.
+        # items; the reader of its metadata has filled that in.
         self._item = max(1, settings.integer("elementsize", 4))
 
     def encoded_size(self, size: Size) -> Size:
@@ -64,11 +64,11 @@ class Shuffle(Codec):
 
 
 class Checksum(Codec):
-    """Four bytes that prove the others, little-endian, in front of them or behind.
+    """A checksum of four bytes, little-endian, before or after the data.
 
     Parameters
     ----------
-    function : of the bytes, to an unsigned number of 32 bits.
+    function : returns an unsigned number of 32 bits for the bytes.
     """
 
     def __init__(self, function: Callable[[memoryview], int], *, in_front: bool) -> None:
@@ -147,7 +147,7 @@ def jenkins_lookup3(settings: Settings) -> Codec:
 
 
 class Base64(Codec):
-    """Bytes as text, four characters for three of them."""
+    """Bytes as text, four characters for every three bytes."""
 
     def __init__(self, settings: Settings) -> None:
         pass

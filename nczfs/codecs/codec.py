@@ -1,4 +1,4 @@
-"""The seam to one codec of a Zarr v2 chain, and how its settings are read."""
+"""The interface of one codec of a Zarr v2 chain, and how its settings are read."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
 
 Flat: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-"""A contiguous array of one dimension, in the order of memory: bytes (u1), numbers or objects."""
+"""A contiguous one-dimensional array, in memory order: bytes (u1), numbers or objects."""
 
 Order: TypeAlias = Literal["C", "F"]
 
 # netcdf-c replaces a chunk without truncating it, and netcdf-fortran writes some chunks as long as
-# the whole variable: what is a bit too long is cut, what is far too long is hostile.
+# the whole variable: what is a bit too long is cut; what is far too long is refused as hostile.
 OVERLONG_LEAST_BYTES = 64 << 10
 OVERLONG_MOST_BYTES = 64 << 20
 
@@ -39,8 +39,8 @@ class Size:
 
     Attributes
     ----------
-    expected : the length that it has; None where it depends on the values (compressed data).
-    limit : the length that is accepted; a decoder allocates no more than that for its output.
+    expected : the predicted length; None where it depends on the values (compressed data).
+    limit : the largest accepted length; a decoder allocates no more than that for its output.
     """
 
     expected: int | None
@@ -48,35 +48,35 @@ class Size:
 
     @classmethod
     def exactly(cls, size: int) -> Size:
-        """A known length; data that are somewhat longer are accepted."""
+        """Return a known length; data that are somewhat longer are accepted."""
         spare = max(OVERLONG_LEAST_BYTES, min(size, OVERLONG_MOST_BYTES))
         return cls(size, size + spare)
 
     def scaled(self, *, from_bytes: int, to_bytes: int) -> Size:
-        """The length when each item of `from_bytes` becomes one of `to_bytes`."""
+        """Return the length if each item of `from_bytes` becomes one of `to_bytes`."""
         if self.expected is None:
             return Size(None, math.ceil(self.limit / from_bytes) * to_bytes)
         return Size.exactly(self.expected // from_bytes * to_bytes)
 
     def plus(self, size: int) -> Size:
-        """The length with so many bytes more."""
+        """Return the length with so many bytes added."""
         if self.expected is None:
             return Size(None, self.limit + size)
         return Size.exactly(self.expected + size)
 
     def compressed(self) -> Size:
-        """The length of what a compressor makes of such data: unknown, and hardly more.
+        """Return the length of such data after compression: unknown, and hardly more.
 
         Notes
         -----
-        Incompressible data grow by less than 1 % in every compressor; an eighth more where deflate
-        uses its fixed codes throughout, and a fifth was seen of isal's level 0.
+        Incompressible data grow by less than 1 % in every compressor; by an eighth where deflate
+        uses its fixed codes throughout; and by a fifth, as seen with isal's level 0.
         """
         return Size(None, self.limit + self.limit // 2 + 4096)
 
 
 class Codec(ABC):
-    """One codec of a chain. Immutable, and safe from any number of threads.
+    """One codec of a chain. Immutable, and safe to use from any number of threads.
 
     `decode` and `encode` may raise any exception for data that do not fit; the pipeline says which
     codec it was. Third-party codecs implement this class and register, as entry point of the group
@@ -85,11 +85,11 @@ class Codec(ABC):
     """
 
     is_cheap: bool = False
-    """Whether it decodes more than about a GB/s."""
+    """Whether it decodes more than about 1 GB/s."""
 
     @abstractmethod
     def encoded_size(self, size: Size) -> Size:
-        """The length of the encoded data, when the decoded data have the length `size`."""
+        """Return the length of the encoded data for decoded data of the length `size`."""
 
     @abstractmethod
     def decode(self, data: Flat, size: Size) -> Flat:
@@ -97,32 +97,32 @@ class Codec(ABC):
 
         Parameters
         ----------
-        data : what `encode` made, as bytes or as the array that the codec before gave.
-        size : of the decoded data. Not more than ``size.limit`` bytes are ever allocated for them.
+        data : the result of `encode`, as bytes or as the array from the codec before.
+        size : of the decoded data. No more than ``size.limit`` bytes are ever allocated for them.
         """
 
     @abstractmethod
     def encode(self, data: Flat) -> Flat:
-        """Apply the codec; the items of `data` have the dtype that the codec before gave them."""
+        """Apply the codec. The items of `data` have the dtype that the codec before gave them."""
 
 
 def as_bytes(data: Flat) -> Flat:
-    """The same memory as an array of bytes."""
+    """Return the same memory as an array of bytes."""
     return data.view(np.uint8)
 
 
 def as_memory(data: Flat) -> memoryview:
-    """The same memory for what takes buffers."""
+    """Return the same memory for functions that take buffers."""
     return as_bytes(data).data
 
 
 def from_buffer(data: bytes | bytearray | memoryview) -> Flat:
-    """The bytes of a buffer, without a copy."""
+    """Return the bytes of a buffer, without copying them."""
     return np.frombuffer(data, np.uint8)
 
 
 class Settings:
-    """The members of a codec's JSON object, read leniently: netcdf-c wrote numbers as text.
+    """The members of a codec's JSON object, read leniently because netcdf-c wrote numbers as text.
 
     Every method raises UnknownCodec for a member that has no usable value.
     """
@@ -132,7 +132,7 @@ class Settings:
         self.members = members
 
     def refused(self, why: str) -> UnknownCodec:
-        """The exception for a configuration that cannot be followed."""
+        """Return the exception for a configuration that cannot be used."""
         return UnknownCodec(f"codec {shown(self.codec)}: {why}")
 
     def integer(self, name: str, default: int) -> int:
@@ -173,7 +173,7 @@ class Settings:
         raise self.refused(f"{name} is {shown(value)}, not true or false")
 
     def dtype(self, name: str, default: str | None = None) -> np.dtype[Any]:
-        """The dtype of numbers that a type string names."""
+        """Return the numeric dtype that a type string names."""
         value = self.members.get(name)
         if value is None:
             value = default

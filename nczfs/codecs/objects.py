@@ -19,21 +19,21 @@ from nczfs.messages import shown
 from nczfs.model import jsonshape
 from nczfs.model.dtypes import VlenKind
 
-# How long the values of a chunk are is said by nothing but the chunk. This much is read of any
-# chunk, and four times the size of the references of a large one (32 bytes an element).
+# Only the chunk itself states the lengths of its values. This much is read of any chunk, and of a
+# large one four times the size of its references (32 bytes an element).
 OBJECT_BYTES = 64 << 20
 _FACTOR = 4
 
 _REFERENCE_BYTES = np.dtype(object).itemsize
 _COUNT_BYTES = 4
 
-# Of a chunk of JSON: members of the values, beside these, which are no more either. Two bytes can
-# become a hundred in memory, and no other thread runs while they do.
+# Members of all values of a JSON chunk, besides as many values. Two bytes can become a hundred in
+# memory, and no other thread runs meanwhile.
 MEMBERS_MAX = 1 << 22
 DEPTH_MAX = 200
-NDIM_MAX = 64  # of numpy
+NDIM_MAX = 64  # limit of numpy
 
-# Elements of a chunk of any other kind: twice what zarr-python makes of its own accord.
+# Elements of any other chunk: twice what zarr-python makes by default.
 ELEMENTS_MAX = 1 << 24
 
 _ASCII_WITHIN = frozenset({"utf-8", "ascii", "iso8859-1"})
@@ -41,7 +41,7 @@ _ENCODINGS = _ASCII_WITHIN | {"utf-16", "utf-32"}
 
 
 def elements_max(kind: VlenKind) -> int:
-    """How many elements of variable length a chunk may have."""
+    """Return how many elements of variable length a chunk may have."""
     return MEMBERS_MAX if kind is VlenKind.JSON else ELEMENTS_MAX
 
 
@@ -53,7 +53,7 @@ class ObjectCodec(Codec):
 
 
 class VLen(ObjectCodec):
-    """A count, and every value behind its own length (numcodecs' layout of ``vlen-*``)."""
+    """A count, then every value after its length (numcodecs' layout of ``vlen-*``)."""
 
     def __init__(self, inner: NumcodecsCodec) -> None:
         self._inner = inner
@@ -61,7 +61,7 @@ class VLen(ObjectCodec):
     def decode(self, data: Flat, size: Size) -> Flat:
         data = as_bytes(data)
         count = int.from_bytes(data[:_COUNT_BYTES].tobytes(), "little")
-        # numcodecs believes the count, and makes room for so many references.
+        # numcodecs trusts the count, and allocates so many references.
         if count * _REFERENCE_BYTES > size.limit or _COUNT_BYTES * (count + 1) > data.size:
             raise ValueError(f"{count} values are claimed in {data.size} bytes")
         decoded: Flat = self._inner.decode(data)
@@ -74,8 +74,8 @@ class VLen(ObjectCodec):
 class VLenNativeArray(VLen):
     """Arrays of numbers, decoded to this machine's byte order.
 
-    They are stored as byte strings are. Read as such they are arrays in a third of the time that
-    numcodecs takes for arrays, during which no other thread runs.
+    They are stored like byte strings. Reading them as byte strings takes a third of the time that
+    numcodecs needs for arrays, during which no other thread runs.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -103,12 +103,12 @@ def vlen_bytes(settings: Settings) -> Codec:
 
 
 class Listed(ObjectCodec):
-    """A list of the values, and behind them their dtype and shape (numcodecs' json2, msgpack2).
+    """A list of the values, followed by their dtype and shape (numcodecs' json2, msgpack2).
 
     Parameters
     ----------
-    order : of the elements in the chunk; lists that are nested as the chunk is are always in C
-        order, other writers' flat lists in this one.
+    order : of the elements in the chunk. Lists that are nested as the chunk is are always in C
+        order; other writers' flat lists are in this order.
     """
 
     def __init__(self, order: Order) -> None:
@@ -141,7 +141,7 @@ class Listed(ObjectCodec):
 
 
 def _check_shape(shape: list[Any]) -> None:
-    """Raise ValueError unless a list could be a shape; nothing is multiplied before."""
+    """Raise ValueError unless a list could be a shape, before anything is multiplied."""
     if len(shape) > NDIM_MAX:
         raise ValueError(f"the shape has {len(shape)} dimensions (max {NDIM_MAX})")
     for length in shape:

@@ -1,6 +1,6 @@
-"""How deep msgpack is nested and how many members it has, seen before anything is built of it.
+"""The nesting and number of members of msgpack data, checked before anything is built from them.
 
-msgpack makes room for as many members as a list says it has, and for those of the lists within.
+The msgpack library allocates as many members as a list claims, and those of the lists within.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Final
 
 _COUNTED: Final = b"\xdc\xdd\xde\xdf"  # heads of lists and maps that can claim more than 15 members
 
-# By the first byte of a value: bytes of its content, and bytes of the number behind that first one
-# which says how many more those are.
+# For the first byte of a value: the bytes of its content, and the bytes of a number after it that
+# gives the length of more content.
 _CONTENT: Final = {
     0xC4: (0, 1), 0xC5: (0, 2), 0xC6: (0, 4),  # bin
     0xC7: (1, 1), 0xC8: (1, 2), 0xC9: (1, 4),  # ext
@@ -24,11 +24,11 @@ _MEMBERS: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 
 
 def fault(data: bytes, *, depth_max: int, members_max: int) -> str | None:
-    """What msgpack data have too much of, in words; None: nothing.
+    """Return in words what msgpack data have too much of; None: nothing.
 
     Parameters
     ----------
-    depth_max : of lists and maps in one another.
+    depth_max : levels of nested lists and maps.
     members_max : of all lists and maps together; the keys of a map count, too.
     """
     heads = sum(data.count(head) for head in _COUNTED)

@@ -1,4 +1,4 @@
-"""From the codecs that metadata name to the pipeline of an array."""
+"""The registry of codecs: from the names in metadata to the pipeline of an array."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json
 ENTRY_POINT_GROUP = "nczfs.codec"
 
 CodecFactory = Callable[[Mapping[str, Json], ArrayDescription], Codec]
-"""What an entry point of the group names: configuration and array to codec."""
+"""A function that an entry point names: from configuration and array to codec."""
 
 _CODECS: dict[str, Callable[[Settings], Codec]] = {
     "adler32": bytefilters.adler32,
@@ -62,13 +62,13 @@ _OBJECT_CODECS = frozenset({"json2", "msgpack2", "vlen-array", "vlen-bytes", "vl
 
 
 def pipeline_of(array: ArrayDescription) -> Pipeline:
-    """The pipeline that decodes and encodes the chunks of an array.
+    """Return the pipeline that decodes and encodes the chunks of an array.
 
     Raises
     ------
-    UnknownCodec : a codec is not installed, refused on purpose (``pickle``), or its configuration
-        cannot be followed. The message names the codec.
-    CodecError : chunks of too many elements of variable length.
+    UnknownCodec : a codec is not installed, is refused on purpose (``pickle``), or its
+        configuration cannot be used. The message names the codec.
+    CodecError : chunks have too many elements of variable length.
     """
     chain = array.codecs
     if chain.zarr_format != 2:
@@ -81,7 +81,7 @@ def pipeline_of(array: ArrayDescription) -> Pipeline:
 
 
 def is_of_numcodecs(name: str) -> bool:
-    """Whether a codec is one of numcodecs that is done here in its stead."""
+    """Return whether nczfs implements a codec of numcodecs itself."""
     return name in _CODECS or name in _ORDERED
 
 
@@ -133,9 +133,9 @@ def _installed() -> dict[str, EntryPoint]:
 
 
 class Foreign(Codec):
-    """A codec that numcodecs knows and we do not (zfpy, pcodec, other packages' own).
+    """A codec that only numcodecs knows (zfpy, pcodec, those of other packages).
 
-    It allocates what it likes; what it decodes to is checked afterwards.
+    It may allocate any memory; its output is checked afterwards.
     """
 
     def __init__(self, inner: NumcodecsCodec) -> None:

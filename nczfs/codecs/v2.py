@@ -17,8 +17,8 @@ from nczfs.errors import CodecError, CorruptChunk
 from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import ArrayDescription
 
-# How much memory objects take nobody knows before. Two chunks of them at a time would be no faster:
-# Python makes objects in one thread.
+# The memory of objects is unknown before decoding. Two such chunks at a time would be no faster,
+# because Python makes objects in one thread.
 _objects_turn = Lock()
 
 
@@ -31,10 +31,10 @@ class V2Pipeline(Pipeline):
 
     Notes
     -----
-    What the data may decode to is known before: every codec says how long its output is for the
-    chunk's size, so every decoder has a limit, whatever the data claim. Data up to twice as long
-    (64 KiB or more, at most 64 MiB more) are accepted and cut to the chunk; without any codec, data
-    of any length. Longer ones are a CorruptChunk.
+    The decoded length is known before decoding: every codec predicts its output for the chunk's
+    size, so every decoder has a limit, whatever the data claim. Data up to twice as long (64 KiB or
+    more, at most 64 MiB more) are accepted and cut to the chunk; without any codec, data of any
+    length. Longer ones are a CorruptChunk.
     """
 
     def __init__(self, array: ArrayDescription, codecs: Sequence[tuple[str, Codec]]) -> None:
@@ -94,7 +94,7 @@ class V2Pipeline(Pipeline):
         return buffers.empty(self._chunk_bytes).view(self._native).reshape(self._shape)
 
     def _cut(self, flat: Flat, too_long: TooLong | None) -> Values:
-        """The chunk's elements in their shape, as stored; the surplus is ignored."""
+        """Return the chunk's elements in their shape, as stored; the surplus is ignored."""
         if self._stored.hasobject != flat.dtype.hasobject:
             raise CorruptChunk(f"the data decode to {flat.dtype} instead of {self._stored}")
         if flat.nbytes < self._chunk_bytes:
@@ -130,7 +130,7 @@ class V2Pipeline(Pipeline):
 
 
 def _let_go_of_values(error: BaseException | None) -> None:
-    """Keep an error, for as long as somebody has it, from holding what was decoded so far."""
+    """Keep an error from holding the values that were decoded so far."""
     while error is not None:
         clear_frames(error.__traceback__)
         error = error.__cause__

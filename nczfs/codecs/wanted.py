@@ -1,7 +1,7 @@
 """Codecs for a new array, which are checked more strictly than stored ones.
 
-What is stored is read leniently, whoever wrote it. What is new must suit the other programs too:
-zarr-python fails at a setting that numcodecs does not know, and netcdf-c at a level out of range.
+Stored arrays are read leniently. New ones must suit other programs, too: zarr-python fails on a
+setting that numcodecs does not know, and netcdf-c on a level out of range.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from nczfs.errors import UnknownCodec
 from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec
 
-# They encode any bytes, so that a few tell whether the settings are in their ranges.
+# They encode any bytes, so a few bytes show whether the settings are in their ranges.
 _COMPRESSORS = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"})
-# Where that tells nothing: numcodecs cuts the level of zstd, and Blosc prints what it refuses.
+# Where that shows nothing: numcodecs clamps the level of zstd, and Blosc prints what it refuses.
 _RANGES = {
     "blosc": ("clevel", range(10)),
     "shuffle": ("elementsize", range(1, 1 << 31)),
@@ -32,12 +32,12 @@ def check_codecs(array: ArrayDescription, element: Values) -> None:
 
     Parameters
     ----------
-    element : any one of them, of rank 0.
+    element : any element, of rank 0.
 
     Raises
     ------
-    UnknownCodec : a codec is not installed, or its settings are none of its. The message names it.
-    CodecError : they cannot encode such elements, or not decode them.
+    UnknownCodec : a codec is not installed, or its settings are invalid. The message names it.
+    CodecError : the codecs cannot encode or cannot decode such elements.
     """
     pipeline = pipeline_of(replace(array, shape=(), chunk_shape=()))
     for spec in array.codecs.codecs:

@@ -1,4 +1,4 @@
-"""The Python library: ``nczfs.open`` and what it gives.
+"""The Python library: the objects that ``nczfs.open`` returns.
 
 The names are h5netcdf's: ``groups``, ``variables``, ``dimensions`` and ``attrs`` are mappings,
 ``variable[...]`` reads and writes values (docs/decisions/0001-library-api.md).
@@ -28,7 +28,7 @@ from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension, GroupHeader
 Member = TypeVar("Member", bound="OpenNode")
 
 DEFAULT = Fill.DEFAULT
-"""As a fill value: that of netCDF for the type."""
+"""As a fill value: netCDF's own for the type."""
 
 
 class Group(OpenNode):
@@ -72,11 +72,11 @@ class Group(OpenNode):
         return made(self._dataset, node, self._editor)
 
     def __delitem__(self, path: str) -> None:
-        """Remove a group or variable with all below it; it is gone from the store at once.
+        """Remove a group or variable with all below it, from the store at once.
 
         Raises
         ------
-        KeyError : nothing is there. UsageError : it is the root of the dataset.
+        KeyError : nothing is there. UsageError : the path is the root of the dataset.
         """
         full = self._full(path)
         if not full:
@@ -87,7 +87,7 @@ class Group(OpenNode):
             raise KeyError(str(error)) from None
 
     def create_group(self, path: str, attributes: Mapping[str, Any] | None = None) -> Group:
-        """Make a group below this one, and those in between that are missing.
+        """Make a group below this one, and missing groups in between.
 
         Raises
         ------
@@ -127,8 +127,8 @@ class Group(OpenNode):
         dtype : a numpy dtype, an `NcType` or its name; ``str`` for strings, ``"S1"`` for text by
             the character. None: that of `data`.
         data : written at once.
-        fillvalue : None: none at all.
-        chunks, codecs : None: chosen; codecs in encoding order, ``[]`` for none.
+        fillvalue : None: no fill value.
+        chunks, codecs : None: chosen by nczfs. Codecs are in encoding order, ``[]`` for none.
         byte_order : "<" or ">".
         string_bytes : of fixed-length strings; None: the format's own default.
 
@@ -154,7 +154,7 @@ class Group(OpenNode):
         return self.declare(declaration, data)
 
     def declare(self, declaration: VariableDeclaration, data: Any = None) -> Variable:
-        """Make the variable that a declaration describes, with values or without.
+        """Make the variable that a declaration describes, with or without values.
 
         A fill value that it states becomes its `_FillValue` attribute, too.
         """
@@ -165,9 +165,9 @@ class Group(OpenNode):
         return variable
 
     def resize_dimension(self, name: str, size: int) -> None:
-        """Give a dimension that is seen from here another length, and all variables that have it.
+        """Change the length of a dimension seen from here, and of all variables that have it.
 
-        What lies beyond the new end is gone; what is new reads as fill. In NCZarr only unlimited
+        Values beyond the new end are gone; new elements read as fill. In NCZarr only unlimited
         dimensions change.
 
         Raises
@@ -180,11 +180,11 @@ class Group(OpenNode):
         self.editor.resize(dimension, size)
 
     def members(self) -> tuple[list[Node], list[tuple[str, str]]]:
-        """The nodes right below as plain data, and the names of broken ones with what is wrong."""
+        """Return the nodes right below as plain data, and the broken ones with their errors."""
         return self._dataset.members(self.header.path)
 
     def tree(self) -> model.Group:
-        """The group and everything below it as plain data."""
+        """Return the group and everything below it as plain data."""
         return self._dataset.group(self.header.path)
 
     def __repr__(self) -> str:
@@ -202,7 +202,7 @@ class Group(OpenNode):
     def _members(
         self, listed: tuple[str, ...] | None, kind: type[Member], what: str
     ) -> Mapping[str, Member]:
-        """The members of a kind: those that the group lists, or else those that are found."""
+        """Return the members of a kind, as the group lists them, or as they are found."""
         stored_kind = model.Variable if kind is Variable else GroupHeader
 
         def made(node: Node) -> Member:
@@ -221,7 +221,7 @@ class Group(OpenNode):
 
 
 class OpenDataset(Group):
-    """An open dataset: its root group. A context manager; closing stores what is not stored yet."""
+    """The root group of an open dataset. A context manager; closing stores unsaved writes."""
 
     def __init__(
         self, dataset: Dataset, header: Node, editor: Editor | None, close: Callable[[], None]
@@ -230,11 +230,11 @@ class OpenDataset(Group):
         self._close = close
 
     def sync(self) -> None:
-        """Have everything written so far stored: when this returns, others see it.
+        """Store everything written so far: when this returns, others see it.
 
         Raises
         ------
-        the first error; what could not be stored is kept, and tried again at the next `sync`.
+        the first error. What could not be stored is kept, and the next `sync` tries again.
         """
         if self._editor is not None:
             self._editor.sync()
@@ -250,7 +250,7 @@ class OpenDataset(Group):
             self._close()
 
     def discard(self) -> None:
-        """`close`, without storing what is not stored yet."""
+        """Close without storing what is not stored yet."""
         self._editor = None
         self._opened.is_closed = True
         self._close()

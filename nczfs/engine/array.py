@@ -30,12 +30,12 @@ class Array:
 
     Parameters
     ----------
-    far : the store behind it takes a network round trip for each request.
-    rounding : what is done to values before they are stored; None: nothing.
+    far : whether the store takes a network round trip for each request.
+    rounding : applied to values before they are stored; None: nothing.
 
     Attributes
     ----------
-    stored : what is shared with the other incarnations, its chunks in memory among it.
+    stored : shared with the other incarnations, including the chunks in memory.
     """
 
     def __init__(
@@ -53,25 +53,25 @@ class Array:
         self._options = options
         self._rounding = rounding
         threads = options.decode_threads
-        # So many chunks are under way at a time when several are read, or written. Each one on its
-        # way to the store holds its encoded bytes as well.
+        # So many chunks are read or written at a time. Each one on its way to the store holds its
+        # encoded bytes as well.
         depth = options.fetch_threads if far else 2 * threads
         self._reader = PickReader(chunks, depth=depth, threads=threads)
         self._store_depth = options.store_threads if far else 2 * threads
         self._runs = runs.runs_of(self.description)
 
     def resized(self, description: ArrayDescription) -> Array:
-        """The same array with another shape; it shares the chunks that are in memory."""
+        """Return the same array with another shape; it shares the chunks that are in memory."""
         chunks = self._chunks.resized(description)
         return Array(chunks, self._options, far=self.far, rounding=self._rounding)
 
     @property
     def chunkio(self) -> ChunkIO:
-        """Where the chunks lie."""
+        """The reader and writer of the stored chunks."""
         return self._chunks.io
 
     def require_codecs(self) -> None:
-        """Raise UnknownCodec now when the values could never be decoded."""
+        """Raise UnknownCodec now if the values could never be decoded."""
         _ = self._chunks.io.pipeline
 
     def read_box(self, box: Box, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
@@ -88,8 +88,8 @@ class Array:
     ) -> None:
         """Copy the selected elements into `out`, which has the selection's shape.
 
-        Must not be called by a thread of the pools. Chunks of which the caller gets all are not
-        kept in memory: he has them.
+        Must not be called by a thread of the pools. Chunks that the caller receives whole are not
+        kept in memory.
         """
         assert out.shape == selection.shape
         picks = selection.picks(self.description.chunk_shape)
@@ -109,22 +109,22 @@ class Array:
     def chunk(
         self, index: ChunkIndex, tally: Tally, fresh_since: float = 0.0, use: Use = WHOLE
     ) -> AbstractContextManager[Values]:
-        """The values of a chunk, filler beyond the edge included, kept while it is open.
+        """Keep the values of a chunk in memory during the block, with the fill beyond the edge.
 
-        Only those that `use` tells of are sure to be right.
+        Only those that `use` describes are sure to be right.
         """
         return self._chunks.opened(index, tally, fresh_since, use)
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float = 0.0) -> bool:
-        """Have a chunk loaded ahead by other threads; False when it is there, or there is no room.
+        """Let other threads load a chunk ahead. Returns False if it is there, or there is no room.
 
-        Errors are kept for whoever waits for the chunk meanwhile, and otherwise forgotten: the
-        reader that needs the chunk will ask again.
+        Readers that already wait for the chunk get its error; otherwise the error is dropped,
+        because the reader that needs the chunk asks again.
         """
         return self._chunks.request(index, tally, fresh_since)
 
     def request_run(self, first: int, stop: int, tally: Tally, fresh_since: float) -> None:
-        """Have the chunks of the elements [first, stop) loaded ahead, in order."""
+        """Let other threads load the chunks of the elements [first, stop) ahead, in order."""
         stop = min(stop, self.description.size)
         if first >= stop:
             return
@@ -133,9 +133,9 @@ class Array:
                 self._chunks.request(part.chunk, tally, fresh_since)
 
     def peek_bytes(self, start: int, stop: int, fresh_since: float) -> list[memoryview] | None:
-        """Bytes [start, stop) of all elements in C order, as slices of chunks in memory.
+        """Return bytes [start, stop) of all elements in C order, as slices of chunks in memory.
 
-        None when a chunk is not there, or the chunks of this array are not runs of its elements.
+        None if a chunk is not there, or the chunks of this array are not runs of its elements.
         """
         if self._runs is None:
             return None
@@ -148,7 +148,7 @@ class Array:
         return slices
 
     def peek_run(self, first: int, out: Values, fresh_since: float) -> bool:
-        """As `read_run`, from memory alone: False when a chunk is not there."""
+        """Read as `read_run` does, from memory only. Returns False if a chunk is not there."""
         position = 0
         for box in boxes_of_run(first, len(out), self.description.shape):
             target = out[position : position + box.size].reshape(box.shape)
@@ -162,7 +162,7 @@ class Array:
         return True
 
     def peek_chunk(self, index: ChunkIndex, fresh_since: float) -> Values | None:
-        """The values of a whole chunk if they are in memory. Never blocks."""
+        """Return the values of a whole chunk if they are in memory. Never blocks."""
         return self._chunks.peek(index, fresh_since)
 
     @property
@@ -178,7 +178,7 @@ class Array:
     def write_run(self, first: int, values: Values) -> None:
         """Write ``len(values)`` consecutive elements in C order, from `first` on.
 
-        As `write_box`; of a run that is several boxes, an error can leave the first ones written.
+        See `write_box`. If the run is several boxes, an error can leave the first ones written.
         """
         position = 0
         for box in boxes_of_run(first, len(values), self.description.shape):
@@ -188,9 +188,9 @@ class Array:
     def write_box(self, box: Box, values: Values) -> None:
         """Write the elements of a box.
 
-        Chunks that are written whole are sent to the store at once, and waited for. What the store
-        does not take, and elements of other chunks, are kept until `WriteBack.flush`, or until
-        there are too many.
+        Chunks that are written whole are sent to the store at once, and the call waits for them.
+        Chunks that the store does not take, and elements of other chunks, are kept until
+        `WriteBack.flush`, or until there are too many.
 
         Parameters
         ----------
@@ -198,14 +198,16 @@ class Array:
 
         Raises
         ------
-        CodecError, StoreError : there is no room for what could not be stored. StructureChanged.
+        CodecError, StoreError : there is no room for what could not be stored. StructureChanged :
+            the array was removed or replaced.
         """
         assert values.shape == box.shape
         values = self._storable(values)
         try:
             with UnderWay(self._store_depth) as through:
                 for part in self.description.grid.parts(box):
-                    # With an ellipsis a scalar stays an array; of text it would be no array's kin.
+                    # The ellipsis keeps a scalar an array; without it, text would become a plain
+                    # string.
                     index: tuple[Any, ...] = (*part.target.slices(), ...)
                     source = values[index]
                     sent = self._chunks.send(part, source)
@@ -243,16 +245,16 @@ class Array:
         self.stored.note_written()
 
     def flush(self) -> None:
-        """Have all that was written to this array stored. Raises CodecError, StoreError."""
+        """Store all that was written to this array. Raises CodecError, StoreError."""
         self._chunks.flush()
 
     def _storable(self, values: Values) -> Values:
-        """The values as they will be stored. Raises StructureChanged, CodecError."""
+        """Return the values as they will be stored. Raises StructureChanged, CodecError."""
         self.stored.check()
         self.require_codecs()
         return values if self._rounding is None else self._rounding(values)
 
 
 def now() -> float:
-    """The clock that freshness is measured by."""
+    """Return the time of the clock that freshness is measured with."""
     return time.monotonic()

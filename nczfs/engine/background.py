@@ -1,4 +1,4 @@
-"""Storing in the background what was written some time ago."""
+"""Storing older writes in the background."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import time
 import weakref
 from collections.abc import Callable
 
-TURNS = 5  # in the time that something may stay unstored
+TURNS = 5  # per time that something may stay unstored
 TURN_S_MIN = 0.05
 
 _LIVING: weakref.WeakSet[Background] = weakref.WeakSet()
 
 
 class Background:
-    """A thread that lives as long as something waits to be stored.
+    """A thread that runs while something waits to be stored.
 
-    It is started by the first writer, so that no thread exists before a fork. `_lock` guards the
+    The first writer starts it, so that no thread exists before a fork. `_lock` guards the
     thread and the flags.
 
     Parameters
     ----------
-    store_aged : stores what was written before a time of the monotonic clock, and says whether
+    store_aged : stores what was written before a time of the monotonic clock, and returns whether
         anything is left. Never raises.
-    age_s : how old what was written may become.
+    age_s : how long a write may stay unstored.
     """
 
     def __init__(self, store_aged: Callable[[float], bool], age_s: float) -> None:
@@ -39,7 +39,7 @@ class Background:
         _LIVING.add(self)
 
     def expect(self, *, at_once: bool = False) -> None:
-        """Something was written, and can be found; `at_once`: there is much of it."""
+        """Note that something was written and can be found; `at_once`: there is much of it."""
         if self._is_expecting and (self._at_once or not at_once):
             return
         with self._lock:
@@ -51,13 +51,13 @@ class Background:
             self._wake.notify()
 
     def close(self) -> None:
-        """Have the thread end, after what it is storing."""
+        """Let the thread end after what it is storing."""
         with self._lock:
             self._closed = True
             self._wake.notify()
 
     def join(self) -> None:
-        """Wait for its end."""
+        """Wait for the thread to end."""
         if self._thread is not None:
             self._thread.join()
 
@@ -75,7 +75,7 @@ class Background:
                 self._wake.wait_for(lambda: self._at_once or self._closed, turn_s)
                 if self._closed:
                     return
-                # Whatever is written from now on is expected anew.
+                # Later writes call `expect` again.
                 self._is_expecting = self._at_once = False
             is_left = self._store_aged(time.monotonic() - self._age_s)
             if is_left:

@@ -16,9 +16,9 @@ from nczfs.engine.storedarray import StoredArray
 from nczfs.engine.use import WHOLE, Use
 from nczfs.errors import NczfsError, Unavailable
 
-# Waiting for the disk shall cost a reader no more than a request to a far store would.
+# Waiting for the disk must cost a reader no more than a request to a far store.
 PATIENCE_S = 0.05
-ENTRY_BYTES = 512  # about what an entry costs besides its values
+ENTRY_BYTES = 512  # approximate cost of an entry besides its values
 
 
 class _Entry:
@@ -36,7 +36,7 @@ class _Load:
     __slots__ = ("done", "entry", "error", "is_dropped", "started_at")
 
     def __init__(self, started_at: float) -> None:
-        self.started_at = started_at  # what it gives was true then, and maybe not when it ends
+        self.started_at = started_at  # when the data are certainly valid
         self.done = threading.Event()
         self.entry: _Entry | None = None
         self.error: NczfsError | None = None
@@ -44,7 +44,7 @@ class _Load:
 
 
 Loader: TypeAlias = "Callable[[Loaded | None], Loaded]"
-"""Loads a chunk. What is known of it already is passed in, to be confirmed or replaced."""
+"""Loads a chunk. What is already known of it is passed in, to be confirmed or replaced."""
 
 
 class ChunkCache:
@@ -54,12 +54,13 @@ class ChunkCache:
     loaded. Eviction is the clock algorithm: a hit sets a bit without the lock, so that the event
     loop never waits for a thread; an entry whose bit is set gets a second round.
 
-    What is evicted is offered to the tier; what is not in memory is looked for there before it is
-    loaded. Readers say how they use a chunk: the tier wants those of which little was read.
+    Evicted chunks are offered to the disk tier; chunks that are not in memory are looked for there
+    before they are loaded. Readers declare how they use a chunk: the tier wants chunks of which
+    little was read.
 
     Parameters
     ----------
-    tier : of this cache alone, and closed with it; None: there is none.
+    tier : the disk tier of this cache alone, closed with it; None: there is none.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class ChunkCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._turn = threading.Condition(self._lock)
-        self._loading = 0  # bytes of the loads that `pinned` has under way
+        self._loading = 0  # bytes of the loads that `pinned` has started
         self._entries: dict[ChunkId, _Entry] = {}
         self._loads: dict[ChunkId, _Load] = {}
         self._used = 0
@@ -86,11 +87,11 @@ class ChunkCache:
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes that the tier takes on the disk."""
+        """Bytes that the disk tier occupies."""
         return self._tier.used_bytes
 
     def peek(self, chunk_id: ChunkId, fresh_since: float, share: float = 1.0) -> Values | None:
-        """The values if they are in memory and were confirmed after `fresh_since`. No lock."""
+        """Return the values if they are in memory, confirmed after `fresh_since`. Takes no lock."""
         entry = self._entries.get(chunk_id)
         if entry is None or entry.checked_at < fresh_since:
             return None
@@ -107,15 +108,15 @@ class ChunkCache:
         fresh_since: float,
         use: Use = WHOLE,
     ) -> Iterator[Values]:
-        """The values of a chunk, kept in memory while the context is open.
+        """Keep the values of a chunk in memory while the context is open.
 
-        A chunk that is not there, or was confirmed before `fresh_since`, is loaded by this thread,
-        or waited for when another one is loading it; then its error is raised here as well. Loads
-        whose `nbytes` together pass the budget take turns.
+        A chunk that is not there, or was confirmed before `fresh_since`, is loaded by this thread.
+        If another thread is loading it, this one waits, and raises its error as well. Loads whose
+        `nbytes` together pass the budget take turns.
 
         Parameters
         ----------
-        use : what will be looked at; the values beyond its part may be anything.
+        use : the part that will be read; the values beyond it are undefined.
         """
         found = self._acquire(chunk_id, load, nbytes, fresh_since, use)
         if not isinstance(found, _Entry):
@@ -128,7 +129,7 @@ class ChunkCache:
                 found.pins -= 1
 
     def start_load(self, chunk_id: ChunkId, nbytes: int, fresh_since: float) -> bool:
-        """Claim the load of a chunk that shall be read ahead.
+        """Claim the load of a chunk that is to be read ahead.
 
         True: the caller must call `finish_load` or `fail_load`. False: it is there or on its way,
         or there is no room for it: reading ahead is dropped, never queued.
@@ -148,28 +149,29 @@ class ChunkCache:
         return granted
 
     def known(self, chunk_id: ChunkId) -> Loaded | None:
-        """What is in memory or on the disk of a chunk, however old."""
+        """Return what is in memory or on the disk of a chunk, however old."""
         entry = self._entries.get(chunk_id)
         return entry.loaded if entry is not None else self._tier.known(chunk_id)
 
     def finish_load(self, chunk_id: ChunkId, reserved: int, loaded: Loaded) -> None:
-        """The end of a load that `start_load` granted."""
+        """End a load that `start_load` granted."""
         with self._lock:
             self._used -= reserved
             entry = self._settle(chunk_id, loaded, share_read=0.0)
             if entry is not None:
-                # It must not go before those that have been read, just because it has not.
+                # It must not be evicted before chunks that were read, only because it was not read
+                # yet.
                 entry.referenced = True
         self._tier.flush()
 
     def fail_load(self, chunk_id: ChunkId, reserved: int, error: NczfsError) -> None:
-        """The other end of a load that `start_load` granted; whoever waits gets the error."""
+        """End a load that `start_load` granted with an error, which waiting readers get."""
         with self._lock:
             self._used -= reserved
             self._give_up(chunk_id, error)
 
     def try_reserve(self, nbytes: int) -> bool:
-        """Take bytes of the budget for something else than a chunk; False when there is no room."""
+        """Take bytes of the budget for something other than a chunk. Returns False without room."""
         with self._lock:
             granted = not self._closed and self._make_room(nbytes)
             if granted:
@@ -178,9 +180,9 @@ class ChunkCache:
         return granted
 
     def claim(self, nbytes: int) -> None:
-        """Take bytes of the budget, or with a negative `nbytes` give them back.
+        """Take bytes of the budget, or give them back if `nbytes` is negative.
 
-        As `try_reserve`, but for what is there in any case: chunks make room as far as they can.
+        This is for memory that is in use in any case; chunks make room for it as far as they can.
         """
         with self._lock:
             self._make_room(nbytes)
@@ -193,17 +195,18 @@ class ChunkCache:
             self._used -= nbytes
 
     def put(self, chunk_id: ChunkId, loaded: Loaded) -> None:
-        """Replace what is known of a chunk; a load that is under way is not kept."""
+        """Replace what is known of a chunk. The result of a running load is not kept."""
         with self._lock:
             self._disown(chunk_id)
-            # As if it had been read: whoever writes an array does not read it across the grain.
+            # Counted as read whole, since a program that writes an array does not also read it
+            # across chunks.
             self._replace(chunk_id, _Entry(loaded, self._clock(), share_read=1.0))
         self._tier.flush()
 
     def drop(self, chunk_id: ChunkId) -> None:
-        """Forget a chunk, in memory and on the disk; a load that is under way is not kept.
+        """Forget a chunk, in memory and on the disk. The result of a running load is not kept.
 
-        Whoever asks from now on, or waits for that load, gets what is loaded anew.
+        Later readers, and those who wait for that load, get a newly loaded chunk.
         """
         with self._lock:
             self._disown(chunk_id)
@@ -220,7 +223,7 @@ class ChunkCache:
                 self._remove(chunk_id)
 
     def close(self) -> None:
-        """Forget everything; loads that are waited for fail."""
+        """Forget everything. Waiting readers get an error."""
         with self._lock:
             self._closed = True
             for chunk_id in list(self._loads):
@@ -237,7 +240,7 @@ class ChunkCache:
         fresh_since: float,
         use: Use,
     ) -> _Entry | Values:
-        """An entry, pinned, or else values from the disk."""
+        """Return a pinned entry, or otherwise values from the disk."""
         while True:
             with self._lock:
                 entry = self._entries.get(chunk_id)
@@ -269,7 +272,7 @@ class ChunkCache:
                 return found
 
     def _read_back(self, chunk_id: ChunkId, slot: Slot, use: Use) -> _Entry | Values | None:
-        """What is wanted of a chunk from the disk, or the whole; None when it is gone."""
+        """Return the wanted part of a chunk from the disk, or the whole; None if it is gone."""
         keep = slot.is_worth_memory(use.part)
         values = self._tier.read(slot, None if keep else use.part)
         if values is None or not keep:
@@ -290,7 +293,7 @@ class ChunkCache:
     def _load(
         self, chunk_id: ChunkId, load: Loader, nbytes: int, known: Loaded | None, share: float
     ) -> _Entry | None:
-        """The entry, pinned; None when that which is on the disk was confirmed."""
+        """Return the pinned entry; None if the copy on the disk was confirmed."""
         with self._turn:
             self._turn.wait_for(lambda: not self._loading or self._fits(nbytes))
             self._loading += nbytes
@@ -342,7 +345,7 @@ class ChunkCache:
         self._insert(chunk_id, entry)
 
     def _insert(self, chunk_id: ChunkId, entry: _Entry) -> None:
-        # A chunk larger than the whole budget is handed to whoever waits, and not kept.
+        # A chunk larger than the whole budget is handed to its readers, and not kept.
         cost = entry.loaded.nbytes + ENTRY_BYTES
         if not self._closed and self._make_room(cost):
             self._entries[chunk_id] = entry

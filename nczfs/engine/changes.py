@@ -1,4 +1,4 @@
-"""Changes of metadata: what was asked for, to be applied to whatever a node says by then."""
+"""Changes of metadata, which are applied to the newest documents of a node."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class Change(ABC):
     """One change of one node. Applying it twice is applying it once.
 
     A change is kept until it is stored, and is applied again when another client changed the
-    document meanwhile. When it can never be stored it is withdrawn, and who asked for it is told.
+    document meanwhile. A change that can never be stored is withdrawn, and its caller gets the
+    error.
 
     Attributes
     ----------
-    outlasts_refusals : it is tried again after the store has refused it for good, since there are
-        values that cannot be read without it; any other one is withdrawn then.
+    outlasts_refusals : it is tried again even after the store has refused it for good, because
+        there are values that cannot be read without it; other changes are withdrawn then.
     """
 
     outlasts_refusals: ClassVar[bool] = False
@@ -30,20 +31,20 @@ class Change(ABC):
     @property
     @abstractmethod
     def subject(self) -> tuple[str, ...]:
-        """What of the node it is about; a later change of the same subject replaces it."""
+        """The part of the node that it changes; a later change of the same subject replaces it."""
 
     @abstractmethod
     def apply(self, node: Node | None) -> Node:
-        """The node with the change; None where there is no node yet."""
+        """Return the node with the change; `node` is None where there is no node yet."""
 
     def after(self, earlier: Change) -> Change:
-        """What replaces an earlier change of the same subject and this one together."""
+        """Return the change that replaces an earlier one of the same subject and this one."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Create(Change):
-    """A node comes into being."""
+    """The creation of a node."""
 
     node: Node
 
@@ -59,7 +60,7 @@ class Create(Change):
 
 @dataclass(frozen=True, slots=True)
 class SetAttribute(Change):
-    """An attribute gets a value, and keeps its place if it had one."""
+    """A new value of an attribute, which keeps its place if it had one."""
 
     attribute: Attribute
 
@@ -78,7 +79,7 @@ class SetAttribute(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeleteAttribute(Change):
-    """An attribute goes."""
+    """The removal of an attribute."""
 
     name: str
 
@@ -93,7 +94,7 @@ class DeleteAttribute(Change):
 
 @dataclass(frozen=True, slots=True)
 class AddMember(Change):
-    """A group lists a new array or group, if it lists its members at all."""
+    """A new array or group in a group's list of members, if the group has a list."""
 
     name: str
     is_group: bool
@@ -111,7 +112,7 @@ class AddMember(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemoveMember(Change):
-    """A group lists an array or group no more, if it lists its members at all."""
+    """The removal of an array or group from a group's list of members, if the group has a list."""
 
     name: str
 
@@ -130,7 +131,7 @@ class RemoveMember(Change):
 
 @dataclass(frozen=True, slots=True)
 class RenameMember(Change):
-    """A group lists a member under another name, if it lists its members at all."""
+    """A new name of a member in a group's list of members, if the group has a list."""
 
     name: str
     new_name: str
@@ -150,7 +151,7 @@ class RenameMember(Change):
 
 @dataclass(frozen=True, slots=True)
 class GroupBecomesArray(Change):
-    """A group lists as an array what it listed as a group, if it lists its members at all."""
+    """A member's move from a group's list of groups to that of arrays, if the group has lists."""
 
     name: str
 
@@ -168,7 +169,7 @@ class GroupBecomesArray(Change):
 
 @dataclass(frozen=True, slots=True)
 class AddDimension(Change):
-    """A group declares a dimension."""
+    """The declaration of a dimension by a group."""
 
     dimension: Dimension
 
@@ -192,11 +193,11 @@ class AddDimension(Change):
 
 @dataclass(frozen=True, slots=True)
 class ResizeDimension(Change):
-    """A dimension gets another length.
+    """A new length of a dimension.
 
     Attributes
     ----------
-    grows : it is at least so long; when two clients append, the longer one counts.
+    grows : the length is a minimum: when two clients append, the longer one counts.
     """
 
     outlasts_refusals: ClassVar[bool] = True
@@ -225,7 +226,7 @@ class ResizeDimension(Change):
 
 @dataclass(frozen=True, slots=True)
 class Resize(Change):
-    """An array gets another length along one dimension; `grows` as for `ResizeDimension`."""
+    """A new length of an array along one dimension; `grows` as for `ResizeDimension`."""
 
     outlasts_refusals: ClassVar[bool] = True
 
@@ -258,7 +259,7 @@ class Resize(Change):
 
 
 def _both(earlier: Change, later: _NewLength) -> _NewLength:
-    """One new length for two that follow each other."""
+    """Return one new length for two that follow each other."""
     assert isinstance(earlier, type(later))
     if later.grows and later.size <= earlier.size:
         return earlier

@@ -1,4 +1,4 @@
-"""One chunk between its key and its values; the place where an absent object becomes fill."""
+"""Loading and storing single chunks; here an absent object becomes fill."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from nczfs.zmap.keys import Key, Prefix, join
 
 log = logging.getLogger(__name__)
 
-NDIM_MAX = 64  # of numpy
+NDIM_MAX = 64  # limit of numpy
 
 # A stored chunk is not expected to be larger than this many times its decoded size: incompressible
 # data grow by a few bytes, and netcdf-fortran writes over-long chunks of small variables.
 STORED_FACTOR = 4
 STORED_SLACK_BYTES = 64 << 20
-USUAL_SLACK_BYTES = 1 << 20  # what is longer is told from what is absurd before it is read whole
+USUAL_SLACK_BYTES = 1 << 20  # a longer chunk is measured before it is read whole
 
 _EMPTY_OF: dict[VlenKind, object] = {
     VlenKind.TEXT: "",
@@ -41,14 +41,14 @@ _EMPTY_OF: dict[VlenKind, object] = {
 
 
 class ChunkIO:
-    """Loads and stores the chunks of one array. Holds no state but what it is made of.
+    """A loader and storer of the chunks of one array. It holds no state but its parameters.
 
     Parameters
     ----------
-    place : where the array lies in `zmap`.
-    too_long : hears of each chunk that decodes to more bytes than it has, with its key; None: the
-        first one is warned of in the log.
-    confirm : raises StructureChanged when the store describes other chunks by now.
+    place : the place of the array in `zmap`.
+    too_long : called for each chunk that decodes to more bytes than it should, with its key; None:
+        the log warns of the first one.
+    confirm : raises StructureChanged if the store now describes other chunks.
     """
 
     def __init__(
@@ -69,17 +69,17 @@ class ChunkIO:
 
     @property
     def prefix(self) -> Prefix:
-        """Where the array lies by now."""
+        """The current prefix of the array."""
         return self._at.prefix
 
     @property
     def _place(self) -> str:
-        """Of the variable, for messages."""
+        """The place of the variable, for messages."""
         return "/".join(part for part in (self._zmap.name, self.prefix) if part)
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The codecs, looked up when values are first wanted. Raises CodecError."""
+        """The codecs, looked up when values are first needed. Raises CodecError."""
         if len(self.array.shape) > NDIM_MAX:
             raise CodecError(
                 f"{self._place}: {len(self.array.shape)} dimensions: values of arrays with more "
@@ -94,7 +94,7 @@ class ChunkIO:
         return join(self.prefix, self.array.chunk_keys.name(chunk))
 
     def load(self, chunk: ChunkIndex, known: Loaded | None) -> Loaded:
-        """The values of a chunk; `known` is given back when the store still holds that version.
+        """Load the values of a chunk. Returns `known` if the store still holds that version.
 
         Raises
         ------
@@ -104,12 +104,12 @@ class ChunkIO:
         return decode()
 
     def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Callable[[], Loaded]:
-        """The half of `load` that waits for the store; it returns the half that computes."""
+        """Run the half of `load` that waits for the store, and return the half that computes."""
         decode = self._found(chunk, known)
         return decode if decode is not None else lambda: self._absent(chunk)
 
     def _found(self, chunk: ChunkIndex, known: Loaded | None) -> Callable[[], Loaded] | None:
-        """As `fetch`; None when the store says that there is none."""
+        """Fetch as `fetch` does; None if the store has no such object."""
         key = self.key(chunk)
         found = self._found_at(key, known)
         while found is None and self.key(chunk) != key:  # the array was renamed meanwhile
@@ -141,7 +141,7 @@ class ChunkIO:
         return lambda: self._decode(key, blob, pipeline)
 
     def resized(self, array: ArrayDescription) -> ChunkIO:
-        """The same chunks, of an array of another shape."""
+        """Return the same chunks, of an array of another shape."""
         return ChunkIO(
             self._zmap,
             self._at,
@@ -152,9 +152,9 @@ class ChunkIO:
         )
 
     def newest(self, chunk: ChunkIndex) -> tuple[Values, Version]:
-        """The values that the store has now, fill where it has none, and their version.
+        """Return the values that the store has now, or fill if it has none, and their version.
 
-        Whatever `missing_chunks` says: the elements that were not written of a chunk that is being
+        `missing_chunks` does not matter here: the unwritten elements of a chunk that is being
         written are fill.
         """
         decode = self._found(chunk, None)
@@ -165,7 +165,7 @@ class ChunkIO:
         return loaded.values, loaded.version
 
     def stat(self, chunk: ChunkIndex) -> Stat | None:
-        """The object that the store has of a chunk; None: there is none."""
+        """Return the object that the store has of a chunk; None: there is none."""
         try:
             return self._zmap.stat(self.key(chunk))
         except NoSuchObject:
@@ -173,7 +173,7 @@ class ChunkIO:
 
     @property
     def is_dated(self) -> bool:
-        """Whether `stat` tells when a chunk was stored."""
+        """Whether `stat` gives the time when a chunk was stored."""
         return self._zmap.features.dates_objects
 
     def store(
@@ -187,12 +187,13 @@ class ChunkIO:
 
         Parameters
         ----------
-        replaces : only that version; `ABSENT`: only where there is none; None: whatever is there.
-        sending : called just before they are sent, with the bytes and `replaces`.
+        replaces : the only version to replace; `ABSENT`: store only if there is none; None: replace
+            any.
+        sending : called just before the bytes are sent, with the bytes and `replaces`.
 
         Returns
         -------
-        the version that the store has now; None where nothing was stored, because the chunk is all
+        the version that the store has now; None if nothing was stored, because the chunk is all
         fill and was never written, which reads the same.
 
         Raises
@@ -222,8 +223,8 @@ class ChunkIO:
         return True
 
     def is_fill(self, values: Values) -> bool:
-        """Whether a chunk of these values, all of them fill, reads the same when it is missing."""
-        # Where no fill value is defined, others read anything from a chunk that is not there.
+        """Return whether all values are fill, and a missing chunk reads the same."""
+        # Without a fill value, what other programs read from a missing chunk is undefined.
         if values.dtype.hasobject or values.size == 0 or self.array.fill_value is None:
             return False
         # Bits, not values: NaN equals no NaN, and -0.0 is not 0.0.
@@ -236,7 +237,7 @@ class ChunkIO:
         return bool((items == np.frombuffer(fill, item)[0]).all())
 
     def _fill(self) -> Values:
-        # One element, shown everywhere: a hole in an array of terabytes takes no memory.
+        # One element, broadcast: a hole in an array of terabytes takes no memory.
         return np.broadcast_to(fill_element(self.array), self.array.chunk_shape)
 
     def _decode(self, key: Key, blob: Blob, pipeline: Pipeline) -> Loaded:
@@ -266,7 +267,7 @@ def _nobody_asks() -> None:
 
 
 class _OneWarning:
-    """Warns of the first thing that it is told, and of no other."""
+    """A receiver of messages that logs the first as a warning, and no other."""
 
     def __init__(self) -> None:
         self._is_given = False
@@ -274,11 +275,11 @@ class _OneWarning:
     def __call__(self, message: str) -> None:
         if not self._is_given:
             self._is_given = True
-            log.warning("%s (said once for each array)", message)
+            log.warning("%s (logged once for each array)", message)
 
 
 def fill_element(array: ArrayDescription) -> Values:
-    """The fill value as a rank-0 array of the array's native dtype; zeros when undefined."""
+    """Return the fill value as a rank-0 array of the array's native dtype; zeros if undefined."""
     dtype = array.dtype
     if dtype.vlen is not None:
         element = np.empty((), object)

@@ -1,4 +1,4 @@
-"""The chunks of one array: loaded when needed or ahead of it, and what is written to them."""
+"""The chunks of one array: loading them on demand or ahead of it, and writing to them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 
 class ArrayChunks:
-    """The chunks of one incarnation of an array, with what of them is not in the store yet.
+    """The chunks of one incarnation of an array, including what is not in the store yet.
 
     Immutable but for the cache it shares; every method may be called from any thread.
 
     Parameters
     ----------
-    stored : the array that they are of, shared with its other incarnations.
+    stored : the array of the chunks, shared with its other incarnations.
     grows : for each dimension, whether others may make it longer at any time; None: none.
     """
 
@@ -57,7 +57,7 @@ class ArrayChunks:
         self._grows = grows or (False,) * len(io.array.shape)
 
     def resized(self, description: ArrayDescription) -> ArrayChunks:
-        """The same chunks of the array with another shape."""
+        """Return the same chunks of the array with another shape."""
         return ArrayChunks(
             self.io.resized(description),
             self.stored,
@@ -69,15 +69,15 @@ class ArrayChunks:
 
     @property
     def capacity(self) -> int:
-        """How many chunks the budget of the cache has room for."""
+        """The number of chunks that fit into the budget of the cache."""
         return self._cache.limit_bytes // max(1, self.description.chunk_bytes)
 
     def opened(
         self, index: ChunkIndex, tally: Tally, fresh_since: float, use: Use = WHOLE
     ) -> AbstractContextManager[Values]:
-        """The values of a chunk, filler beyond the edge included, kept while it is open.
+        """Keep the values of a chunk in memory during the block, with the fill beyond the edge.
 
-        Only those that `use` tells of are sure to be right.
+        Only those that `use` describes are sure to be right.
         """
         if self._writeback.find((self.stored, index)) is None:
             return self._clean(index, tally, fresh_since, use)
@@ -92,7 +92,7 @@ class ArrayChunks:
             out[pick.target] = values[pick.source]
 
     def copy_past_cache(self, pick: Pick, out: Values, tally: Tally) -> None:
-        """As `copy`, of a chunk that is not in memory and need not be there afterwards."""
+        """Copy elements of a chunk that is not in memory, without keeping it there."""
         self.stored.check()
         decode = self.io.fetch(pick.chunk, None)
         with self.pools.decoding():
@@ -100,7 +100,7 @@ class ArrayChunks:
             out[pick.target] = values[pick.source]
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
-        """Whether a chunk is dirty or cached; that does not count as a use of it."""
+        """Return whether a chunk is dirty or cached. This does not count as a use of the chunk."""
         chunk_id = (self.stored, index)
         return (
             self._writeback.find(chunk_id) is not None
@@ -108,17 +108,17 @@ class ArrayChunks:
         )
 
     def peek(self, index: ChunkIndex, fresh_since: float, share: float = 1.0) -> Values | None:
-        """The values of a chunk if they are in memory. Never blocks."""
+        """Return the values of a chunk if they are in memory. Never blocks."""
         dirty = self._writeback.find((self.stored, index))
         if dirty is not None:
             return dirty.readable()
         return self._cache.peek((self.stored, index), fresh_since, share)
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float) -> bool:
-        """Have a chunk loaded ahead by other threads; False when it is there, or there is no room.
+        """Let other threads load a chunk ahead. Returns False if it is there, or there is no room.
 
-        Errors are kept for whoever waits for the chunk meanwhile, and otherwise forgotten: the
-        reader that needs the chunk will ask again.
+        Readers that already wait for the chunk get its error; otherwise the error is dropped,
+        because the reader that needs the chunk asks again.
         """
         chunk_id = (self.stored, index)
         if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
@@ -136,7 +136,7 @@ class ArrayChunks:
         """Write elements of a chunk, counted from its first one. See `WriteBack.write`."""
         grid = self.description.grid
         inside = grid.box(chunk).relative_to(grid.origin(chunk))
-        # Where the array ends may be a chunk's end only for us: another client has appended to it.
+        # The array may end here only for this process: another client may have appended to it.
         stop = tuple(
             length if grows else end
             for end, length, grows in zip(inside.stop, grid.chunk_shape, self._grows, strict=True)
@@ -145,7 +145,7 @@ class ArrayChunks:
         self._writeback.write((self.stored, chunk), self.io, clip, region, values)
 
     def send(self, part: Part, values: Values) -> Future[None] | None:
-        """As `WriteBack.send`; None also of what is no whole chunk."""
+        """Send a chunk as `WriteBack.send` does; None also if it is not a whole chunk."""
         array = self.description
         if part.source.stop != array.chunk_shape or part.source.size != prod(array.chunk_shape):
             return None
@@ -153,17 +153,17 @@ class ArrayChunks:
         return self._writeback.send(chunk_id, self.io, part.source, values)
 
     def settle(self) -> None:
-        """See `WriteBack.settle`."""
+        """Wait as `WriteBack.settle` does."""
         self._writeback.settle()
 
     def flush(self) -> None:
-        """Have all that was written to this array stored. Raises CodecError, StoreError."""
+        """Store all that was written to this array. Raises CodecError, StoreError."""
         self._writeback.flush(lambda array: array is self.stored)
 
     def _clean(
         self, index: ChunkIndex, tally: Tally, fresh_since: float, use: Use = WHOLE
     ) -> AbstractContextManager[Values]:
-        """The values of a chunk as the store has them."""
+        """Return the values of a chunk as the store has them."""
         load = partial(self._load, index, tally)
         return self._cache.pinned(
             (self.stored, index), load, self.description.chunk_bytes, fresh_since, use
@@ -173,7 +173,7 @@ class ArrayChunks:
     def _with_written(
         self, index: ChunkIndex, tally: Tally, fresh_since: float
     ) -> Iterator[Values]:
-        """The values of a chunk with what is not in the store yet."""
+        """Return the values of a chunk, including what is not in the store yet."""
         while (dirty := self._writeback.find((self.stored, index))) is not None:
             values = dirty.readable()
             if values is None:

@@ -1,4 +1,4 @@
-"""A set of chunks of one array: of a grid of 500 million in 64 MiB, of a larger one by number."""
+"""Sets of chunks of one array: a bitmap for up to 500 million (64 MiB), else a list of numbers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from nczfs.model.grid import ChunkIndex, RegularGrid
 BITMAP_BYTES_MAX = 64 << 20
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
-_BLOCK = 1 << 16  # numbers gathered before they are put away
+_BLOCK = 1 << 16  # numbers that are collected before they are sorted in
 
 
 class ChunkSet:
-    """Chunks of a grid, which are only added. For use by one thread.
+    """A set of chunks of a grid, to which chunks are only added. For use by one thread.
 
-    Memory is a bit for each chunk of the grid, or, where that would be more than 64 MiB, eight
-    bytes for each chunk in the set.
+    It takes one bit for each chunk of the grid, or, if that would exceed 64 MiB, eight bytes for
+    each chunk in the set.
     """
 
     def __init__(self, grid: RegularGrid) -> None:
         self._counts = grid.counts
         self._chunk_shape = grid.chunk_shape
         self._total = prod(self._counts)
-        # Pages that nothing is written to take no memory.
+        # Pages that are never written take no memory.
         is_small = self._total <= 8 * BITMAP_BYTES_MAX
         self._bits = np.zeros(-(-self._total // 8), np.uint8) if is_small else None
         self._dtype = np.dtype(np.uint64 if self._total < 1 << 64 else object)
@@ -48,19 +48,19 @@ class ChunkSet:
         return self.has_any(Box(chunk, tuple(i + 1 for i in chunk)))
 
     def has_any(self, chunks: Box) -> bool:
-        """Whether any chunk of a box of the grid is in the set."""
+        """Return whether any chunk of a box of the grid is in the set."""
         return bool(self._are_in(chunks).any())
 
     def has_all(self, chunks: Box) -> bool:
-        """Whether all chunks of a box of the grid are in the set."""
+        """Return whether all chunks of a box of the grid are in the set."""
         return bool(self._are_in(chunks).all())
 
     def __iter__(self) -> Iterator[ChunkIndex]:
-        """The chunks in the set, in C order."""
+        """Yield the chunks in the set, in C order."""
         return (index_of(number, self._counts) for number in self._in_order())
 
     def missing(self) -> Iterator[ChunkIndex]:
-        """The chunks of the grid that are not in the set, in C order."""
+        """Yield the chunks of the grid that are not in the set, in C order."""
         before = -1
         for number in self._in_order():
             yield from (index_of(n, self._counts) for n in range(before + 1, number))
@@ -106,7 +106,7 @@ class ChunkSet:
 
 
 def chunks_of(box: Box, chunk_shape: tuple[int, ...]) -> Box:
-    """The box of the grid with all chunks that a box of elements, which is not empty, touches."""
+    """Return the box of the grid with all chunks that a non-empty box of elements touches."""
     return Box(
         tuple(a // c for a, c in zip(box.start, chunk_shape, strict=True)),
         tuple(-(-b // c) for b, c in zip(box.stop, chunk_shape, strict=True)),

@@ -1,4 +1,4 @@
-"""The consolidated copy of a dataset's metadata, kept true while the dataset is written."""
+"""The consolidated copy of a dataset's metadata, kept up to date while the dataset is written."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ log = logging.getLogger(__name__)
 
 
 class ConsolidatedCopy:
-    """What is owed to ``.zmetadata`` of the documents that it repeats, and how it is paid.
+    """The documents that ``.zmetadata`` does not repeat correctly yet, and its update.
 
-    A document is owed from before it is written until the copy has it. Where there is no copy, none
-    is made but on request. The first time the copy is made anew from all documents, because it may
-    have been stale; then it is amended. Where several clients write, each puts what the store has
+    A document is pending from before it is written until the copy has it. Without a copy, none is
+    made except on request. The first update makes the copy anew from all documents, because it may
+    have been stale; later ones amend it. Where several clients write, each puts what the store has
     now into the newest copy.
 
-    `_lock` guards what is owed, and is not held while the store is asked; `_updating` is held by
-    the one thread that brings the copy up to date.
+    `_lock` guards what is pending, and is not held during requests to the store; the one thread
+    that updates the copy holds `_updating`.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class ConsolidatedCopy:
 
     Attributes
     ----------
-    is_wanted : a copy is made where there is none.
+    is_wanted : a copy is made if there is none.
     """
 
     def __init__(self, hierarchy: Hierarchy, store: Callable[[str, bytes, Version], None]) -> None:
@@ -56,17 +56,17 @@ class ConsolidatedCopy:
         return bool(self._owed or self._distrusted)
 
     def owes(self, keys: frozenset[str]) -> bool:
-        """Whether the copy may lack one of some documents."""
+        """Return whether the copy may lack one of some documents."""
         with self._lock:
             return bool(self._distrusted) or not keys.isdisjoint(self._owed)
 
     def owe(self, key: str) -> None:
-        """A document is about to be written."""
+        """Note that a document is about to be written."""
         with self._lock:
             self._owed[key] = self._owed.get(key, 0) + 1
 
     def distrust(self) -> None:
-        """Have it made anew: what it repeats changes otherwise."""
+        """Note that the copy must be made anew, because documents change in another way."""
         with self._lock:
             self._is_true = False
             self._distrusted += 1
@@ -80,7 +80,7 @@ class ConsolidatedCopy:
 
         Raises
         ------
-        MetadataError, StoreError : it is owed what it was owed before.
+        MetadataError, StoreError : the same documents are still pending.
         """
         with self._updating:
             with self._lock:
@@ -88,7 +88,7 @@ class ConsolidatedCopy:
             keys = list(owed)
 
             def store(_: int) -> bool:
-                # Others may have written both since we did.
+                # Other clients may have written both since.
                 self._hierarchy.ask_again([consolidated.KEY, *keys])
                 return self._update_once(keys, leaving, is_due=bool(keys or distrusted or leaving))
 
@@ -101,7 +101,7 @@ class ConsolidatedCopy:
                 self._is_true = is_true and not self._distrusted
 
     def _update_once(self, keys: list[str], leaving: str | None, *, is_due: bool) -> bool:
-        """Bring it up to date once; whether it was made, or amended, by us alone since then."""
+        """Update the copy once. Returns whether this process alone has made or amended it since."""
         documents = self._hierarchy.documents()
         data = documents.get(consolidated.KEY)
         if not (is_due if data is not None else self.is_wanted):
@@ -119,7 +119,7 @@ class ConsolidatedCopy:
     def _amended(
         self, data: bytes, keys: list[str], leaving: str | None, documents: StoreDocuments
     ) -> bytes | None:
-        """The copy with some documents as they are now; None when it cannot be read."""
+        """Return the copy with some documents as they are now; None if it cannot be read."""
         try:
             newest = {key: documents.get(key) for key in keys}
             if leaving is not None:

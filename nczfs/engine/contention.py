@@ -1,14 +1,14 @@
-"""Who may write, on a store where nothing can be taken atomically: claims, and whose is first.
+"""The choice of a writer on a store without atomic operations: claims, of which the oldest wins.
 
-Each contender writes an object of its own below ``.nczfs-lease/`` of the dataset, and lists them
-all a while later. The oldest claim that has not expired holds the lease, and says so in its object,
-so that nobody overtakes it whose clock is slow. Where it can be seen that its process has ended, a
-claim has expired.
+Each contender writes its own object below ``.nczfs-lease/`` of the dataset, and lists all of them a
+while later. The oldest claim that has not expired holds the lease, and states so in its object, so
+that a contender with a slow clock cannot overtake it. A claim also expires when its process has
+visibly ended.
 
-Why two never hold it: a claim is visible at most half of the settle time after the start that it
-states; one that took longer is made anew. Whoever decides has waited for the whole settle time
-since its own claim was visible. So it saw every older one, as long as clocks differ by less than
-the other half. The store must list what was written.
+Two contenders never hold the lease: a claim is visible at most half of the settle time after the
+start that it states; one that took longer is made anew. A contender decides after it has waited for
+the whole settle time since its own claim was visible. So it has seen every older one, as long as
+clocks differ by less than the other half. The store must list what was written.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """How long things take; all contenders for a dataset must have the same.
+    """The times of a lease, which must be the same for all contenders for a dataset.
 
     Attributes
     ----------
-    term_s : after so long without renewal a lease has expired: its holder was killed.
-    renew_s : it is renewed so often.
+    term_s : a lease that is not renewed for so long has expired: its holder was killed.
+    renew_s : time between renewals.
     settle_s : see above; clocks may differ by half of it.
-    poll_s : who waits looks again so often.
-    idle_s : it is handed over after so long without a use.
-    wait_s : who cannot have it is told after so long.
+    poll_s : time between two looks of a waiting contender.
+    idle_s : a lease that is not used for so long is handed over.
+    wait_s : a contender that waits for so long gets an error.
     """
 
     term_s: float = 30.0
@@ -66,7 +66,7 @@ class Clock:
 
     Attributes
     ----------
-    wall : seconds since 1970, as other machines have them.
+    wall : seconds since 1970, comparable with other machines.
     uptime : seconds that also pass while the machine is suspended, and are never set.
     """
 
@@ -77,14 +77,14 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the object of a contender says.
+    """The contents of a contender's object.
 
     Attributes
     ----------
     random : the name of the object.
-    machine, started : of the process, see `ProcessIdentity`; empty and 0 where they are not known.
+    machine, started : of the process, see `ProcessIdentity`; empty and 0 if unknown.
     start, expiry : seconds since 1970.
-    holds : it has the lease, and does not only wait for it.
+    holds : whether it has the lease; otherwise it waits for it.
     """
 
     host: str
@@ -97,21 +97,20 @@ class Claim:
     holds: bool
 
     def has_ended(self) -> bool:
-        """Whether its process is certainly gone, as seen from this one."""
+        """Return whether its process is certainly gone, as seen from this one."""
         is_here = self.host == socket.gethostname()
         return is_here and ProcessIdentity(self.machine, self.pid, self.started).has_ended()
 
     @property
     def order(self) -> tuple[bool, float, str]:
-        """The first one has the lease."""
+        """The sort key of claims: the first one has the lease."""
         return not self.holds, self.start, self.random
 
 
 class Contender:
-    """One process that wants the lease of a dataset, has it, or had it.
+    """A process that wants the lease of a dataset, has it, or had it.
 
-    Not for several threads at a time. Every method but the properties asks the store, and raises
-    StoreError.
+    For one thread at a time. Every method asks the store and raises StoreError; properties do not.
 
     Parameters
     ----------
@@ -134,27 +133,27 @@ class Contender:
 
     @property
     def key(self) -> Key:
-        """Of the object that is our claim."""
+        """The key of this process's claim."""
         return self.key_of(self._random)
 
     def key_of(self, random: str) -> Key:
-        """Of the object that is a claim."""
+        """Return the key of a claim."""
         return join(self._directory, random)
 
     @property
     def claim(self) -> Claim | None:
-        """As it was last written."""
+        """The claim as it was last written."""
         return self._claim
 
     @property
     def is_valid(self) -> bool:
-        """Whether the lease is ours, and nobody can take it for expired."""
+        """Whether this process holds the lease, and no other can take it for expired."""
         claim = self._claim
         return claim is not None and claim.holds and self._is_alive(self._clock.uptime())
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to renew it."""
+        """Whether it is time to renew the lease."""
         return self._clock.uptime() >= self._renew_at
 
     def advance(self) -> float | None:
@@ -162,7 +161,7 @@ class Contender:
 
         Returns
         -------
-        seconds until the next step; None: the lease is ours.
+        seconds until the next step; None: this process holds the lease.
         """
         now = self._clock.uptime()
         if self._claim is None or not self._is_alive(now):
@@ -178,16 +177,16 @@ class Contender:
             return self._terms.poll_s
         self._write(replace(self._claim, holds=True))
         if self._clock.uptime() - listed_at > self._terms.settle_s:
-            return self._enter()  # others may have come to another result meanwhile
+            return self._enter()  # other contenders may have reached another result meanwhile
         self._sweep(claims)
         return None
 
     def remaining_s(self, claim: Claim) -> float:
-        """Seconds until a claim has expired on all clocks, if it is not renewed."""
+        """Return the seconds until a claim has expired on all clocks, if it is not renewed."""
         return claim.expiry + self._terms.settle_s - self._clock.wall()
 
     def renew(self) -> bool:
-        """Have the lease for another term; False: it is not ours any more."""
+        """Renew the lease for another term. Returns False if it is lost."""
         if self._claim is None or not self.is_valid:
             return False
         try:
@@ -198,17 +197,17 @@ class Contender:
         alive_until = self._alive_until
         self._write(self._claim)
         if self._clock.uptime() >= alive_until:
-            self.withdraw()  # before it was written others may have taken it for expired
+            self.withdraw()  # before it was written, others may have taken the old one for expired
             return False
         return True
 
     def withdraw(self) -> None:
-        """Give the lease back, or do not want it any more. What cannot be removed expires."""
+        """Give the lease back, or stop waiting for it. A claim that cannot be removed expires."""
         self._claim = None
         self._remove(self._random)
 
     def _enter(self) -> float:
-        """Make a claim, or make it anew."""
+        """Make a claim, or replace it."""
         self._ready_at = math.inf
         wall = self._clock.wall()
         process = current_process() or ProcessIdentity("", os.getpid(), 0)
@@ -229,7 +228,7 @@ class Contender:
         return self._terms.settle_s
 
     def _write_in_time(self, claim: Claim) -> bool:
-        """Write a claim that waits; False when it took so long that others may not have seen it."""
+        """Write a waiting claim. Returns False if it took too long for others to see it."""
         began = self._clock.uptime()
         self._write(claim)
         return self._clock.uptime() - began <= self._terms.settle_s / 2
@@ -243,7 +242,7 @@ class Contender:
         self._renew_at = began + self._terms.renew_s
 
     def _is_alive(self, now: float) -> bool:
-        """Whether our claim has not expired for anybody, nor soon will."""
+        """Return whether this process's claim is valid on every clock, and not about to expire."""
         return now < self._alive_until
 
     @property
@@ -251,10 +250,10 @@ class Contender:
         return self._valid_until - self._terms.settle_s
 
     def _is_live(self, claim: Claim) -> bool:
-        """Whether somebody's claim counts: it has not expired on any clock.
+        """Return whether a claim counts: there is a clock on which it has not expired.
 
-        That of a process that was seen to have ended counts no longer than what it sent last may be
-        on its way.
+        The claim of a process that has visibly ended counts only as long as its last requests may
+        still be on their way.
         """
         if self.remaining_s(claim) < 0:
             return False
@@ -264,7 +263,7 @@ class Contender:
         return now - self._ended.setdefault(claim.random, now) < self._terms.settle_s
 
     def _claims(self) -> Iterator[Claim]:
-        """All claims; only those that are new or changed are read."""
+        """List all claims; only those that are new or changed are read."""
         known, self._read = self._read, {}
         for entry in self._zmap.search(self._directory):
             if entry.stat is None:
@@ -286,7 +285,7 @@ class Contender:
                 yield found[1]
 
     def _sweep(self, claims: list[Claim]) -> None:
-        """Remove the claims of who ended without doing so."""
+        """Remove the claims of processes that ended without doing so."""
         for claim in claims:
             if not self._is_live(claim):
                 self._remove(claim.random)
@@ -301,7 +300,7 @@ class Contender:
 
 
 def parsed_claim(name: str, data: bytes) -> Claim | None:
-    """The claim that an object of that name is; None when it is none."""
+    """Parse the claim in an object of that name; None if it is not a claim."""
     try:
         content = json.loads(data)
         claim = Claim(

@@ -1,4 +1,4 @@
-"""Values that a caller gives, as elements of a type; what does not fit is an error, never cut."""
+"""Conversion of a caller's values to elements of a type; what does not fit is an error."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _ELEMENT_OF: dict[VlenKind, type | tuple[type, ...]] = {
 
 
 def converted(values: Any, dtype: DataType, place: str) -> Values:
-    """Values as elements of a type, in its native dtype; not copied when they are already.
+    """Convert values to elements of a type, in its native dtype; copied only if needed.
 
-    Numbers are converted as C does, a float loses its fraction; strings become UTF-8.
+    Numbers are converted as in C: a float loses its fraction. Strings become UTF-8.
 
     Parameters
     ----------
-    place : of the variable, for messages.
+    place : the place of the variable, for messages.
 
     Raises
     ------
-    BadValue : a number is outside of the range of the type, a string is too long, or the values
-        are of a kind that has no meaning there. Nothing was written.
+    BadValue : a number is outside the range of the type, a string is too long, or values of this
+        kind have no meaning there. Nothing was written.
     """
     if dtype.vlen is not None:
         return _objects(values, dtype.vlen, place)
     given = np.asarray(values)
     native = dtype.native
     if given.dtype.kind == "f" and native.kind == "u" and not isinstance(values, np.ndarray):
-        # To numpy, integers beyond int64 and smaller ones in one list are doubles.
+        # numpy makes doubles of a list that mixes integers beyond int64 with smaller ones.
         given = np.asarray(values, object)
     if given.dtype == native:
         return given
@@ -56,11 +56,11 @@ def converted(values: Any, dtype: DataType, place: str) -> Values:
 
 
 def converted_fill(fill: Any, dtype: DataType, place: str) -> Values:
-    """A fill value as an array of one element, or of none for an empty text.
+    """Convert a fill value to an array of one element, or of none for an empty text.
 
     Raises
     ------
-    BadValue : it is none of the type; also where `converted` would drop a fraction.
+    BadValue : it is not a value of the type, also where `converted` would drop a fraction.
     """
     try:
         given = np.asarray(fill)
@@ -73,10 +73,10 @@ def converted_fill(fill: Any, dtype: DataType, place: str) -> Values:
 
 
 def attribute_of(name: str, value: Any) -> Attribute:
-    """An attribute from a Python value.
+    """Make an attribute from a Python value.
 
     Text is CHAR, a list of texts STRING; numbers have the type of their numpy dtype (so a Python
-    int is INT64, a float DOUBLE); what netCDF has no type for, a dict say, is JSON.
+    int is INT64, a float DOUBLE); a value without a netCDF type, such as a dict, is JSON.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def attribute_of(name: str, value: Any) -> Attribute:
 
 
 def fill_attribute(fill: Any, dtype: DataType, place: str) -> Attribute | None:
-    """The `_FillValue` attribute of a variable, None where netCDF has no such type or text."""
+    """Return the `_FillValue` attribute of a variable, None if netCDF has no such type or text."""
     if dtype.nc_type is None:
         return None
     name = "_FillValue"
@@ -109,7 +109,7 @@ def fill_attribute(fill: Any, dtype: DataType, place: str) -> Attribute | None:
         try:
             return Attribute(name, NcType.STRING, (_decoded(fill, place),))
         except BadValue:
-            return None  # bytes that are no text: the array's own fill value has them
+            return None  # bytes that are not text: only the array's own fill value holds them
     value = converted_fill(fill, dtype, place)[0].item()
     if dtype.nc_type is NcType.CHAR:
         return Attribute(name, NcType.CHAR, value.decode("utf-8", "surrogateescape") or "\0")
@@ -117,7 +117,7 @@ def fill_attribute(fill: Any, dtype: DataType, place: str) -> Attribute | None:
 
 
 def retyped(attribute: Attribute, nc_type: NcType) -> Attribute:
-    """An attribute of numbers in another type of numbers. Raises BadValue: it does not fit."""
+    """Convert a numeric attribute to another numeric type. Raises BadValue if it does not fit."""
     assert isinstance(attribute.value, tuple)
     stored = np.dtype(CODE_OF_NC_TYPE[nc_type])
     place = f"attribute {attribute.name!r}"
@@ -151,7 +151,7 @@ def _check_range(given: Values, native: np.dtype[Any], place: str) -> None:
         return
     limits = np.iinfo(native)
     if given.dtype.kind == "f":
-        # Doubles hold the limits of narrow types, and what lies beyond those of the widest.
+        # Doubles represent the limits of narrow types, and values beyond those of the widest.
         wide = given.astype(np.float64, copy=False)
         fits = (wide > limits.min - 1.0) | (wide == limits.min)
         fits &= wide < limits.max + 1.0

@@ -1,4 +1,4 @@
-"""Coordinate variables, fetched in one burst before anybody waits for their chunks one by one."""
+"""Coordinate variables, fetched in one burst before a reader waits for their chunks one by one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BUDGET_SHARE = 8  # at most an eighth of the memory limit
 
 
 def fetch_coordinates(dataset: Dataset, variable: Variable) -> int:
-    """Have all chunks of the 1-D coordinate variables of a variable loaded ahead.
+    """Load all chunks of the 1-D coordinate variables of a variable ahead.
 
-    A coordinate variable is one-dimensional and called like its dimension. Their number of chunks
-    and bytes is bounded; those that do not fit are left to be read when they are asked for.
+    A coordinate variable is one-dimensional and has the name of its dimension. The number of chunks
+    and bytes is bounded; coordinates that do not fit are read on demand.
 
     Returns
     -------
-    The number of chunks asked for.
+    the number of requested chunks.
     """
     room = dataset.engine.cache.limit_bytes // BUDGET_SHARE
     chunks = 0

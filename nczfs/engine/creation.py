@@ -1,4 +1,4 @@
-"""Choosing types, chunks, codecs and fill values of a new variable."""
+"""The choice of types, chunks, codecs and fill values for a new variable."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from nczfs.model.hierarchy import (
 )
 
 CHUNK_BYTES_WANTED = 4 << 20
-VLEN_ITEM_BYTES = 64  # what an element of variable length is taken for when chunks are chosen
-UNLIMITED_ALONE = 1024  # elements, as for netcdf-c
+VLEN_ITEM_BYTES = 64  # assumed size of an element of variable length when chunks are chosen
+UNLIMITED_ALONE = 1024  # elements, as in netcdf-c
 
 
 def described(
@@ -39,11 +39,11 @@ def described(
     metadata_format: MetadataFormat,
     separator: str,
 ) -> Variable:
-    """The variable that a declaration asks for.
+    """Return the variable that a declaration asks for.
 
     Parameters
     ----------
-    path : that it gets, below the root of the dataset.
+    path : of the variable, below the root of the dataset.
     dimensions : those that the declaration names.
     separator : of its chunk keys, "." or "/".
 
@@ -66,7 +66,7 @@ def described(
     if codecs is None:
         codecs = default_codecs(stored.dtype, metadata_format.name)
     attributes = _attributes(path, declaration, stored.dtype)
-    # Whoever copies what is there says them, too.
+    # A declaration of a copy states them, too.
     codecs = codecs[len(stored.filters) :] if _begins(codecs, stored.filters) else codecs
     if metadata_format.last_is_compressor:
         codecs, rounded = split_off(codecs, stored.dtype, f"/{path}")
@@ -94,7 +94,7 @@ def described(
 
 
 def _object_codec(declaration: VariableDeclaration) -> CodecSpec | None:
-    """What makes bytes of the objects of a declaration; None: it has none, or does not say."""
+    """Return the codec from objects to bytes; None: there are no objects, or none is declared."""
     wanted, codecs = declaration.type, declaration.codecs
     has_objects = isinstance(wanted, np.dtype) and wanted.hasobject
     return codecs[0] if has_objects and codecs else None
@@ -107,7 +107,7 @@ def _begins(codecs: Sequence[CodecSpec], filters: Sequence[CodecSpec]) -> bool:
 def default_chunks(
     shape: Sequence[int], unlimited: Sequence[bool], item_size: int
 ) -> tuple[int, ...]:
-    """Chunks of about 4 MiB, by netcdf-c's rule.
+    """Choose chunks of about 4 MiB, by netcdf-c's rule.
 
     Fixed dimensions keep their length when all together fit, and are scaled by one factor
     otherwise; unlimited ones get 1, except when all are.
@@ -118,7 +118,7 @@ def default_chunks(
             return (UNLIMITED_ALONE,)
         return (max(1, int(wanted ** (1 / len(shape)))),) * len(shape)
     chunks = [1 if grows else max(1, n) for n, grows in zip(shape, unlimited, strict=True)]
-    # More than once where short dimensions could not give their part.
+    # Repeated, because short dimensions may not have shrunk by their part.
     while (size := prod(chunks)) > wanted:
         factor = (wanted / size) ** (1 / sum(length > 1 for length in chunks))
         chunks = [max(1, int(length * factor)) for length in chunks]
@@ -126,10 +126,10 @@ def default_chunks(
 
 
 def default_codecs(dtype: DataType, format_name: str) -> tuple[CodecSpec, ...]:
-    """The default codecs of a variable.
+    """Return the default codecs of a variable.
 
-    In NCZarr zlib behind a shuffle, which netCDF has always had, and in pure Zarr Blosc, which all
-    of its readers have. Those of the oldest layouts mostly came without any.
+    NCZarr gets zlib after a shuffle, which netCDF has always had; pure Zarr gets Blosc, which all
+    of its readers have. Libraries for the oldest layouts mostly had no codecs.
     """
     if format_name in ("nczarr-L1", "nczarr-L2U"):
         return ()
@@ -167,7 +167,7 @@ def _chunk_shape(
 def _attributes(
     path: str, declaration: VariableDeclaration, dtype: DataType
 ) -> tuple[Attribute, ...]:
-    """Those of the declaration, and first the `_FillValue` that it states otherwise."""
+    """Return the declared attributes, preceded by the `_FillValue` if it is declared otherwise."""
     fill = declaration.fill_value
     if (
         declaration.is_complete
@@ -196,11 +196,11 @@ def _fill_value(path: str, declaration: VariableDeclaration, dtype: DataType) ->
         return fill
     value = converted_fill(fill, dtype, f"/{path}")
     if dtype.stored.kind in "fc":
-        # JSON has one NaN: chunks must not be left out for being all fill with other bits.
+        # JSON has one NaN, so chunks that are all fill with other bits must not be left out.
         parts = value.copy().view(value.real.dtype)
         parts[np.isnan(parts)] = np.nan
         value = parts.view(value.dtype)
     if dtype.stored.kind in "biufcSU":
-        # Without the NULs at the end, as numpy gives text.
+        # Without the NULs at the end, as numpy returns text.
         return value.tolist()[0] if value.size else dtype.native.type()
     return value[0]

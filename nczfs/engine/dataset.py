@@ -1,4 +1,4 @@
-"""An open dataset: the arrays behind its variables, and what changes its store."""
+"""An open dataset: the arrays of its variables, and the changes of its store."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """What all datasets of a process share: options, threads, the chunk cache.
+    """The shared parts of all datasets of a process: options, threads, the chunk cache.
 
     Parameters
     ----------
-    spool : where chunks go that cannot be stored; None: their writers are told, and that is all.
+    spool : for chunks that cannot be stored; None: their writers only get the error.
     """
 
     def __init__(self, options: EngineOptions | None = None, spool: Spool | None = None) -> None:
@@ -73,33 +73,33 @@ class Engine:
         self._changed_lock = threading.Lock()
 
     def note_changes(self, dataset: Dataset) -> None:
-        """Something of the metadata of a dataset may not be stored: hold it until it is."""
+        """Hold a dataset of which metadata may be unsaved, until they are stored."""
         with self._changed_lock:
             self._changed.setdefault(dataset, time.monotonic())
         self.writeback.expect()
 
     def changed(self, before: float = math.inf) -> list[Dataset]:
-        """The datasets of which metadata are not stored that were changed before some time."""
+        """Return the datasets with unsaved metadata that were changed before some time."""
         with self._changed_lock:
             for dataset in [each for each in self._changed if not each.has_changes]:
                 del self._changed[dataset]
             return [dataset for dataset, since in self._changed.items() if since <= before]
 
     def _store_documents(self, before: float) -> bool:
-        """Store what was changed before some time; whether anything is left to wait for."""
+        """Store what was changed before some time. Returns whether anything is left to wait for."""
         for dataset in self.changed(before):
             with self._changed_lock:
-                self._changed[dataset] = time.monotonic()  # when it is tried again
+                self._changed[dataset] = time.monotonic()  # when to try again
             try:
                 dataset.store()
             except NczfsError as error:
-                log.info("%s: changes are kept, and tried again: %s", dataset.url(""), error)
+                log.info("%s: changes are kept and will be tried again: %s", dataset.url(""), error)
         return bool(self.changed())
 
     def close(self) -> None:
-        """Stop the threads and forget the chunks; whoever still waits gets an error.
+        """Stop the threads and forget the chunks; waiting callers get an error.
 
-        What is not stored by then goes to the spool.
+        What is not stored yet goes to the spool.
         """
         self.writeback.close()
         self.cache.close()
@@ -111,18 +111,18 @@ class Engine:
 
 
 class Dataset(Hierarchy):
-    """An open dataset: its hierarchy, the arrays behind its variables, and what changes its store.
+    """An open dataset: its hierarchy, the arrays of its variables, and the changes of its store.
 
-    What changes the store through `zmap` holds the lease of the dataset, where one is needed.
+    All changes through `zmap` hold the lease of the dataset, where one is needed.
     `_arrays_lock` guards the dict of arrays.
 
     Parameters
     ----------
-    edited : called when the node at a prefix may read otherwise, by a change that was made here.
+    edited : called when the node at a prefix may read differently after a change by this process.
 
     Attributes
     ----------
-    is_closed : nothing shall be asked of it any more; set by who opened it.
+    is_closed : set by the opener; the dataset must not be used any more.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Dataset(Hierarchy):
         self.lease.add_user(self)
 
     def array(self, variable: Variable) -> Array:
-        """The values of a variable; the same object as long as its description is the same."""
+        """Return a variable's values: the same object as long as its description is the same."""
         with self._arrays_lock:
             known = self._arrays.get(variable.path)
             if known is not None and _same_array(known[0], variable):
@@ -173,11 +173,11 @@ class Dataset(Hierarchy):
         return array
 
     def latest(self, variable: Variable, array: StoredArray | None = None) -> Variable:
-        """A variable as long as it is by now, as far as that is known. Asks nobody.
+        """Return a variable with its current length, as far as that is known. Makes no request.
 
         Parameters
         ----------
-        array : it is where that lies, which may have been renamed.
+        array : of the variable, which may have been renamed.
         """
         key = variable.key if array is None else self.path_of(array)
         if key != variable.key:
@@ -188,11 +188,11 @@ class Dataset(Hierarchy):
         return known[0]
 
     def path_of(self, array: StoredArray) -> str:
-        """The path that an array of this dataset has by now."""
+        """Return the current path of an array of this dataset."""
         return array.place.prefix[len(self.root) :].lstrip("/")
 
     def problems(self, variable: Variable) -> tuple[str, ...]:
-        """What is wrong with a variable: its metadata, or a codec that is not there."""
+        """Return what is wrong with a variable: its metadata, or a missing codec."""
         try:
             self.array(variable).require_codecs()
         except CodecError as error:
@@ -200,7 +200,7 @@ class Dataset(Hierarchy):
         return variable.problems
 
     def forget(self, path: str) -> None:
-        """Ask the store anew for a node and all below it, chunks included."""
+        """Forget a node and all below it, including chunks, so that the store is asked anew."""
         super().forget(path)
         with self._arrays_lock:
             for known in [known for known in self._arrays if is_within(known, path)]:
@@ -208,7 +208,7 @@ class Dataset(Hierarchy):
         self._forget_chunks(self.prefix(path))
 
     def removed(self, path: str) -> None:
-        """A node, and all below it, are no more: nothing that was written to them is kept."""
+        """Note that a node and all below it are removed; nothing written to them is kept."""
         self.edits.forget(path)
         prefix = self.prefix(path)
         for array in self._stored_arrays(prefix):
@@ -219,7 +219,7 @@ class Dataset(Hierarchy):
         self._metadata.changed(Key(prefix))
 
     def moved(self, path: str, goal: str) -> None:
-        """A node, and all below it, lies at another path: who has it open finds it there."""
+        """Note that a node and all below it have moved; open files follow."""
         prefix, new = self.prefix(path), self.prefix(goal)
         self.engine.arrays.move(self._metadata.zmap, prefix, new)
         with self._arrays_lock:
@@ -232,24 +232,24 @@ class Dataset(Hierarchy):
         self.edits.move(path, goal)
 
     def forget_documents(self, path: str) -> None:
-        """Ask the store anew for a node and all below it, but for chunks."""
+        """Forget a node and all below it, except chunks, so that the store is asked anew."""
         super().forget(path)
         self._metadata.forget(self.prefix(path))
         self._metadata.changed(Key(self.prefix(path)))
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Nothing of it is stored meanwhile, but what is stored here; who wants to, waits."""
+        """Let other threads store nothing of the dataset during the block; they wait."""
         with self._storing.closed(), self.engine.arrays.gate.closed():
             yield
 
     def flush_chunks(self) -> None:
-        """Have everything stored that was written to its arrays. Raises CodecError, StoreError."""
+        """Store everything that was written to its arrays. Raises CodecError, StoreError."""
         self.engine.writeback.flush(self._has)
 
     @property
     def has_changes(self) -> bool:
-        """Whether a document, the consolidated copy among them, is not stored as it shall be."""
+        """Whether a document, or the consolidated copy, is not stored yet as it should be."""
         return bool(self.edits.pending()) or self.copy.is_owed
 
     @property
@@ -258,7 +258,7 @@ class Dataset(Hierarchy):
         return self._metadata.far
 
     def has_unsaved(self, path: str = "") -> bool:
-        """Whether anything is not stored that was written to a node or below it. Asks nobody."""
+        """Return whether a write to a node or below it is not stored yet. Makes no request."""
         if any(is_within(known, path) for known in self.edits.pending()):
             return True
         zmap, prefix = self._metadata.zmap, self.prefix(path)
@@ -266,17 +266,17 @@ class Dataset(Hierarchy):
         return is_owed or self.engine.writeback.has_unsaved(lambda a: a.is_within(zmap, prefix))
 
     def store(self, asked: Iterable[str] | None = None) -> None:
-        """Have all that was written and changed stored: chunks, documents, the consolidated copy.
+        """Store all that was written and changed: chunks, documents, the consolidated copy.
 
         Parameters
         ----------
-        asked : the paths of the nodes of which failures are raised: who asks for something need not
-            know what others have asked for. None: all.
+        asked : the paths of the nodes whose failures are raised, because a caller need not learn of
+            the failures of others. None: all.
 
         Raises
         ------
-        CodecError, StoreError : what could not be stored is kept. DatasetError, MetadataError : it
-            can never be stored, and was withdrawn.
+        CodecError, StoreError : what could not be stored is kept. DatasetError, MetadataError : a
+            change can never be stored, and was withdrawn.
         """
         paths = None if asked is None else frozenset(asked)
         failures: list[NczfsError] = []
@@ -288,7 +288,7 @@ class Dataset(Hierarchy):
             if paths is None or self.engine.writeback.has_unsaved(self._has_any_at(paths)):
                 failures.append(error)
         with self._storing.inside():
-            # An array is as long as its values are stored, or longer for nobody but us.
+            # Other clients must see an array no longer than its stored values.
             found = self.edits.flush(
                 self.node, lambda path: is_flushed or not self.edits.grows(path)
             )
@@ -309,12 +309,12 @@ class Dataset(Hierarchy):
             raise failures[0]
 
     def forget_clean(self) -> None:
-        """Ask the store anew for chunks and documents that are the same there, as it may seem."""
+        """Forget chunks and documents without unsaved changes, so that the store is asked anew."""
         self._forget_chunks(self.root)
         self._metadata.forget(self.root)
 
     def delete_documents(self, keys: Iterable[str]) -> None:
-        """Remove those of some documents that are there."""
+        """Remove the given documents, as far as they exist."""
         documents = self.documents()
         for key in keys:
             if documents.get(key) is not None:
@@ -323,7 +323,7 @@ class Dataset(Hierarchy):
                 self._metadata.changed(full)
 
     def delete_chunks(self, variable: Variable, is_wanted: Callable[[ChunkIndex], bool]) -> None:
-        """Remove the stored chunks of an array for which `is_wanted` holds."""
+        """Remove the stored chunks of an array for which `is_wanted` returns true."""
         stored = self.array(variable).stored
         self.engine.writeback.drop(stored, lambda chunk_id: not is_wanted(chunk_id[1]))
         prefix = self.prefix(variable.key)
@@ -340,12 +340,12 @@ class Dataset(Hierarchy):
                 self.engine.cache.drop((stored, index))
 
     def confirm(self, path: str, array: ArrayDescription) -> None:
-        """Ask the store whether chunks of the array at a path still are what it describes.
+        """Ask the store whether it still describes the chunks of an array in the same way.
 
         Raises
         ------
-        StructureChanged : another client has removed it, or made it anew; it is forgotten here, and
-            read anew by who asks for it. MetadataError, StoreError.
+        StructureChanged : another client has removed or replaced it; it is forgotten here, and read
+            anew when needed. MetadataError, StoreError.
         """
         single = self.format.single
         self.ask_again(single.keys(path))
@@ -385,9 +385,9 @@ class Dataset(Hierarchy):
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
 
     def _confirm(self, described: ArrayDescription, array: StoredArray) -> None:
-        """As `confirm`; the array ends when it is no more."""
+        """Confirm as `confirm` does, and end the array if it is gone."""
         path = None
-        while path != self.path_of(array):  # it may be renamed meanwhile
+        while path != self.path_of(array):  # it may have been renamed meanwhile
             path = self.path_of(array)
             try:
                 self.confirm(path, described)
@@ -426,7 +426,7 @@ def open_dataset(
     writable: bool = False,
     edited: Callable[[Prefix], None] = lambda _: None,
 ) -> Dataset | None:
-    """The dataset at a prefix, None when nothing there is a group or an array. See `format_at`."""
+    """Open the dataset at a prefix; None if there is no group or array. See `format_at`."""
     found = format_at(metadata, root, options, is_consolidated_believed=not writable)
     return None if found is None else Dataset(engine, metadata, root, found, options, edited)
 
@@ -440,21 +440,21 @@ def format_at(
     is_listed: bool = False,
     wanted: str = "",
 ) -> MetadataFormat | None:
-    """The format of the dataset at a prefix, None when nothing there is a group or an array.
+    """Return the format of the dataset at a prefix; None if there is no group or array.
 
-    Where a request is a round trip, the consolidated metadata are asked for first: where they are,
-    nothing else needs to be. Whoever means to change the documents reads these.
+    Where a request is a round trip, the consolidated metadata are requested first; if they exist,
+    nothing else is. A caller that means to change the documents reads the single ones.
 
     Parameters
     ----------
-    is_listed : the names at the prefix will be asked for, too. Where they come with one request
-        they do so now, and tell which documents there are.
-    wanted : a name below the prefix that will be asked for next: if there is one, the documents
-        that it may have come with those of the root.
+    is_listed : the names at the prefix will be needed, too. Where they come with one request, they
+        are requested now, and show which documents exist.
+    wanted : a name below the prefix that will be needed next; its documents are requested with
+        those of the root.
 
     Raises
     ------
-    MetadataError : there is one, and its root cannot be read.
+    MetadataError : there is a dataset, but its root cannot be read.
     """
     store = StoreDocuments(metadata, root, options)
     copies = None
@@ -476,11 +476,11 @@ def format_at(
 
 
 def _copies(store: StoreDocuments) -> consolidated.ConsolidatedDocuments | None:
-    """The consolidated documents, None where there are none."""
+    """Return the consolidated documents; None if there are none."""
     try:
         return consolidated_of(store)
     except AccessDenied:
-        # Stores that forbid what is absent are known by what they give: by one of the others.
+        # Stores that answer 403 for missing keys are recognised by a key that they do give.
         store.fetch(ROOT_KEYS)
         return consolidated_of(store)
 
@@ -491,7 +491,7 @@ def _same_array(one: Variable, other: Variable) -> bool:
 
 
 def _resized(one: Variable, other: Variable) -> bool:
-    """Whether the chunks of two incarnations are the same, and only the shape differs."""
+    """Return whether two incarnations have the same chunks, and only their shapes differ."""
     if len(one.array.shape) != len(other.array.shape):
         return False
     return _same_array(replace(one, array=replace(one.array, shape=other.array.shape)), other)

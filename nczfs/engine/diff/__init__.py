@@ -1,1 +1,1 @@
-"""What differs between two datasets, or netCDF files: structure, metadata and values."""
+"""Differences of two datasets or netCDF files: structure, metadata and values."""

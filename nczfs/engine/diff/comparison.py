@@ -1,4 +1,4 @@
-"""A comparison of two sides: their structure first, and then the values, variable by variable."""
+"""The comparison of two sides: their structure first, then the values, variable by variable."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What is compared.
+    """The extent of a comparison.
 
     Attributes
     ----------
-    values : else the metadata alone.
-    storage : chunks, codecs and byte order too.
+    values : whether values are compared, not only metadata.
+    storage : whether chunks, codecs and byte order are compared, too.
     """
 
     values: bool = True
@@ -40,11 +40,11 @@ class Extent:
 def compare(
     a: Side, b: Side, extent: Extent, memory_limit_bytes: int, progress: Progress
 ) -> Iterator[Difference | Trouble]:
-    """All that differs, as it is found.
+    """Yield all differences as they are found.
 
     Parameters
     ----------
-    progress : is given the bytes of `a` that are done.
+    progress : called with the number of bytes of `a` that are done.
 
     Raises
     ------

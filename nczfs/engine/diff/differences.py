@@ -1,4 +1,4 @@
-"""What a comparison finds."""
+"""The results of a comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nczfs.model.printing import printable
 
 
 class Kind(Enum):
-    """What differs (docs/copying.md has a row for each)."""
+    """A kind of difference (docs/copying.md has a row for each)."""
 
     GROUP = "group"
     VARIABLE = "variable"
@@ -25,24 +25,24 @@ class Kind(Enum):
 
 
 class Absent(Enum):
-    """In place of a value: one side does not have it."""
+    """A marker in place of a value that one side does not have."""
 
     ABSENT = "absent"
 
 
 Shown: TypeAlias = "str | Absent"
-"""What one side has, as text."""
+"""The value on one side, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that the two sides do not have in common.
+    """One difference between the two sides.
 
     Attributes
     ----------
     path : of the group or variable, with a leading slash.
-    name : of a dimension, an attribute or a part of the storage; else "".
-    a, b : what the sides have.
+    name : of a dimension, an attribute or a part of the storage; otherwise "".
+    a, b : the values on both sides.
     values : of `Kind.VALUES` alone.
     """
 
@@ -55,7 +55,7 @@ class Difference:
 
     @property
     def line(self) -> str:
-        """The difference on one line, whatever is in its names and texts."""
+        """The difference on one line, with unprintable characters escaped."""
         what = f"{self.kind.value} {self.name}".rstrip()
         if self.values is not None:
             text = self.values.text
@@ -82,15 +82,15 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ValueDifferences:
-    """How the values of a variable differ.
+    """A summary of how the values of a variable differ.
 
     Attributes
     ----------
-    count : of the elements that differ; `total`: that were compared.
+    count : of the elements that differ; `total`: of those that were compared.
     first : index of the first one in C order; () of a scalar.
-    a, b : what the sides have there.
-    largest : difference of two numbers; None: none of them are finite numbers.
-    reason : why they were not compared; "" where they were.
+    a, b : the values on both sides at that index.
+    largest : difference of two numbers; None: there are no finite numbers.
+    reason : why they were not compared; "" if they were.
     """
 
     count: int

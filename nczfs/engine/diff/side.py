@@ -1,4 +1,4 @@
-"""One of the two that are compared: a part of a dataset, a netCDF file, or CDL."""
+"""One side of a comparison: a part of a dataset, a netCDF file, or CDL."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nczfs.model.dtypes import DEFAULT_FILL, NcType
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What is compared.
+    """One side of a comparison.
 
     Attributes
     ----------
-    is_variable : one variable, whatever it is called.
-    is_pure : of pure Zarr: attributes have no types, dimensions are not unlimited, and there are
-        none that no variable has; text is strings.
-    stored : the stored chunks of variables by their paths; of those for which they are known.
+    is_variable : whether the side is a single variable, whose name does not matter.
+    is_pure : whether it is pure Zarr: attributes have no types, no dimension is unlimited or
+        without a variable, and text is strings.
+    stored : the stored chunks of variables by their paths, where they are known.
     """
 
     source: Source
@@ -34,7 +34,7 @@ class Side:
     stored: Mapping[str, ChunkSet] = field(default_factory=dict)
 
     def fill_value(self, path: str, declared: VariableDeclaration) -> object:
-        """What elements that were never written read as; None: that is not defined."""
+        """Return what elements that were never written read as; None: that is undefined."""
         if isinstance(self.source, DatasetSource):
             return self.source.variables[path].description.array.fill_value
         if declared.fill_value is Fill.NONE:
@@ -48,7 +48,7 @@ class Side:
         return DEFAULT_FILL.get(declared.type) if isinstance(declared.type, NcType) else None
 
     def surveyed(self, progress: Progress) -> Side:
-        """The side with the stored chunks of each variable, if one listing finds them all.
+        """Return the side with the stored chunks of each variable, if one listing finds them all.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Side:
 def dataset_side(
     node: Group | Variable, name: str, notice: Notice, *, skip_unsupported: bool
 ) -> Side:
-    """A node of an open dataset. Raises as `dataset_source`."""
+    """Return a node of an open dataset as a side. Raises as `dataset_source`."""
     is_pure = not node.engine_dataset.format.single.declares
     source = dataset_source(
         node, name, notice, skip_unsupported=skip_unsupported, unique_dimensions=not is_pure

@@ -1,4 +1,4 @@
-"""What differs between the groups, dimensions, attributes and variables of two sides."""
+"""Differences between the groups, dimensions, attributes and variables of two sides."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class VariablePair:
 
 
 class StructureDiff:
-    """Compares everything but values.
+    """A comparison of everything but values.
 
     Parameters
     ----------
-    with_storage : chunks, codecs and byte order too, where both sides have them.
+    with_storage : whether to compare chunks, codecs and byte order, where both sides have them.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class StructureDiff:
         self.pairs: list[VariablePair] = []
 
     def differences(self) -> Iterator[Difference]:
-        """All that differs, group by group."""
+        """Yield all differences, group by group."""
         roots = self._a.source.root, self._b.source.root
         if self._a.is_variable:
             (one,), (two,) = roots[0].variables, roots[1].variables
@@ -102,7 +102,7 @@ class StructureDiff:
         self, path: str, a: Iterable[Dimension], b: Iterable[Dimension]
     ) -> Iterator[Difference]:
         one, other = ({d.name: self._length(d) for d in side} for side in (a, b))
-        if self._is_pure:  # where those of no variable are not known
+        if self._is_pure:  # where dimensions without a variable are unknown
             both = one.keys() & other.keys()
             one, other = ({n: v for n, v in side.items() if n in both} for side in (one, other))
         yield from _different(path, Kind.DIMENSION, one, other)
@@ -119,7 +119,7 @@ class StructureDiff:
         yield from _different(path, Kind.ATTRIBUTE, one, other)
 
     def _shown(self, attribute: Attribute) -> str:
-        """The value of an attribute, and its type where both sides know that."""
+        """Return the value of an attribute as text, with its type if both sides have types."""
         text = attribute_text(attribute)
         return text if self._is_pure else f"{text} ({attribute.type.value})"
 
@@ -141,7 +141,7 @@ class StructureDiff:
         other = fill_text(self._b.fill_value(pair.b_path, b), b.type)
         attributes = a.attributes, b.attributes
         if one != other:
-            # An attribute that repeats the fill value is the same difference again.
+            # An attribute that repeats the fill value would repeat the same difference.
             attributes = _without_fill(a.attributes, one), _without_fill(b.attributes, other)
         yield from self._attributes(path, *attributes)
         if one != other:
@@ -150,7 +150,7 @@ class StructureDiff:
             yield from _storage(path, a, b)
 
     def _shape(self, scopes: Scopes, declared: VariableDeclaration, path: str) -> str:
-        """The dimensions of a variable: their names, full where both sides have full ones."""
+        """Return the dimensions of a variable as text, with full names if both sides have them."""
         found = [scopes.find(name, parent_of(path)) for name in declared.dimensions]
         is_short = self._is_pure or self._a.is_variable
         parts = [
@@ -168,7 +168,7 @@ def _storage(path: str, a: VariableDeclaration, b: VariableDeclaration) -> Itera
 
 
 def _chunks(declared: VariableDeclaration) -> dict[str, str]:
-    """The chunks, where a variable has any."""
+    """Return the chunks as text, if the variable has any."""
     shape = declared.chunk_shape
     return {} if shape is None else {"chunks": f"({', '.join(map(str, shape))})"}
 
@@ -192,7 +192,7 @@ def _byte_order(declared: VariableDeclaration) -> str:
 def _different(
     path: str, kind: Kind, a: Mapping[str, str], b: Mapping[str, str]
 ) -> Iterator[Difference]:
-    """What differs between texts by name, in the order of A, and then those of B alone."""
+    """Yield the names whose texts differ, in the order of A, then those that only B has."""
     for name in [*a, *(name for name in b if name not in a)]:
         one: Shown = a.get(name, Absent.ABSENT)
         other: Shown = b.get(name, Absent.ABSENT)
@@ -205,5 +205,5 @@ def _without_fill(attributes: Sequence[Attribute], fill: str) -> tuple[Attribute
 
 
 def _type(element: ElementType) -> str:
-    """The name of a type, whatever its byte order."""
+    """Return the name of a type without its byte order."""
     return element.value if isinstance(element, NcType) else str(element.newbyteorder("="))

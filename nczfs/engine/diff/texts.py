@@ -1,4 +1,4 @@
-"""How values are shown, and by which texts attributes and fill values are the same."""
+"""Texts of values, by which attributes and fill values are compared and shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nczfs.model.hierarchy import Attribute
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """The value of an attribute: JSON, numbers as short as their type allows."""
+    """Format the value of an attribute as JSON, with numbers as short as their type allows."""
     value = attribute.value
     if isinstance(value, tuple):
         items = [_item(item, attribute.type) for item in value]
@@ -22,12 +22,12 @@ def attribute_text(attribute: Attribute) -> str:
 
 
 def fill_text(value: object, element: ElementType) -> str:
-    """A fill value of a type."""
+    """Format a fill value of a type."""
     return _item(value, element) if element is NcType.FLOAT else value_text(value)
 
 
 def value_text(value: object) -> str:
-    """A value on one line: JSON where that has such values; "none" for None."""
+    """Format a value on one line: as JSON where possible; "none" for None."""
     match value:
         case None:
             return "none"

@@ -1,4 +1,4 @@
-"""How the values of two variables differ: block by block, in bounded memory."""
+"""The comparison of the values of two variables, block by block, in bounded memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBERS = "numbers"
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Numbers are the same that differ by no more than ``absolute + relative * abs(b)``."""
+    """A tolerance: equal numbers differ by no more than ``absolute + relative * abs(b)``."""
 
     absolute: float = 0.0
     relative: float = 0.0
@@ -42,7 +42,7 @@ class Compared:
 
     Attributes
     ----------
-    stored : the chunks that are stored; None: not known.
+    stored : the chunks that are stored; None: unknown.
     """
 
     content: Content
@@ -57,14 +57,15 @@ def value_differences(
     *,
     tolerance: Tolerance,
 ) -> ValueDifferences | None:
-    """How the values differ that both sides have; None: they are the same.
+    """Compare the values that both sides have. Returns None if they are the same.
 
-    Where one side is longer, the rest of it is not compared. NaN is the same as NaN, -0.0 as 0.0, a
-    string as the same one of another type. One element stands for all that neither side has stored.
+    If one side is longer, the rest of it is not compared. NaN equals NaN, -0.0 equals 0.0, and a
+    string equals the same string of another type. All elements that neither side has stored are
+    compared as one.
 
     Parameters
     ----------
-    progress : is given the bytes of `a` that are done.
+    progress : called with the number of bytes of `a` that are done.
 
     Raises
     ------
@@ -98,11 +99,11 @@ def value_differences(
 
 @dataclass(frozen=True, slots=True)
 class _Selections:
-    """The boxes of a grid that are compared, in C order.
+    """The boxes of a grid to compare, in C order.
 
     Attributes
     ----------
-    touched : those in which a side has anything stored; None: all.
+    touched : the boxes in which a side has stored anything; None: all.
     """
 
     grid: RegularGrid
@@ -118,7 +119,7 @@ class _Selections:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return prod(self.grid.shape) if self.touched is None else sum(map(_size, self))
 
     @property
@@ -131,7 +132,7 @@ class _Selections:
 def _selections(
     shape: tuple[int, ...], a: Compared, b: Compared, memory_limit_bytes: int
 ) -> _Selections:
-    """The boxes to compare: those in which either side has stored something, if that is known."""
+    """Return the boxes to compare: those in which a side has stored something, if that is known."""
     item = a.content.item_bytes + b.content.item_bytes
     size = block_size(memory_limit_bytes, np.dtype((np.void, item)), None)
     chunks = [max(1, min(c, n)) for c, n in zip(a.content.chunks, shape, strict=True)]
@@ -158,7 +159,7 @@ def _size(selection: Selection) -> int:
 
 
 class _Tally:
-    """What was found so far."""
+    """The results so far."""
 
     def __init__(self, tolerance: Tolerance) -> None:
         self._tolerance = tolerance
@@ -192,7 +193,7 @@ class _Tally:
                 self._largest = largest
 
     def result(self, total: int) -> ValueDifferences | None:
-        """What was found in all; None: nothing."""
+        """Return the result; None: no differences."""
         if self.reason:
             return ValueDifferences(0, 0, reason=self.reason)
         if self._first is None:
@@ -205,7 +206,7 @@ def _is_char(values: Values) -> bool:
 
 
 def _comparable(values: Values) -> Values:
-    """Texts as Python strings, however they were stored; other objects as bytes for comparison."""
+    """Convert texts to Python strings, and other objects to bytes, for comparison."""
     match values.dtype.kind:
         case "S":
             return np.strings.decode(values, "utf-8", "surrogateescape").astype(object)
@@ -221,7 +222,7 @@ def _comparable(values: Values) -> Values:
 
 
 def _are_alike(a: Values, b: Values) -> bool:
-    """Whether it makes sense to compare two arrays."""
+    """Return whether it makes sense to compare two arrays."""
     return _kind(a) == _kind(b) and (a.dtype == b.dtype or a.dtype.kind not in "VMm")
 
 
@@ -235,7 +236,7 @@ def _kind(values: Values) -> str:
 
 
 def _different(a: Values, b: Values, tolerance: Tolerance) -> Flags:
-    """Which elements differ."""
+    """Return which elements differ."""
     if a.dtype.kind == "V":
         return _different_bytes(a, b)
     with np.errstate(invalid="ignore"):
@@ -262,12 +263,12 @@ def _are_close(a: Values, b: Values, tolerance: Tolerance) -> Flags:
         size = np.abs(b.astype(np.complex128 if b.dtype.kind == "c" else np.float64))
         limit = tolerance.absolute + tolerance.relative * size
         distance = _distance(a, b)
-        # No number is near infinity, although the limit is infinite there.
+        # The tolerance is infinite at infinity, but no number is near it.
         return np.asarray((distance <= limit) & (distance < np.inf), bool)
 
 
 def _largest(a: Values, b: Values) -> Number | None:
-    """The largest difference of two finite numbers."""
+    """Return the largest difference of two finite numbers."""
     distance = _distance(a, b)
     if distance.dtype.kind != "f":
         return int(distance.max())
@@ -276,7 +277,7 @@ def _largest(a: Values, b: Values) -> Number | None:
 
 
 def _distance(a: Values, b: Values) -> Values:
-    """How far numbers are apart: exact for integers of any types, else as 64-bit floats."""
+    """Return how far numbers are apart: exact for integers of any types, else as 64-bit floats."""
     kinds = a.dtype.kind + b.dtype.kind
     if not set(kinds) <= set("biu"):
         wide = np.complex128 if "c" in kinds else np.float64
@@ -286,5 +287,5 @@ def _distance(a: Values, b: Values) -> Values:
         return np.asarray(np.abs(a.astype(object) - b.astype(object)))
     exact = np.uint64 if a.dtype.kind == "u" and b.dtype.kind == "u" else np.int64
     one, other = a.astype(exact), b.astype(exact)
-    # Modulo 2**64 the larger one less the smaller one is exact.
+    # The larger minus the smaller one is exact modulo 2**64.
     return np.maximum(one, other).astype(np.uint64) - np.minimum(one, other).astype(np.uint64)
