@@ -1,4 +1,4 @@
-"""A chunk with elements that were written and are not in the store yet."""
+"""Dirty chunks: chunks with written elements that are not in the store yet."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from nczfs.zmap.base import ABSENT, Buffer, Version
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one flush writes.
+    """The elements that one flush writes.
 
     Attributes
     ----------
-    values : of the chunk; those not in `written` count only when `complete`.
-    is_whole : all elements that lie in the array were written.
-    complete : the elements that were not written are those of `version`.
-    version : of the object that they were read from; None: not known, or there was none.
-    is_borrowed : `values` are not our memory: the caller's, or of a file of the spool.
+    values : of the chunk; those not in `written` are valid only if `complete`.
+    is_whole : whether all elements that lie in the array were written.
+    complete : whether the unwritten elements are those of `version`.
+    version : of the object that they were read from; None: unknown, or there was none.
+    is_borrowed : whether the memory of `values` belongs to the caller, or to a file of the spool.
     """
 
     values: Values
@@ -50,10 +50,10 @@ class Saved:
 
     Attributes
     ----------
-    nbytes : that it counts for in the budget of the spool.
-    values : maps them from the file, as a chunk has them; None where that cannot be done. A file
-        that is mapped has a descriptor, so that it is done for each use anew. Raises Unavailable.
-    flags : reads from the file which ones were written. Raises Unavailable.
+    nbytes : its share of the spool's budget.
+    values : maps the values of the chunk from the file; None if that is impossible. Each use maps
+        anew, because a mapped file takes a descriptor. Raises Unavailable.
+    flags : reads from the file which elements were written. Raises Unavailable.
     """
 
     path: Path
@@ -64,15 +64,15 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """What of a chunk is not in the store, at one time.
+    """The unsaved elements of a chunk at one time.
 
     Attributes
     ----------
-    values : of the whole chunk; they will not be changed.
-    flags : which of them were written; None: all that lie in the array.
-    version : of the object that the others came from, when it is known.
-    revision : of the chunk then.
-    basis : what it was written upon.
+    values : of the whole chunk; they do not change any more.
+    flags : which elements were written; None: all that lie in the array.
+    version : of the object that the other elements came from, if known.
+    revision : of the chunk at that time.
+    basis : what the stored chunk was when it was written to.
     """
 
     values: Values
@@ -84,33 +84,33 @@ class Frozen:
 
 @dataclass(eq=False, slots=True)
 class DirtyChunk:
-    """One chunk between a writer and the store.
+    """A chunk on its way from writers to the store.
 
-    `lock` guards all that is not said at its making; it is held while elements are copied, never
-    while the store is asked or a codec runs.
+    `lock` guards all attributes that are not set at construction. It is held while elements are
+    copied, never during a request to the store or while a codec runs.
 
     Attributes
     ----------
-    io : where the chunk lies; of the array as it was when it was last written to.
+    io : reader and writer of the stored chunk, for the array as it was at the last write.
     clip : the elements of the chunk that lie in the array.
-    nbytes : that it counts for in the budget, as it was last counted.
-    values : of the whole chunk; None before the first write, and while it is parked.
-    written : since the last snapshot.
-    complete : all of its values can be read.
-    version : that the unwritten elements came from, when it is known.
-    flying : what is on its way to the store.
-    shared : `values` is also what flies (or belongs to the caller), so it must not be changed.
-    gone : in the store, and not in the map any more: look again.
-    error : of the last flush, None when it succeeded.
-    since : when the first of what is written was, on the monotonic clock.
-    retry : when it is tried again by itself.
-    revision : another one after each change of what an entry of the spool would have.
-    saved : the entry of the spool that has it, or had it before it was written to again.
-    saved_revision : of the chunk that `saved` has.
-    is_parked : its values are in `saved` alone.
-    is_lent : `values` are the caller's own.
-    basis : what it was written upon, for those who put it back later.
-    sent : the bytes of what flies, of which the basis has no digest yet.
+    nbytes : its share of the budget, as last counted.
+    values : of the whole chunk; None before the first write, and while the chunk is parked.
+    written : the elements that were written since the last snapshot.
+    complete : whether all of its values can be read.
+    version : of the object that the unwritten elements came from, if known.
+    flying : the snapshot that is on its way to the store.
+    shared : whether `values` also belongs to `flying` or to the caller, and so must not be changed.
+    gone : whether the chunk is stored and has left the map: look it up again.
+    error : of the last flush; None if it succeeded.
+    since : time of the first unsaved write, on the monotonic clock.
+    retry : when the next attempt in the background is due.
+    revision : changes with each change of what the spool would hold.
+    saved : the entry of the spool that has it, or had it before the latest writes.
+    saved_revision : the revision that `saved` has.
+    is_parked : whether its values are in `saved` only.
+    is_lent : whether `values` is the caller's own memory.
+    basis : what the stored chunk was when it was written to, for putting it back later.
+    sent : the bytes of `flying`, while the basis has no digest of them.
     """
 
     io: ChunkIO
@@ -141,23 +141,23 @@ class DirtyChunk:
 
     @property
     def memory(self) -> int:
-        """Bytes that it takes."""
+        """Bytes of memory that the chunk takes."""
         is_free = self.is_parked or self.is_lent
         own = 0 if is_free else self.io.array.chunk_bytes + ENTRY_BYTES
         return own + self.written.nbytes
 
     @property
     def is_saved(self) -> bool:
-        """Whether the spool has all that is not in the store."""
+        """Whether the spool has all unsaved elements."""
         return self.saved_revision == self.revision
 
     @property
     def is_unmapped(self) -> bool:
-        """Whether it takes memory although the spool has it."""
+        """Whether the chunk takes memory although the spool has it."""
         return self.is_saved and self.saved is not None and self.saved.values is None
 
     def write(self, region: Region, values: Values) -> None:
-        """Put elements into the chunk; `region` counts from its first element. Holds `lock`."""
+        """Put elements into a region of the chunk. The caller holds `lock`."""
         own = self._own_values(region)
         own[region.slices() if isinstance(region, Box) else region] = values
         self.written.add(region)
@@ -173,8 +173,8 @@ class DirtyChunk:
         self.revision += 1
 
     def readable(self) -> Values | None:
-        """All values, None when some were never loaded. Needs no lock. Raises Unavailable."""
-        # In this order: what is complete stays so, and has values.
+        """Return all values; None if some were never loaded. Needs no lock. Raises Unavailable."""
+        # Checked in this order: a complete chunk stays complete, and has values.
         while self.complete:
             values, saved = self.values, self.saved
             if values is not None:
@@ -184,16 +184,16 @@ class DirtyChunk:
             try:
                 return _mapped(saved)
             except NczfsError:
-                # The entry may have been replaced, or have gone with the chunk, in between.
+                # The entry may have been replaced, or removed with the chunk, in between.
                 if saved is self.saved and self.values is None and not self.gone:
                     raise
         return None
 
     def complete_with(self, base: Values) -> Values | None:
-        """All values, the unwritten ones from `base`; None when the chunk is not dirty any more.
+        """Return all values, the unwritten ones from `base`; None if the chunk is now clean.
 
-        Takes `lock`. `base` must have been asked for after this object was found in the map:
-        then it lacks nothing but what this object holds. Raises Unavailable.
+        Takes `lock`. `base` must have been requested after this object was found in the map: then
+        it lacks only what this object holds. Raises Unavailable.
         """
         with self.lock:
             if self.gone:
@@ -205,13 +205,13 @@ class DirtyChunk:
                 self.flying.written.copy_onto(merged, self.flying.values)
             if not self.written.is_empty:
                 self.written.copy_onto(merged, self._values())
-            if not self.is_parked:  # there was no memory for it
+            if not self.is_parked:  # there was no memory for a copy
                 self.values, self.shared, self.complete = merged, False, True
                 self.revision += 1
             return merged
 
     def take(self) -> Snapshot | None:
-        """Begin a flush; None when nothing is to be written, or a flush is under way.
+        """Begin a flush. Returns None if there is nothing to write, or a flush is under way.
 
         Raises Unavailable: what is parked cannot be read.
         """
@@ -228,7 +228,7 @@ class DirtyChunk:
         return self.flying
 
     def settle(self, stored: Values, version: Version | None) -> bool:
-        """End a flush that succeeded with these values; True when nothing is left to write."""
+        """End a flush that stored these values. Returns True if nothing is left to write."""
         self.flying, self.error, self.sent = None, None, None
         self.retry.succeeded()
         if self.written.is_empty:
@@ -243,24 +243,24 @@ class DirtyChunk:
         return False
 
     def sending(self, data: Buffer, replaces: Version | None) -> None:
-        """What flies is about to be sent, over a version where that is known. Holds `lock`."""
+        """Note that `flying` is about to be sent, over a known version. The caller holds `lock`."""
         self.basis, self.sent = self.basis.upon(replaces), data
 
     def note_sent(self) -> None:
-        """Have the basis tell what was sent, by its digest. Holds `lock`."""
+        """Put the digest of what was sent into the basis. The caller holds `lock`."""
         if self.sent is not None:
             self.basis, self.sent = self.basis.sending(sent([self.sent])), None
 
     def own(self) -> None:
-        """Copy what was lent: whoever lent it gets it back."""
+        """Copy lent values, so that the lender gets them back."""
         if self.is_lent:
             self.values, self.shared, self.is_lent = np.array(self.values), False, False
 
     def fail(self, error: NczfsError) -> None:
-        """End a flush that failed: what flew is dirty again, under what was written meanwhile."""
+        """End a flush that failed: its elements are dirty again, below those written meanwhile."""
         assert self.flying is not None
         self.note_sent()
-        # `values` began as a copy of what flew, so it has both.
+        # `values` began as a copy of the flushed values, so it has both.
         self.flying.written.update(self.written)
         self.written = self.flying.written
         self.flying, self.error = None, error
@@ -268,9 +268,9 @@ class DirtyChunk:
         self.park()
 
     def freeze(self) -> Frozen | None:
-        """What is not in the store, what is on its way included; None: the spool has it.
+        """Return all unsaved elements, including those on their way; None: the spool has them.
 
-        Holds `lock`. Raises Unavailable.
+        The caller holds `lock`. Raises Unavailable.
         """
         if self.gone or self.is_saved or (self.written.is_empty and self.flying is None):
             return None
@@ -285,7 +285,7 @@ class DirtyChunk:
         return Frozen(values, flags, self.version, self.revision, self.basis)
 
     def save(self, frozen: Frozen, saved: Saved) -> Saved | None:
-        """Note that the spool has what was frozen. Holds `lock`.
+        """Note that the spool has the frozen elements. The caller holds `lock`.
 
         Returns
         -------
@@ -298,7 +298,7 @@ class DirtyChunk:
         return old
 
     def park(self) -> None:
-        """Let go of the memory, where the spool has all of it. Holds `lock`."""
+        """Release the memory, if the spool has all of it. The caller holds `lock`."""
         if self.saved is None or not self.is_saved or self.flying is not None or self.gone:
             return
         self.written.park(self.saved.flags)
@@ -311,7 +311,7 @@ class DirtyChunk:
         return values
 
     def _current(self) -> Values | None:
-        """The values wherever they are; None: nothing was written. Holds `lock`."""
+        """Return the values; None: nothing was written. The caller holds `lock`."""
         return _mapped(self.saved) if self.is_parked else self.values
 
     def _own_values(self, region: Region) -> Values:

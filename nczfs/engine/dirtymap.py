@@ -1,4 +1,4 @@
-"""The dirty chunks of an engine, and what they take of its memory."""
+"""The dirty chunks of an engine, and the memory that they take."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from nczfs.zmap.base import ABSENT, Buffer, Version
 
 log = logging.getLogger(__name__)
 
-STORED_MAX: Final = 10_000  # versions that are remembered of what was stored
+STORED_MAX: Final = 10_000  # versions of stored chunks that are remembered
 
 
 class DirtyMap:
-    """All chunks of which something is not in the store. Nothing evicts them.
+    """All chunks with unsaved elements. Nothing evicts them.
 
-    They are here by what they are in the store, whoever wrote them, and through what. `_lock`
-    guards the map and the sum of bytes; each chunk has a lock of its own. The order is map, then
-    chunk. None of them is held together with a request to the store.
+    They are listed by their identity in the store, whichever handle they were written through.
+    `_lock` guards the map and the sum of bytes; each chunk has its own lock. The order is map, then
+    chunk. No lock is held during a request to the store.
 
     Parameters
     ----------
-    cache : what it keeps makes room for them.
-    journal : hears which chunks are in the map no more.
+    cache : its clean chunks make room for dirty ones.
+    journal : is informed about chunks that leave the map.
 
     Attributes
     ----------
-    chunks : to be looked into without a lock, and changed by nobody else.
-    nbytes : of all of them together, as they count in the budget.
+    chunks : may be read without a lock; only this class changes it.
+    nbytes : of all chunks together, as counted in the budget.
     """
 
     def __init__(self, cache: ChunkCache, journal: Journal | None) -> None:
@@ -54,30 +54,30 @@ class DirtyMap:
         self._landed = threading.Condition(self._lock)
 
     def ids(self, is_wanted: Callable[[StoredArray], bool]) -> list[ChunkId]:
-        """The chunks of the arrays for which `is_wanted` holds."""
+        """Return the chunks of the arrays for which `is_wanted` returns true."""
         with self._lock:
             wanted = (ids for array, ids in self._of_array.items() if is_wanted(array))
             return [chunk_id for ids in wanted for chunk_id in ids]
 
     def has_any(self, is_wanted: Callable[[StoredArray], bool]) -> bool:
-        """Whether there is a chunk of an array for which `is_wanted` holds."""
+        """Return whether there is a chunk of an array for which `is_wanted` returns true."""
         with self._lock:
             return any(map(is_wanted, self._of_array))
 
     def all(self) -> list[DirtyChunk]:
-        """The chunks that are there now."""
+        """Return the present chunks."""
         with self._lock:
             return list(self.chunks.values())
 
     def aged(self, before: float) -> list[ChunkId]:
-        """What was written before some time; what never failed comes first."""
+        """Return the chunks written before some time; those that never failed come first."""
         with self._lock:
-            # What fails each time must not keep the others waiting.
+            # Chunks that fail each time must not keep the others waiting.
             found = [item for item in self.chunks.items() if item[1].since <= before]
         return [i for i, _ in sorted(found, key=lambda item: item[1].retry.attempts)]
 
     def oldest(self, excess: int) -> list[ChunkId]:
-        """The oldest chunks that take so many bytes together, those that failed last."""
+        """Return the oldest chunks up to so many bytes; those that failed come last."""
         if excess <= 0:
             return []
         with self._lock:
@@ -94,7 +94,7 @@ class DirtyMap:
         return ids
 
     def entry(self, chunk_id: ChunkId, io: ChunkIO, clip: Box) -> DirtyChunk:
-        """The chunk, made if it is not dirty yet."""
+        """Return the chunk, which is made if it is not dirty yet."""
         with self._lock:
             chunk = self.chunks.get(chunk_id)
             if chunk is None:
@@ -103,7 +103,7 @@ class DirtyMap:
             return chunk
 
     def known_version(self, chunk_id: ChunkId, io: ChunkIO) -> Version | None:
-        """The version that the store has of a chunk, as far as that costs no request; or None."""
+        """Return the stored version of a chunk if it is known without a request, otherwise None."""
         if (known := self._cache.known(chunk_id)) is not None:
             return ABSENT if known.version is None else known.version
         if chunk_id in self._stored or io.is_dated:
@@ -111,12 +111,12 @@ class DirtyMap:
         try:
             stat = io.stat(chunk_id[1])
         except NczfsError as error:
-            log.debug("%s: its version is not known: %s", io.key(chunk_id[1]), error)
+            log.debug("%s: its version is unknown: %s", io.key(chunk_id[1]), error)
             return None
         return stat.version if stat is not None else ABSENT
 
     def sending(self, chunk: DirtyChunk, data: Buffer, replaces: Version | None) -> None:
-        """Note what is about to be sent of a chunk: it may arrive, and nobody hear of it."""
+        """Note what is about to be sent of a chunk: it may arrive although the answer is lost."""
         with chunk.lock:
             chunk.sending(data, replaces)
             if self._journal is not None:
@@ -126,7 +126,7 @@ class DirtyMap:
     def lend(
         self, chunk_id: ChunkId, io: ChunkIO, clip: Box, values: Values
     ) -> tuple[DirtyChunk, Snapshot] | None:
-        """Begin a flush of the caller's own values; None when the chunk is dirty already."""
+        """Begin a flush of the caller's own values. Returns None if the chunk is dirty already."""
         if chunk_id in self.chunks:
             return None
         basis = Basis().upon(self.known_version(chunk_id, io))
@@ -141,7 +141,7 @@ class DirtyMap:
         return chunk, snapshot
 
     def count(self, chunk: DirtyChunk) -> None:
-        """Count the memory that a chunk takes by now."""
+        """Count the memory that a chunk takes now."""
         with self._lock, chunk.lock:
             if not chunk.gone:
                 self._take(chunk.memory - chunk.nbytes)
@@ -150,7 +150,7 @@ class DirtyMap:
     def settle(
         self, chunk_id: ChunkId, chunk: DirtyChunk, values: Values, version: Version | None
     ) -> None:
-        """End a flush that succeeded; the chunk is gone when nothing is left to write."""
+        """End a flush that succeeded. The chunk leaves the map if nothing is left to write."""
         with self._landed:
             with chunk.lock:
                 if chunk.settle(values, version):
@@ -182,13 +182,13 @@ class DirtyMap:
             self._landed.wait_for(landed)
 
     def remove_unwritten(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
-        """Take a chunk out if nothing was ever written to it."""
+        """Remove a chunk if nothing was ever written to it."""
         with self._lock, chunk.lock:
             if not chunk.revision and not chunk.gone:
                 self._remove(chunk_id, chunk)
 
     def drop(self, chunk_id: ChunkId) -> DirtyChunk | None:
-        """Take a chunk out, if there is one; it is not gone when it is on its way to the store."""
+        """Remove a chunk if it is in the map; what is on its way to the store still arrives."""
         with self._lock:
             chunk = self.chunks.get(chunk_id)
             if chunk is not None:
@@ -199,7 +199,7 @@ class DirtyMap:
 
     @property
     def are_due(self) -> bool:
-        """Whether no chunk is in the pause after a failure of its own."""
+        """Whether no chunk pauses after its own failure."""
         with self._lock:
             return all(chunk.retry.is_due for chunk in self.chunks.values())
 
@@ -210,19 +210,19 @@ class DirtyMap:
             return any(chunk.error is not None for chunk in self.chunks.values())
 
     def settle_journal(self) -> None:
-        """Have the journal hold no lengths of arrays that the store knows."""
+        """Remove array lengths that the store knows from the journal."""
         if self._journal is not None:
             with self._lock:
                 self._journal.settled(is_clean=not self.chunks)
 
     def _put(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
-        """Put a chunk in. Raises StructureChanged: its array is no more, and nothing may come."""
+        """Add a chunk. Raises StructureChanged if its array is gone."""
         chunk_id[0].check()
         self.chunks[chunk_id] = chunk
         self._of_array.setdefault(chunk_id[0], {})[chunk_id] = None
 
     def _remove(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
-        """Take a chunk out; both locks are held."""
+        """Remove a chunk. The caller holds both locks."""
         if chunk.gone and self.chunks.get(chunk_id) is not chunk:
             return
         chunk.gone = True
@@ -236,7 +236,7 @@ class DirtyMap:
             self._journal.stored(chunk.io, chunk.index, is_last=not self.chunks)
 
     def _take(self, nbytes: int) -> None:
-        """Count bytes, in the budget of the cache too."""
+        """Count bytes, also in the budget of the cache."""
         self.nbytes += nbytes
         self._cache.claim(nbytes)
         metrics.DIRTY_BYTES.set(self.nbytes)

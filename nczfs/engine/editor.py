@@ -1,4 +1,4 @@
-"""Changing an open dataset: new groups, dimensions and variables, attributes, lengths."""
+"""Changes of an open dataset: new groups, dimensions and variables, attributes, lengths."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ LENGTH_MAX = 2**63 - 1
 
 
 class Editor:
-    """Makes and changes the nodes of a dataset that was opened for writing.
+    """A maker and changer of nodes in a dataset that was opened for writing.
 
-    What is asked for is seen at once through the same `Dataset`; others see it after `sync`. Every
-    method may be called from any thread. An editor holds no state of its own: a dataset may have
-    any number of them.
+    Changes are visible at once through the same `Dataset`; others see them after `sync`. Every
+    method may be called from any thread. An editor holds no state: a dataset may have any number of
+    them.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class Editor:
         self._add("", Create(self._new_group("", ())))
 
     def create_group(self, path: str, attributes: Iterable[Attribute] = ()) -> GroupHeader:
-        """Make a group; groups above it that are missing are made, too.
+        """Make a group, and missing groups above it.
 
         Raises
         ------
-        NameTaken : a group or variable is there. UsageError : a name that cannot be one.
+        NameTaken : a group or variable is there. UsageError : a name is invalid.
         """
         with self._lock:
             above = ""
@@ -86,7 +86,7 @@ class Editor:
             return self._add_group(below(above, steps[-1]), attributes)
 
     def create_dimension(self, group: str, name: str, size: int | None) -> Dimension:
-        """Declare a dimension; None: unlimited, of length 0 so far."""
+        """Declare a dimension; None: unlimited, with the length 0 for now."""
         with self._lock:
             name = checked_name(name)
             if size is not None and not 0 <= size <= LENGTH_MAX:
@@ -120,7 +120,7 @@ class Editor:
             return variable
 
     def add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
-        """Make a group whose name and attributes another dataset has; the group above is there.
+        """Make a group with the name and attributes of another dataset's; the group above exists.
 
         Raises
         ------
@@ -130,12 +130,12 @@ class Editor:
             return self._add_group(path, attributes)
 
     def add_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
-        """Give a node attributes that another one has. Raises Unsupported."""
+        """Give a node the attributes of another one. Raises Unsupported."""
         for attribute in attributes:
             self._add(path, SetAttribute(attribute))
 
     def add_dimension(self, dimension: Dimension) -> Dimension:
-        """Declare a dimension as it is described, its length and its group among it.
+        """Declare a dimension as described, including its length and group.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class Editor:
             )
 
     def create_root_array(self, variable: Variable) -> Variable:
-        """Make the root an array, instead of the group that `create_root` made and `sync` did not.
+        """Make the root an array, instead of the group from `create_root` that is not stored yet.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class Editor:
             return variable
 
     def turn_into_variable(self, path: str, declaration: VariableDeclaration) -> Variable:
-        """Make a variable of an empty group; it keeps the attributes, and gets those declared.
+        """Turn an empty group into a variable, which keeps its attributes and gets declared ones.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class Editor:
             return variable
 
     def check_empty(self, path: str) -> None:
-        """Raise NotWritable unless a group can become a variable: it is empty, and not the root."""
+        """Raise NotWritable unless a group can become a variable: empty, and not the root."""
         header = self._group(path)
         if not path or header.dimensions or self._dataset.names(path):
             raise NotWritable(
@@ -209,12 +209,12 @@ class Editor:
             )
 
     def node(self, path: str) -> Node:
-        """The group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
+        """Return the group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
         return self._dataset.node(path)
 
     @property
     def declares(self) -> bool:
-        """Whether groups declare their dimensions; else they follow from the variables."""
+        """Whether groups declare their dimensions; otherwise the variables define them."""
         return self._dataset.format.declares
 
     def described(
@@ -224,11 +224,11 @@ class Editor:
         dimensions: Sequence[Dimension],
         metadata_format: MetadataFormat | None = None,
     ) -> Variable:
-        """The variable that a declaration asks for; nothing is made.
+        """Return the variable that a declaration asks for, without making it.
 
         Parameters
         ----------
-        dimensions : those that it names; they need not be there yet.
+        dimensions : those that the declaration names; they need not exist yet.
         metadata_format : None: that of the dataset.
 
         Raises
@@ -252,7 +252,7 @@ class Editor:
         return [self.dimension(group, wanted) for wanted in declaration.dimensions]
 
     def anonymous_dimension(self, size: int) -> str:
-        """The full name of a dimension without a name, made when nobody has one so long."""
+        """Return the full name of an anonymous dimension of a length, made if needed."""
         with self._lock:
             dimension = anonymous(size)
             header = self._group("")
@@ -261,11 +261,11 @@ class Editor:
             return f"/{dimension.name}"
 
     def dimension(self, group: str, name: str) -> Dimension:
-        """The dimension that a name means in a group: the nearest one upwards, or by full name.
+        """Return the dimension that a name means in a group: the nearest upwards, or by full name.
 
         Raises
         ------
-        NoSuchNode : nobody declares it.
+        NoSuchNode : no group declares it.
         """
         if name.startswith("/"):
             place = split_path(name)
@@ -287,7 +287,8 @@ class Editor:
 
         Raises
         ------
-        UsageError : the name belongs to the format. BadValue : no `_FillValue` of the variable.
+        UsageError : the name is reserved by the format. BadValue : the `_FillValue` does not fit
+            the variable.
         """
         if is_hidden(attribute.name):
             raise UsageError(f"/{path}: attribute {attribute.name!r} is reserved by the format")
@@ -298,14 +299,14 @@ class Editor:
         self._add(path, SetAttribute(attribute))
 
     def change_format(self, metadata_format: MetadataFormat) -> None:
-        """Give a dataset that has no variables yet another format. Raises NotWritable."""
+        """Change the format of a dataset without variables. Raises NotWritable."""
         with self._lock:
             self.sync()
             self._dataset.copy.distrust()
             relayout.change_format(self._dataset, metadata_format)
 
     def take_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
-        """Give a node the attributes of another one, whatever their names are."""
+        """Give a node the attributes of another one, including reserved names."""
         known = {attribute.name: attribute for attribute in self._dataset.node(path).attributes}
         for attribute in attributes:
             # As text, because NaN equals nothing.
@@ -313,11 +314,11 @@ class Editor:
                 self._add(path, SetAttribute(attribute))
 
     def delete_attribute(self, path: str, name: str) -> None:
-        """Remove an attribute; nothing happens when there is none."""
+        """Remove an attribute if it exists."""
         self._dataset.edits.add(path, DeleteAttribute(name))
 
     def grow(self, variable: Variable, shape: Sequence[int]) -> None:
-        """Make the unlimited dimensions of a variable as long as a shape demands."""
+        """Extend the unlimited dimensions of a variable to a shape."""
         with self._lock:
             node = self._dataset.node(variable.path)
             for dimension, size in zip(_dimensions(node), shape, strict=True):
@@ -328,7 +329,7 @@ class Editor:
             self._note_growth(variable)
 
     def _note_growth(self, variable: Variable) -> None:
-        """Have the journal know a length that is not stored yet."""
+        """Put a length that is not stored yet into the journal."""
         journal, edits = self._dataset.engine.journal, self._dataset.edits
         if journal is not None and edits.pending():
             node = self._dataset.node(variable.path)
@@ -337,13 +338,13 @@ class Editor:
             journal.grown(prefix, node.array, lambda: bool(edits.pending()))
 
     def resize(self, dimension: Dimension, size: int, *, grows: bool = False) -> None:
-        """Give a dimension, and every variable that has it, another length.
+        """Change the length of a dimension, and of every variable that has it.
 
-        What a dimension loses is deleted; what it wins reads as fill.
+        Values beyond the new end are deleted; new elements read as fill.
 
         Parameters
         ----------
-        grows : it becomes at least so long, whatever another client makes of it.
+        grows : the length is a minimum, in case another client extends the dimension, too.
         """
         if not 0 <= size <= LENGTH_MAX:
             raise UsageError(f"dimension {dimension.name!r}: {size} is not a length")
@@ -367,16 +368,16 @@ class Editor:
                 self._delete_chunks_beyond(variable, axis, size)
 
     def rename(self, path: str, name: str) -> str:
-        """Give a group or variable another name; the path that it has. See `renaming.rename`."""
+        """Rename a group or variable. Returns its new path. See `renaming.rename`."""
         return renaming.rename(self._dataset, path, name)
 
     def remove(self, path: str) -> int:
-        """Remove a group or variable and all below it; how many objects. See `removal.remove`."""
+        """Remove a group or variable and all below it. Returns the number of objects."""
         with self._lock:
             return removal.remove(self._dataset, path)
 
     def remove_hollow(self, path: str) -> bool:
-        """Remove a group if it holds nothing at all; whether it did. Raises as `remove`."""
+        """Remove a group if it holds nothing. Returns whether it did. Raises as `remove`."""
         with self._lock:
             is_hollow = removal.is_hollow(self._dataset, path)
             if is_hollow:
@@ -384,11 +385,11 @@ class Editor:
             return is_hollow
 
     def sync(self, *asked: str) -> None:
-        """Have everything stored, and raise what concerns some nodes; see `Dataset.store`.
+        """Store everything, and raise errors that concern some nodes; see `Dataset.store`.
 
         Parameters
         ----------
-        asked : their paths; none: all nodes.
+        asked : the paths of these nodes; none: all nodes.
         """
         self._dataset.store(asked or None)
 
@@ -397,7 +398,7 @@ class Editor:
         self._dataset.edits.add(path, change)
 
     def _string_bytes(self, declaration: VariableDeclaration) -> int | None:
-        """Bytes of a string, where an attribute of the variable or the root tells them."""
+        """Return the bytes per string, if an attribute of the variable or the root gives them."""
         root = self._group("").attributes if declaration.type is NcType.STRING else ()
         for attributes, name in (
             (declaration.attributes, MAXSTRLEN),
@@ -441,7 +442,7 @@ class Editor:
         return dimension
 
     def _declared(self, group: GroupHeader, name: str) -> Dimension | None:
-        """The dimension of that name in a group; where no group declares any, a variable's."""
+        """Return a group's dimension by name; where no group declares any, that of a variable."""
         for dimension in group.dimensions:
             if dimension.name == name:
                 return dimension
@@ -454,7 +455,7 @@ class Editor:
         return None
 
     def _users(self, dimension: Dimension) -> list[tuple[Variable, int]]:
-        """The variables that have a dimension, and which of theirs it is."""
+        """Yield the variables that have a dimension, and its position in each."""
         found: list[tuple[Variable, int]] = []
         groups = [self._dataset.group("")]
         while groups:
@@ -467,7 +468,7 @@ class Editor:
         return found
 
     def _blank(self, variable: Variable, axis: int, size: int) -> None:
-        """Write fill where a chunk that stays has elements beyond the new end."""
+        """Write fill to the elements beyond the new end in chunks that stay."""
         array = self._dataset.array(variable)
         chunk = variable.array.chunk_shape[axis]
         shape = variable.array.shape

@@ -1,4 +1,4 @@
-"""Changes of metadata that wait, and their way into the documents of the store."""
+"""Pending changes of metadata, and their way into the documents of the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 log = logging.getLogger(__name__)
 
-MAX_DEPTH = 1024  # of groups: a key has 1024 bytes
+MAX_DEPTH = 1024  # levels of groups: a key has 1024 bytes
 
 
 Refused: TypeAlias = "list[tuple[Change, NczfsError]]"
@@ -35,18 +35,18 @@ class Edits:
     """The pending changes of one dataset, by the path of their node.
 
     Reading sees them at once; the store gets them at `flush`. `_lock` guards the dicts and is not
-    held while the store is asked; `_flushing` is held by the one thread that flushes.
+    held during requests to the store; the one thread that flushes holds `_flushing`.
 
     Parameters
     ----------
-    guard : makes a context that is round each change of the store.
-    changed : called when a node at a path may read otherwise than before.
+    guard : makes a context manager to enclose each change of the store.
+    changed : called when the node at a path may read differently than before.
     storing : called with the key of a document, in the dataset, before it is written.
 
     Attributes
     ----------
-    format : of the single documents, which are what is changed.
-    naming : is held by whoever looks whether a name is free and takes it, or changes a length.
+    format : of the single documents, which are the ones that change.
+    naming : is held while a name is checked and taken, or a length is changed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Edits:
         self._changes: dict[str, dict[tuple[str, ...], Change]] = {}
         self._applied: dict[str, tuple[Node | None, Node | None]] = {}
         self._dimensions: dict[str, dict[str, Dimension]] = {}
-        self._begun: set[str] = set()  # nodes of ours of which some documents may be in the store
+        self._begun: set[str] = set()  # new nodes of which some documents may be in the store
         self.revision = 0
 
     def add(self, path: str, change: Change) -> None:
@@ -82,7 +82,7 @@ class Edits:
         self.add_together([(path, change)])
 
     def add_together(self, changes: Iterable[tuple[str, Change]]) -> None:
-        """Note changes of nodes, by their paths, none of which is stored without the others."""
+        """Note changes of nodes, by their paths, that are only stored together."""
         paths = []
         with self._lock:
             for path, change in changes:
@@ -98,29 +98,29 @@ class Edits:
         changes[change.subject] = change if earlier is None else change.after(earlier)
         known = self._applied.pop(path, None)
         if known is not None and earlier is None:
-            # A group that gets a thousand members is not made anew for each of them.
+            # A group that gets a thousand members is not evaluated anew for each of them.
             self._applied[path] = (known[0], self._changed(path, known[1], [change])[0])
 
     def check(self, path: str, change: Change) -> None:
-        """Whether the format can hold what a node is with one more change.
+        """Check that the format can hold a node with one more change.
 
         Raises
         ------
-        Unsupported : it cannot; `flush` would fail for ever. MetadataError, StoreError.
+        Unsupported : it cannot, and `flush` would fail for ever. MetadataError, StoreError.
         """
         documents = self.documents()
         node = documents.node(self.format, path)
         self.format.write_node(change.apply(self.applied(path, node)), documents)
 
     def declare(self, dimension: Dimension) -> None:
-        """Remember a dimension that no document of this format holds, as long as we live."""
+        """Remember a dimension that no document of this format holds, until the process ends."""
         with self._lock:
             self._dimensions.setdefault(dimension.group, {})[dimension.name] = dimension
             self.revision += 1
         self._changed_at(dimension.group)
 
     def applied(self, path: str, node: Node | None) -> Node | None:
-        """What a node is with its pending changes; None when there is none."""
+        """Return a node with its pending changes; None if there is none."""
         with self._lock:
             changes = self._changes.get(path)
             if changes is not None:
@@ -132,7 +132,7 @@ class Edits:
         return node if node is None or not self._dimensions else self._with_dimensions(node)
 
     def created_below(self, path: str) -> list[str]:
-        """Names of the new nodes right below a group that are not in the store yet."""
+        """Return the names of new nodes right below a group that are not in the store yet."""
         start = f"{path}/" if path else ""
         found = []
         for known, changes in list(self._changes.items()):
@@ -146,19 +146,18 @@ class Edits:
     ) -> dict[str, NczfsError]:
         """Store the pending changes: arrays first, then groups, the deepest first.
 
-        So what makes a new node visible to others is written after the node itself, and a dimension
-        grows after the arrays that have it. A change that can never be stored is withdrawn, and
-        keeps no other one from being stored; one that may be stored later keeps those that come
-        after it.
+        So the document that makes a new node visible to others is written after the node itself,
+        and a dimension grows after the arrays that have it. A change that can never be stored is
+        withdrawn and blocks no other; one that may be stored later blocks those that come after it.
 
         Parameters
         ----------
-        load : a node as it is now.
-        is_wanted : whether the changes of the node at a path are to be stored.
+        load : returns a node as it is now.
+        is_wanted : returns whether the changes of the node at a path are to be stored.
 
         Returns
         -------
-        why nodes could not be stored, by their paths.
+        the errors of nodes that could not be stored, by their paths.
         """
         with self._flushing:
             failures: dict[str, NczfsError] = {}
@@ -171,13 +170,14 @@ class Edits:
                 if (reason := self._reason_to_wait(failures)) is not None:
                     failures |= dict.fromkeys(paths, reason)
                     continue
-                # Those that were withdrawn meanwhile are no more.
+                # Changes that were withdrawn meanwhile are not pending any more.
                 now = {p: wanted[p] for p in paths if p in wanted and self._changes_of(p)}
                 for path, refused in self._store_all([(nodes[p], now[p]) for p in now]).items():
                     left = {id(change) for change, _ in refused}
                     stored[path] = [change for change in now[path] if id(change) not in left]
                     self._refuse(path, refused, failures)
-            # All together: an array reads only as long as its dimension, which is stored later.
+            # All are stored together: an array reads only as long as its dimension, which is stored
+            # later.
             if self._reason_to_wait(failures) is None:
                 for path, changes in stored.items():
                     self._done(path, changes)
@@ -188,7 +188,7 @@ class Edits:
         self._done(path, [change])
 
     def forget(self, path: str) -> None:
-        """Drop the changes of a node that goes, and of all below it; what is stored now, lands."""
+        """Drop the changes of a removed node and all below it; those on their way still arrive."""
         below = f"{path}/" if path else ""
         with self._flushing, self._lock:
             for known in [p for p in self._changes if p == path or p.startswith(below)]:
@@ -199,9 +199,9 @@ class Edits:
         self._changed_at(path)
 
     def move(self, path: str, goal: str) -> None:
-        """A node, and all below it, has another path: so have the changes that wait.
+        """Move the pending changes of a node, and of all below it, to another path.
 
-        Nothing of it that is made waits, since who makes something holds `naming`.
+        Nothing new below it is pending, since `naming` is held while something is made.
         """
         with self._lock:
             for known in [p for p in self._changes if is_within(p, path)]:
@@ -217,11 +217,11 @@ class Edits:
             self._changed_at(changed)
 
     def pending(self) -> list[str]:
-        """Paths of the nodes that have changes."""
+        """Return the paths of the nodes that have changes."""
         return list(self._changes)
 
     def grows(self, path: str) -> bool:
-        """Whether a change of the node at a path gives something another length."""
+        """Return whether a change of the node at a path changes a length."""
         return any(isinstance(each, Resize | ResizeDimension) for each in self._changes_of(path))
 
     def store(self, key: str, data: bytes, replaces: Version) -> None:
@@ -239,7 +239,7 @@ class Edits:
         is_wanted: Callable[[str], bool],
         failures: dict[str, NczfsError],
     ) -> tuple[dict[str, Node], dict[str, list[Change]]]:
-        """The nodes that are to be stored, and their changes, all as they are at one time."""
+        """Return the nodes to store with their changes, all as of one time."""
         nodes: dict[str, Node] = {}
         while True:
             with self._lock:
@@ -253,7 +253,7 @@ class Edits:
     def _loaded(
         self, paths: list[str], load: Callable[[str], Node], failures: dict[str, NczfsError]
     ) -> dict[str, Node]:
-        """The nodes that are to be stored; what cannot be changed, as it is gone, is withdrawn."""
+        """Load the nodes to store; changes of nodes that are gone are withdrawn."""
         found: dict[str, Node] = {}
         for path in paths:
             try:
@@ -263,24 +263,24 @@ class Edits:
         return found
 
     def _refuse(self, path: str, refused: Refused, failures: dict[str, NczfsError]) -> None:
-        """Note why changes were not stored, and withdraw those that never will be."""
+        """Note why changes were not stored, and withdraw those that never can be."""
         for _, error in refused:
             failures.setdefault(path, error)
         if lost := [change for change, error in refused if not _may_be_stored(change, error)]:
             log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
-            self._metadata.changed(join(self._root, path))  # others have made or removed it
+            self._metadata.changed(join(self._root, path))  # other clients have made or removed it
             self._done(path, lost)
 
     def _reason_to_wait(self, failures: Mapping[str, NczfsError]) -> NczfsError | None:
-        """Why what makes others visible cannot be stored now; None: nothing is left before it."""
+        """Return why a document that makes others visible has to wait; None: it need not."""
         return next((e for path, e in failures.items() if self._changes.get(path)), None)
 
     def _store_all(self, nodes: list[tuple[Node, list[Change]]]) -> dict[str, Refused]:
-        """Store nodes of which none is seen through another, at once where requests take long.
+        """Store nodes that do not make each other visible, in parallel where requests take long.
 
         Returns
         -------
-        by path, the changes that could not be stored, and why.
+        the changes that could not be stored and their errors, by path.
         """
         if not self._metadata.far or len(nodes) == 1:
             return {node.path: self._store_node(node, changes) for node, changes in nodes}
@@ -303,14 +303,14 @@ class Edits:
             return [(change, error) for change in changes]
 
     def _keys(self, node: Node) -> list[Key]:
-        """The documents that tell what a node is, those with its dimensions among them."""
+        """Return the keys of the documents that describe a node and its dimensions."""
         paths = [node.path]
         if isinstance(node, Variable) and self.format.declares:
             paths += [dimension.group for dimension in node.dimensions]
         return [join(self._root, key) for path in paths for key in self.format.keys(path)]
 
     def _store_once(self, path: str, changes: list[Change]) -> Refused:
-        """Store what can be of some changes; the others, and why."""
+        """Store the changes that can be stored. Returns the others with their errors."""
         documents = self.documents()
         documents.fetch(self.format.keys(path))
         node, refused = self._changed(path, documents.node(self.format, path), changes)
@@ -329,7 +329,7 @@ class Edits:
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
-                self._begun.add(path)  # nobody knows whether it was written
+                self._begun.add(path)  # it is unknown whether it was written
                 raise
             self._begun.add(path)
         return refused
@@ -337,9 +337,9 @@ class Edits:
     def _changed(
         self, path: str, node: Node | None, changes: Iterable[Change]
     ) -> tuple[Node | None, Refused]:
-        """A node with those of some changes that fit it, and why the others do not.
+        """Return a node with the changes that fit it, and the errors of the others.
 
-        What is there of a node that we began to store is ours.
+        Documents of a node that this process began to store count as its own.
         """
         refused: Refused = []
         for change in changes:
@@ -351,7 +351,7 @@ class Edits:
         return node, refused
 
     def _as_long_as_declared(self, variable: Variable, documents: StoreDocuments) -> Variable:
-        """A variable with the lengths that its unlimited dimensions have by now."""
+        """Return a variable with the current lengths of its unlimited dimensions."""
         for axis, dimension in enumerate(variable.dimensions):
             if dimension.unlimited:
                 path = dimension.group
@@ -364,7 +364,7 @@ class Edits:
         return variable
 
     def documents(self) -> StoreDocuments:
-        """The single documents of the dataset."""
+        """Return the single documents of the dataset."""
         return StoreDocuments(self._metadata, self._root, self._options)
 
     def _done(self, path: str, stored: Iterable[Change]) -> None:
@@ -386,7 +386,7 @@ class Edits:
 
 
 def _may_be_stored(change: Change, error: NczfsError) -> bool:
-    """Whether a change that could not be stored is worth another try."""
+    """Return whether a change that could not be stored is worth another try."""
     return isinstance(error, StoreError) and (change.outlasts_refusals or may_pass(error))
 
 
@@ -395,7 +395,7 @@ def _moved(path: str, start: str, goal: str) -> str:
 
 
 def _order(path: str, node: Node) -> tuple[int, str]:
-    """Variables first, then groups, the deepest first, and the root last."""
+    """Return the sort key of a flush: variables, then groups, the deepest first, the root last."""
     if isinstance(node, Variable):
         return -MAX_DEPTH, path
     return -path.count("/") if path else 1, path
@@ -407,7 +407,7 @@ def _declaring(group: GroupHeader, declared: Mapping[str, Dimension]) -> GroupHe
 
 
 def _having(variable: Variable, declared: Mapping[str, Mapping[str, Dimension]]) -> Variable:
-    """The variable with the dimensions that were declared for it, if their lengths are its."""
+    """Return the variable with the dimensions declared for it, if their lengths match its own."""
 
     def found(dimension: Dimension) -> Dimension:
         above = variable.path

@@ -1,8 +1,8 @@
-"""When a request begins to have an effect: before, its deadline withdraws it, later it is awaited.
+"""The time when a request begins to have an effect, until which its deadline can withdraw it.
 
-Whoever was told that a write failed for want of time may write again, or something else; what was
-given up must not come over that later. So a request that has waited for too long, for a lock or a
-lease, is withdrawn before it can do anything, and one that has begun is answered when it has ended.
+A caller whose write timed out may write again, or write something else; the old write must not
+overwrite that later. So a request that has waited too long for a lock or a lease is withdrawn
+before it can do anything, and one that has begun is answered when it has ended.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class _State(Enum):
 
 
 class Request:
-    """A request, for its thread and for who waits for its answer. `_lock` guards the state."""
+    """A request, shared by its thread and the waiting caller. `_lock` guards the state."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._state = _State.WAITING
 
     def begin(self) -> None:
-        """It has an effect from now on. Raises DeadlinePassed: it was withdrawn."""
+        """Note that the request has an effect. Raises DeadlinePassed if it was withdrawn."""
         with self._lock:
             if self._state is _State.WITHDRAWN:
                 raise DeadlinePassed("it waited beyond its deadline, and nothing was changed")
             self._state = _State.ACTING
 
     def withdraw(self) -> bool:
-        """Have it never have an effect; False: it may have had some already."""
+        """Keep the request from having an effect. Returns False if it may have had one."""
         with self._lock:
             if self._state is _State.WAITING:
                 self._state = _State.WITHDRAWN
@@ -45,7 +45,7 @@ class Request:
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """What is done in this block, by this thread, is done for the request."""
+        """Attribute what this thread does during the block to the request."""
         token = _current.set(self)
         try:
             yield
@@ -57,9 +57,9 @@ _current: ContextVar[Request | None] = ContextVar("request", default=None)
 
 
 def begin() -> None:
-    """Something is about to be changed for the request that this thread works for, if for any.
+    """Note that this thread is about to change something for its request, if it has one.
 
-    To be called when nothing is waited for any more. Raises DeadlinePassed.
+    To be called after all waiting. Raises DeadlinePassed.
     """
     request = _current.get()
     if request is not None:

@@ -14,17 +14,17 @@ _TEXTS = (NcType.CHAR, NcType.STRING)
 
 
 def is_fill_value(attribute: Attribute, element: object) -> bool:
-    """Whether an attribute is one value of a type; in netCDF-3 a `_FillValue` can be anything."""
+    """Return whether an attribute is one value of a type; netCDF-3 allows any `_FillValue`."""
     value = attribute.value
     return attribute.type is element and isinstance(value, str | tuple) and len(value) == 1
 
 
 def as_fill_value(attribute: Attribute, element: NcType) -> Attribute:
-    """An attribute as one value of the type of a variable; floats are rounded to theirs.
+    """Convert an attribute to one value of a variable's type; floats are rounded to its precision.
 
     Raises
     ------
-    BadValue : it is none, and would be another one.
+    BadValue : it is not such a value, and converting would change it.
     """
     found = attribute
     if attribute.type in CODE_OF_NC_TYPE and element in CODE_OF_NC_TYPE:
@@ -37,7 +37,7 @@ def as_fill_value(attribute: Attribute, element: NcType) -> Attribute:
 
 
 def _text(attribute: Attribute, element: NcType) -> Attribute:
-    """A text as a string and the other way round; several strings stay what they are."""
+    """Convert text to a string and the other way round; several strings stay unchanged."""
     texts = (attribute.value,) if isinstance(attribute.value, str) else attribute.value
     if not isinstance(texts, tuple) or len(texts) != 1:
         return attribute

@@ -1,4 +1,4 @@
-"""The flush of dirty chunks: each taken by one thread, stored, and landed whatever comes of it."""
+"""The flush of dirty chunks: one thread takes each chunk, stores it, and notes the outcome."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Answers:
-    """Why the store could not be asked the last time in one flush; None: it could."""
+    """Why the store could not be reached the last time in one flush; None: it could."""
 
     error: NczfsError | None = None
 
 
 class Flusher:
-    """Stores dirty chunks, several at a time. What the store refuses for good is saved at once.
+    """A storer of dirty chunks, several at a time. Chunks refused for good are saved at once.
 
     Parameters
     ----------
-    cache : has what was stored from then on.
-    health : is told of every success and failure.
+    cache : receives the stored chunks.
+    health : records every success and failure.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class Flusher:
         self._health = health
 
     def flush(self, ids: list[ChunkId], *, only_due: bool = False) -> None:
-        """Have what was written to some chunks so far stored.
+        """Store what was written to some chunks so far.
 
-        Once the store could not be asked, it is not asked for the rest of them. Only the caller
-        waits for chunks that others are storing: a thread of the pool that waited could be the one
-        that they wait for.
+        Once the store is unreachable, the remaining chunks are not tried. Only the caller waits for
+        chunks that other threads are storing: a waiting thread of the pool could be the one that
+        they need.
 
         Parameters
         ----------
-        only_due : leave those alone for which it is not time yet to be tried again.
+        only_due : skip chunks whose next attempt is not due yet.
 
         Raises
         ------
@@ -95,8 +95,8 @@ class Flusher:
 
         Returns
         -------
-        what tells that the lender has his values back. It raises what `kept` does, and
-        StructureChanged: the array is no more.
+        a future that is done when the lender's values are free again. It raises what `kept` raises,
+        and StructureChanged if the array is gone.
         """
         returned: Future[None] = Future()
 
@@ -127,7 +127,7 @@ class Flusher:
         return returned
 
     def _flush_one(self, chunk_id: ChunkId, answers: _Answers, only_due: bool) -> bool:
-        """Store what was written to a chunk so far; False when another thread is storing it."""
+        """Store what was written to a chunk. Returns False if another thread is storing it."""
         chunk = self._dirty.chunks.get(chunk_id)
         if chunk is None:
             return True
@@ -165,7 +165,7 @@ class Flusher:
             if isinstance(error, Exception) and known is not error:
                 raise known from error
             raise
-        # Readers look at what is dirty before they look into the cache, so that its turn comes
+        # Readers look at dirty chunks before they look into the cache, so the cache is updated
         # first.
         if snapshot.is_borrowed and values is snapshot.values:
             self._cache.drop(chunk_id)
@@ -181,7 +181,7 @@ class Flusher:
             self._dirty.count(chunk)
 
     def _land_failed(self, chunk_id: ChunkId, chunk: DirtyChunk, error: NczfsError) -> None:
-        # Whoever waits for the chunk must find the pause when it has landed.
+        # Threads that wait for the chunk must find the pause when the flush has ended.
         self._health.refused(error)
         with chunk.lock:
             chunk.own()
@@ -206,15 +206,15 @@ def store_snapshot(
 
     Parameters
     ----------
-    sending : as of `ChunkIO.store`.
+    sending : as in `ChunkIO.store`.
 
     Returns
     -------
-    the values that the store has then, and their version.
+    the values that the store has afterwards, and their version.
 
     Raises
     ------
-    StructureChanged : the store has another array by now. CodecError, StoreError.
+    StructureChanged : the store has another array now. CodecError, StoreError.
     """
     io.confirm()
     if snapshot.is_whole:

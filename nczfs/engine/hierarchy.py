@@ -1,4 +1,4 @@
-"""The groups and variables of a dataset, read one by one when asked for."""
+"""The groups and variables of a dataset, read one by one on demand."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
 
 log = logging.getLogger(__name__)
 
-LEVELS_MAX = 512  # of groups: a key has 1024 bytes
+LEVELS_MAX = 512  # levels of groups: a key has 1024 bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A node as it was read, and the versions of the documents that say so.
+    """A node as it was read, and the versions of the documents it was read from.
 
     Attributes
     ----------
-    mtime_ns : of the newest of the documents, None where the store has no times.
+    mtime_ns : of the newest of the documents; None if the store has no times.
     """
 
     node: Node
@@ -38,10 +38,10 @@ class Loaded:
 
 
 class Hierarchy:
-    """The groups and variables at one prefix of a store, with the changes that are not stored yet.
+    """The groups and variables at one prefix of a store, including pending changes.
 
     Paths are relative to the root, without a leading slash; "" is the root. Every method may be
-    called from any thread. What was read is kept as the ledger of the metadata has room for it.
+    called from any thread. Nodes that were read are kept as long as the metadata budget has room.
 
     Attributes
     ----------
@@ -66,21 +66,21 @@ class Hierarchy:
         self.is_consolidated_believed = True
 
     def url(self, path: str) -> str:
-        """The place of a node, for messages."""
+        """Return the place of a node, for messages."""
         return "/".join(part for part in (self._metadata.zmap.name, self.root, path) if part)
 
     def prefix(self, path: str) -> Prefix:
-        """Where the keys of a node lie in the store."""
+        """Return the prefix of a node's keys in the store."""
         return parse_prefix("/".join(part for part in (self.root, path) if part))
 
     def load(self, path: str) -> Loaded | None:
-        """The group or variable at a path with its pending changes, None when there is none.
+        """Return the group or variable at a path with its pending changes; None if there is none.
 
-        The same object is given as long as none of its documents changed, and nobody changed it.
+        The result is the same object until a document or a pending change differs.
 
         Raises
         ------
-        MetadataError : its documents cannot be read; StoreError: the store could not be asked.
+        MetadataError : its documents cannot be read. StoreError : the store could not be reached.
         """
         while True:
             revision = self.edits.revision
@@ -91,7 +91,7 @@ class Hierarchy:
             node = stored.node if stored is not None else None
             if revision:
                 node = self.edits.applied(path, node)
-            # What was stored in between is in neither of the two.
+            # A change that was stored in between is in neither of the two.
             if revision == self.edits.revision:
                 break
         if revision == 0:
@@ -103,20 +103,20 @@ class Hierarchy:
         return edited
 
     def load_now(self, path: str) -> Loaded | None:
-        """As `load`; the store is asked for what the node was made of."""
+        """Load as `load` does, but ask the store again for the node's documents."""
         known = self._nodes.get(path)
         if known is not None:
             self._metadata.ask_again(known.used)
         return self.load(path)
 
     def load_listed(self, path: str) -> Loaded | None:
-        """As `load`; an array that its group lists must be there.
+        """Load as `load` does, but require an array that its group lists.
 
-        A group without a document of its own is left to whoever looks at what is below it.
+        A missing document of a group is no error here: groups may have none.
 
         Raises
         ------
-        BadMetadata : it is not.
+        BadMetadata : the array is missing.
         """
         loaded = self.load(path)
         if loaded is None and self._lists_array(path):
@@ -124,14 +124,14 @@ class Hierarchy:
         return loaded
 
     def node(self, path: str) -> Node:
-        """The group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
+        """Return the group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
         loaded = self.load(path)
         if loaded is None:
             raise NoSuchNode(f"{self.url(path)}: no group or variable")
         return loaded.node
 
     def names(self, path: str) -> list[str]:
-        """Names below a group that can be members: as listed by it, or else found in the store."""
+        """Return the possible names of members, listed by the group or found in the store."""
         node = self.node(path)
         if isinstance(node, Variable):
             return []
@@ -142,7 +142,7 @@ class Hierarchy:
         return sorted(stored.union(self.edits.created_below(path)))
 
     def has_member(self, path: str, name: str) -> bool:
-        """Whether a group may have a member of that name, without asking for it."""
+        """Return whether a group may have a member of that name, without requesting the member."""
         node = self.node(path)
         if isinstance(node, Variable):
             return False
@@ -151,16 +151,16 @@ class Hierarchy:
         return True
 
     def is_known_absent(self, path: str) -> bool:
-        """Whether it is known that there is no node at a path. Asks nobody."""
+        """Return whether it is known that there is no node at a path. Makes no request."""
         above = self.prefix(parent_of(path))
         is_known, entry = self._metadata.known_entry(above, path.rpartition("/")[2])
         is_prefix = entry is not None and entry.is_prefix
         return is_known and not is_prefix and path not in self.edits.pending()
 
     def members(self, path: str) -> tuple[list[Node], list[tuple[str, str]]]:
-        """The nodes right below a group, and the broken ones: their names and what is wrong.
+        """Return the nodes right below a group, and the names and errors of broken ones.
 
-        Their documents are asked for all at once.
+        Their documents are requested all at once.
         """
         names = self.names(path)
         self._fetch_members(path, names)
@@ -186,10 +186,10 @@ class Hierarchy:
         return nodes, broken
 
     def group(self, path: str) -> Group:
-        """A group with everything below it, read whole.
+        """Return a group with everything below it.
 
-        Where a request is a round trip, all groups of a level are asked for at once. Where one
-        document tells all names, no others are asked for.
+        Where a request is a round trip, all groups of a level are requested at once. If one
+        document gives all names, nothing else is requested.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Hierarchy:
         return group
 
     def _whole(self, header: GroupHeader) -> Group:
-        nodes, broken = self._loaded_members(header.path, self._told_names(header))
+        nodes, broken = self._loaded_members(header.path, self._documented_names(header))
         variables = tuple(node for node in nodes if isinstance(node, Variable))
         groups: list[Group] = []
         for node in nodes:
@@ -224,12 +224,12 @@ class Hierarchy:
         return Group(header, dimensions, variables, tuple(groups), tuple(broken))
 
     def _fetch_below(self, header: GroupHeader) -> None:
-        """Have the documents of all nodes below a group at hand, level by level."""
+        """Fetch the documents of all nodes below a group, level by level."""
         level = [header]
         for _ in range(LEVELS_MAX):
             unlisted = [group for group in level if not self._tells_names(group)]
             self._metadata.fetch_names(self.prefix(group.path) for group in unlisted)
-            names = {group.path: self._told_names(group) for group in level}
+            names = {group.path: self._documented_names(group) for group in level}
             self._fetch_all(level, names)
             nodes = [self._loaded_members(group.path, names[group.path])[0] for group in level]
             level = [node for found in nodes for node in found if isinstance(node, GroupHeader)]
@@ -237,15 +237,15 @@ class Hierarchy:
                 return
 
     def _fetch_members(self, path: str, names: Sequence[str]) -> None:
-        """Have the documents of the nodes right below a group at hand."""
+        """Fetch the documents of the nodes right below a group."""
         header = self.node(path)
         if isinstance(header, GroupHeader):
             self._fetch_all([header], {path: names})
 
     def _fetch_all(self, groups: Iterable[GroupHeader], names: Mapping[str, Iterable[str]]) -> None:
-        """Have the documents of the nodes right below some groups at hand.
+        """Fetch the documents of the nodes right below some groups.
 
-        Most are arrays: what a group needs besides is asked for where there is no array.
+        Most are arrays: further documents of a group are requested where there is no array.
         """
         documents, layout = self.documents(), self.format
         paths = [
@@ -266,13 +266,13 @@ class Hierarchy:
         )
 
     def _tells_names(self, header: GroupHeader) -> bool:
-        """Whether the names below a group follow from documents, and need not be listed."""
+        """Return whether the names below a group follow from documents, and need no listing."""
         if header.arrays is not None or header.groups is not None:
             return True
         return self.format.names_below(header.path, self.documents()) is not None
 
-    def _told_names(self, header: GroupHeader) -> list[str]:
-        """As `names`; those that are told by a document are not asked for besides."""
+    def _documented_names(self, header: GroupHeader) -> list[str]:
+        """Return the names as `names` does, without a listing if a document gives them."""
         path = header.path
         told = self.format.names_below(path, self.documents())
         if told is None or header.arrays is not None or header.groups is not None:
@@ -281,7 +281,7 @@ class Hierarchy:
         return sorted({*told, *listed, *self.edits.created_below(path)})
 
     def stale(self) -> list[str]:
-        """Keys of which the consolidated copy says something else, where single ones are read."""
+        """Return the keys for which the consolidated copy differs, if single documents are read."""
         store = self.documents()
         copies = None if self._metadata.far else consolidated_of(store)
         if copies is None:
@@ -290,11 +290,11 @@ class Hierarchy:
         return [key for key in keys if copies.is_stale(key, store.get(key))]
 
     def documents(self) -> StoreDocuments:
-        """The single documents of the dataset."""
+        """Return the single documents of the dataset."""
         return StoreDocuments(self._metadata, self.root, self.format_options)
 
     def read_single_documents(self) -> None:
-        """Believe no consolidated copy any more: who changes documents must know the true ones."""
+        """Read no consolidated copy any more: changes must begin from the single documents."""
         self.is_consolidated_believed = False
         if self.format is not self.format.single:
             self.read_as(self.format.single)
@@ -311,7 +311,7 @@ class Hierarchy:
             self._nodes.pop(known)
 
     def ask_again(self, keys: Iterable[str] | None = None) -> None:
-        """Believe no more what some documents said; None: what any said, or was listed."""
+        """Forget some documents; None: all documents and listings."""
         if keys is None:
             self._metadata.forget(self.root)
         else:
@@ -368,7 +368,7 @@ def _joined(path: str, name: str) -> str:
 def dimensions_of(
     header: GroupHeader, variables: Iterable[Variable], groups: Iterable[Group]
 ) -> tuple[Dimension, ...]:
-    """The dimensions of a group: those it declares, and those its variables bring with them.
+    """Return the dimensions of a group: those it declares, and those of its variables.
 
     In pure Zarr a named dimension belongs to the group of the variable that names it, and an
     anonymous one to the root (netcdf-c 4.10). Of two with one name and different lengths the
@@ -389,7 +389,7 @@ def dimensions_of(
 
 
 def consolidated_of(store: StoreDocuments) -> consolidated.ConsolidatedDocuments | None:
-    """The consolidated documents, None where there are none or they cannot be read."""
+    """Return the consolidated documents; None if there are none or they cannot be read."""
     try:
         data = store.get(consolidated.KEY)
         if data is None:

@@ -1,7 +1,7 @@
-"""The lease of a dataset: one process writes at a time, where the store cannot tell who was first.
+"""The lease of a dataset: one process writes at a time, where the store has no conditional writes.
 
-Where conditional writes hold, or the user vouches for being the only writer, nobody needs one, and
-nothing here asks the store or starts a thread. `contention` is how it is won.
+With conditional writes, or if the user vouches for being the only writer, no lease is needed, and
+nothing here makes a request or starts a thread. `contention` decides who gets the lease.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from nczfs.zmap.keys import Prefix
 
 log = logging.getLogger(__name__)
 
-BEATS = 5  # looks at what is held, in the time after which it is renewed
+BEATS = 5  # checks of held leases per renewal period
 
 
 class LeaseUser(Protocol):
-    """What writes under a lease: an open dataset."""
+    """A user of a lease: an open dataset."""
 
     def has_unsaved(self) -> bool:
-        """Whether anything that was written is not stored yet. Asks nobody."""
+        """Return whether anything that was written is not stored yet. Makes no request."""
 
     def forget_clean(self) -> None:
-        """Ask the store anew for all that is the same there: others may have changed it."""
+        """Forget everything without unsaved changes, because others may have changed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A lease that this process holds; times are seconds since 1970."""
+    """A lease that this process holds. Times are seconds since 1970."""
 
     dataset: str
     since: float
@@ -46,14 +46,14 @@ class HeldLease:
 
 
 class Leases:
-    """The leases of an engine, and the one thread that renews them and hands them over.
+    """The leases of an engine, and the thread that renews them and hands them over.
 
-    It is started with the first lease that is taken and ends with the last. `_lock` guards the
-    dicts and the thread, and is not held while a store is asked; a lease is asked without it.
+    The thread starts with the first lease that is taken and ends with the last. `_lock` guards the
+    dicts and the thread, and is not held during requests to a store or calls of a lease.
 
     Parameters
     ----------
-    trusts : nobody else writes: no lease is needed.
+    trusts : whether the user vouches that nothing else writes, so that no lease is needed.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Leases:
         self.is_closed = False
 
     def of(self, zmap: ZMap, root: Prefix) -> Lease:
-        """The lease of the dataset at a prefix of a store; the same object for all who ask."""
+        """Return the lease of the dataset at a prefix of a store, always the same object."""
         with self._lock:
             lease = self._known.get((id(zmap), root))
             if lease is None:
@@ -78,21 +78,21 @@ class Leases:
             return lease
 
     def held(self) -> list[HeldLease]:
-        """Those that are held now, by dataset."""
+        """Return the leases that are held now, by dataset."""
         with self._lock:
             leases = list(self._held)
         found = (lease.told() for lease in leases)
         return sorted((held for held in found if held is not None), key=lambda h: h.dataset)
 
     def beat(self) -> None:
-        """Renew what is due, and hand over what was not used for a while."""
+        """Renew leases that are due, and hand over those that were not used for a while."""
         with self._lock:
             leases = list(self._held)
         for lease in leases:
             lease.beat()
 
     def close(self) -> None:
-        """Hand over all of them. What is not stored yet is not waited for."""
+        """Hand over all leases, without waiting for unsaved writes."""
         with self._lock:
             self.is_closed = True
             leases = list(self._held)
@@ -104,7 +104,7 @@ class Leases:
             lease.hand_over()
 
     def taken(self, lease: Lease) -> None:
-        """A lease is held from now on."""
+        """Note that a lease is held."""
         with self._lock:
             self._held.add(lease)
             if self._thread is None and not self.is_closed:
@@ -112,7 +112,7 @@ class Leases:
                 self._thread.start()
 
     def given_up(self, lease: Lease) -> None:
-        """It is not any more."""
+        """Note that a lease is no longer held."""
         with self._lock:
             self._held.discard(lease)
             self._wake.notify()
@@ -132,16 +132,16 @@ class Leases:
 
 class _State(Enum):
     FREE = auto()
-    CHANGING = auto()  # one thread asks the store for it, or hands it over
+    CHANGING = auto()  # one thread is taking it from the store, or handing it over
     HELD = auto()
-    RENEWING = auto()  # held, and one thread asks the store
+    RENEWING = auto()  # held, while one thread makes a request
 
 
 class Lease:
     """The lease of one dataset. Every method may be called from any thread.
 
-    `_lock` guards the state and the counts, and is not held while the store is asked; who finds
-    another thread taking the lease, or handing it over, waits for that one.
+    `_lock` guards the state and the counts, and is not held during requests to the store. A thread
+    that finds another one taking the lease, or handing it over, waits for it.
     """
 
     def __init__(self, leases: Leases, zmap: ZMap, root: Prefix) -> None:
@@ -161,16 +161,16 @@ class Lease:
         self._needed: bool | None = None
 
     def add_user(self, user: LeaseUser) -> None:
-        """Whoever writes under it is asked before it is handed over, and told."""
+        """Add a user, to be consulted before the lease is handed over and informed after it."""
         with self._lock:
             self._users.add(user)
 
     def require(self) -> None:
-        """Hold the lease when this returns; waits for others. Does nothing where none is needed.
+        """Take the lease, waiting for other processes. Does nothing where no lease is needed.
 
         Raises
         ------
-        LeaseNotHeld : another process holds it all the time. StoreError.
+        LeaseNotHeld : another process keeps holding it. StoreError.
         """
         if not self._is_needed():
             return
@@ -200,36 +200,36 @@ class Lease:
             self.closed()
 
     def opened(self) -> None:
-        """One more file can write: the lease is not handed over until it is closed."""
+        """Count one more writable file; the lease is not handed over until it is closed."""
         with self._lock:
             self._open += 1
 
     def closed(self) -> None:
-        """One less can."""
+        """Count one writable file less."""
         with self._lock:
             self._open -= 1
             self._used_at = self._clock.uptime()
 
     def told(self) -> HeldLease | None:
-        """How it is held, None when it is not."""
+        """Return how the lease is held; None: it is not."""
         claim = self._contender.claim
         if claim is None or not self._contender.is_valid:
             return None
         return HeldLease(self._place, claim.start, claim.expiry)
 
     def beat(self) -> None:
-        """Renew it when that is due, or hand it over when nobody used it for a while."""
+        """Renew the lease when that is due, or hand it over if it was not used for a while."""
         if self._is_idle() and not self._has_unsaved():
             self.hand_over(only_idle=True)
         elif self._contender.is_due:
             self._renew()
 
     def hand_over(self, *, only_idle: bool = False) -> None:
-        """Let others have it. While a call is under way it is left to expire.
+        """Give the lease to other processes. While a call is under way it is left to expire.
 
         Parameters
         ----------
-        only_idle : do nothing when somebody has used it just now.
+        only_idle : do nothing if the lease was used just now.
         """
         with self._settled:
             self._settled.wait_for(self._is_settled, self._terms.wait_s)
@@ -256,7 +256,7 @@ class Lease:
         return self._needed
 
     def _begin_taking(self) -> bool:
-        """Whether this thread shall take the lease; False: it is held already."""
+        """Return whether this thread has to take the lease; False: it is held already."""
         with self._settled:
             if not self._settled.wait_for(
                 lambda: self._is_settled() or self._is_ours(), self._terms.wait_s
@@ -280,7 +280,7 @@ class Lease:
 
     def _take(self, give_up: float) -> None:
         if self._clock.uptime() >= give_up:
-            raise self._refused()  # another thread has tried all the time
+            raise self._refused()  # another thread has been trying all the time
         try:
             while (pause := self._contender.advance()) is not None:
                 left = give_up - self._clock.uptime()
@@ -302,7 +302,7 @@ class Lease:
         self._used_at = self._clock.uptime()
 
     def _settle(self, state: _State) -> None:
-        # Before others see the state: who takes it then is told of after this.
+        # Done before other threads see the state, so that a later holder is announced after this.
         if state is _State.HELD:
             self._leases.taken(self)
         elif state is _State.FREE:

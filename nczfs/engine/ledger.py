@@ -1,4 +1,4 @@
-"""What is kept of metadata, under one budget: what was not looked at for longest goes first."""
+"""Cached metadata under one budget; the least recently used go first."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ SMALL_BYTES_MAX: Final = 4096
 
 
 class Ledger:
-    """The sum of all that the shelves of an engine hold, and the order in which it goes.
+    """The sum of all that the shelves of an engine hold, and the order of eviction.
 
     Eviction is the clock algorithm: a look sets a bit without a lock, and an entry whose bit is set
-    gets a second round. Small entries go after the others, as long as they have less than half:
-    that a document is the same still is worth more than its bytes. An entry of more than half of
-    the budget is kept beside all others, one at a time: the index of a large dataset is needed for
-    each of its nodes. `_lock` guards the sums and the entries of all shelves.
+    gets a second round. Small entries are evicted after the others, as long as they take less than
+    half of the budget: to know that a document is unchanged is worth more than its bytes. An entry
+    of more than half of the budget is kept besides all others, one at a time, because the index of
+    a large dataset is needed for each of its nodes. `_lock` guards the sums and the entries of all
+    shelves.
 
     Parameters
     ----------
-    claim : takes bytes of a larger budget that this one is a part of, or gives them back.
+    claim : takes bytes of the larger budget that contains this one, or gives them back.
     """
 
     def __init__(self, limit_bytes: int, claim: Callable[[int], None] = lambda _: None) -> None:
@@ -38,7 +39,7 @@ class Ledger:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of everything that is kept."""
+        """Bytes of everything that is cached."""
         large = self._large.nbytes if self._large is not None else 0
         return self._small.nbytes + self._others.nbytes + large
 
@@ -72,7 +73,7 @@ class Ledger:
 
 
 class _Queue:
-    """Entries in the order in which they go."""
+    """Entries in the order of eviction."""
 
     def __init__(self) -> None:
         self.entries: dict[_Entry, None] = {}
@@ -87,7 +88,7 @@ class _Queue:
         self.nbytes -= entry.nbytes
 
     def evict(self, new: _Entry) -> None:
-        """Let the first entry go, or have it wait again; `new` is what room is made for."""
+        """Evict the first entry, or give it a second round; `new` is the entry that needs room."""
         oldest = next(iter(self.entries))
         self.remove(oldest)
         if oldest is new or oldest.is_used:
@@ -108,12 +109,12 @@ class _Entry:
         self.is_used = False
 
     def leave(self) -> None:
-        """Go from the shelf."""
+        """Remove the entry from its shelf."""
         del self.shelf._entries[self.key]
 
 
 class Shelf(Generic[K, V]):
-    """A dict of what can be had again: an entry may be gone whenever it is looked for."""
+    """A cache: an entry may be gone whenever it is looked up."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -123,7 +124,7 @@ class Shelf(Generic[K, V]):
         return iter(list(self._entries))
 
     def get(self, key: K) -> V | None:
-        """What is kept under a key. Takes no lock."""
+        """Return the value of a key, or None. Takes no lock."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -132,11 +133,11 @@ class Shelf(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, nbytes: int) -> None:
-        """Keep a value, instead of what has its key.
+        """Cache a value, replacing that of the same key.
 
         Parameters
         ----------
-        nbytes : that it takes in memory.
+        nbytes : of memory that the value takes.
         """
         entry = _Entry(self, key, value, nbytes + ENTRY_BYTES)
 
@@ -150,13 +151,13 @@ class Shelf(Generic[K, V]):
         self._ledger._change(change)
 
     def grow(self, key: K, nbytes: int) -> None:
-        """Note that a value takes more memory by now, or less."""
+        """Note that the memory of a value has changed."""
         entry = self._entries.get(key)
         if entry is not None:
             self.put(key, entry.value, entry.nbytes - ENTRY_BYTES + nbytes)  # type: ignore[arg-type]
 
     def pop(self, key: K) -> V | None:
-        """Keep a value no longer, and give it."""
+        """Remove a value and return it."""
         if key not in self._entries:
             return None
         found: list[_Entry] = []
@@ -171,6 +172,6 @@ class Shelf(Generic[K, V]):
         return found[0].value if found else None  # type: ignore[return-value]  # of this shelf
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Remove all values."""
         for key in self:
             self.pop(key)

@@ -1,4 +1,4 @@
-"""What a store said of the names below its prefixes, believed for a while."""
+"""Cached listings of the names below prefixes of a store."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nczfs.errors import NczfsError
 from nczfs.zmap.base import Entry, Stat, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
-LISTED_ENTRIES_MAX: Final = 300_000  # names that are kept of one prefix
+LISTED_ENTRIES_MAX: Final = 300_000  # cached names of one prefix
 SHORT_LISTING: Final = 1000  # names that come with one request
-GLANCE_ENTRIES: Final = 900  # of them; fewer than a page has, so that no other page is asked for
+GLANCE_ENTRIES: Final = 900  # fewer than a page has, so that no second page is requested
 _ENTRY_BYTES: Final = 400
 
 
@@ -24,7 +24,7 @@ class _Listing:
 
     Attributes
     ----------
-    is_whole : these are all.
+    is_whole : whether these are all names.
     """
 
     entries: dict[str, Entry]
@@ -35,12 +35,12 @@ class _Listing:
 class Listings:
     """One-level listings of one store.
 
-    Only answers are kept, never failures to answer. `_lock` guards the entries of the listings and
-    the count of changes, and is not held while the store is asked.
+    Only answers are cached, never failures. `_lock` guards the entries of the listings and the
+    count of changes, and is not held during requests to the store.
 
     Parameters
     ----------
-    ttl_s : for how long an answer is believed.
+    ttl_s : for how long an answer stays valid.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Listings:
         self._changes = 0
 
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
-        """The names below a prefix, from memory or page by page from the store."""
+        """Yield the names below a prefix, from memory or page by page from the store."""
         listing = self._fresh(prefix)
         if listing is not None and listing.is_whole:
             with self._lock:
@@ -71,7 +71,7 @@ class Listings:
             self._keep(prefix, _Listing(entries, started_at), changes)
 
     def glance(self, prefix: Prefix) -> None:
-        """Look which names are below a prefix with one request, unless that is known.
+        """List the names below a prefix with one request, unless they are known.
 
         A failure is left to those who need the names.
         """
@@ -91,7 +91,7 @@ class Listings:
         self._keep(prefix, _Listing(entries, started_at, is_whole), changes)
 
     def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
-        """Whether it is known what `name` is below `prefix`, and what it is."""
+        """Return whether it is known what `name` is below `prefix`, and what it is."""
         listing = self._fresh(prefix)
         if listing is None:
             return False, None
@@ -99,7 +99,7 @@ class Listings:
         return listing.is_whole or entry is not None, entry
 
     def known_names(self, prefix: Prefix) -> list[str]:
-        """The names of the prefixes below one, as far as they are known. Asks nobody."""
+        """Return the known names of the prefixes below one. Makes no request."""
         listing = self._fresh(prefix)
         if listing is None:
             return []
@@ -107,7 +107,7 @@ class Listings:
             return [entry.name for entry in listing.entries.values() if entry.is_prefix]
 
     def absent_since(self, key: Key) -> float | None:
-        """When the store was asked that listed no object of this key; None: it may have one."""
+        """Return when a listing showed that a key has no object; None: it may have one."""
         prefix, _, name = key.rpartition("/")
         listing = self._fresh(Prefix(prefix))
         if listing is None or not listing.is_whole:
@@ -116,14 +116,14 @@ class Listings:
         return listing.checked_at if entry is None or entry.stat is None else None
 
     def list_again(self, prefix: Prefix) -> None:
-        """List a prefix whose listing is too old, where that is one request."""
+        """List a prefix again if its listing is too old and that takes one request."""
         listing = self._listings.get(prefix)
         if listing is not None and listing.is_whole and len(listing.entries) < SHORT_LISTING:
             for _ in self.entries(prefix):
                 pass
 
     def has_keys(self, prefix: Prefix) -> bool:
-        """Whether there is any key below a prefix, or its marker; one page of a listing at most."""
+        """Return whether a prefix has a key below it, or a marker. Lists one page at most."""
         started_at, changes = self._clock(), self._changes
         parent, _, name = prefix.rpartition("/")
         known, entry = self.known_entry(Prefix(parent), name) if prefix else (False, None)
@@ -140,7 +140,7 @@ class Listings:
         return exists
 
     def note_change(self) -> None:
-        """Something was changed: what the store is being asked need not be so any more."""
+        """Note a change, so that answers to requests under way are not cached."""
         with self._lock:
             self._changes += 1
 
@@ -153,7 +153,7 @@ class Listings:
             for name in above:
                 below = Prefix(join(at, name))
                 if (known := self._nothing_below(below)) is not None:
-                    self._listings.put(below, known, 0)  # which from now on has all that there is
+                    self._listings.put(below, known, 0)  # the listing now has everything there is
                 self._name(at, name, None)
                 at = below
             self._name(at, last, stat)
@@ -174,7 +174,7 @@ class Listings:
             self.forget_above(Key(prefix))
 
     def forget(self, prefix: Prefix) -> None:
-        """Ask anew for the names below a prefix, and for its own."""
+        """Forget the names below a prefix, and its own."""
         below = f"{prefix}/" if prefix else ""
         for listed in [p for p in self._listings if p == prefix or p.startswith(below)]:
             self._listings.pop(listed)
@@ -182,7 +182,7 @@ class Listings:
             self._listings.pop(Prefix(prefix.rpartition("/")[0]))
 
     def forget_level(self, key: Key) -> None:
-        """Forget the listing that a key stands in."""
+        """Forget the listing that contains a key."""
         self._listings.pop(Prefix(key.rpartition("/")[0]))
 
     def forget_above(self, key: Key) -> None:
@@ -193,7 +193,7 @@ class Listings:
             self._listings.pop(Prefix(above))
 
     def _name(self, prefix: Prefix, name: str, stat: Stat | None) -> None:
-        """Have the listing of a prefix, if it is known, name an object (None: a prefix)."""
+        """Add an object (None: a prefix) to the listing of a prefix, if that is known."""
         listing = self._listings.get(prefix)
         if listing is None:
             return
@@ -213,7 +213,7 @@ class Listings:
         return self._nothing_below(prefix)
 
     def _nothing_below(self, prefix: Prefix) -> _Listing | None:
-        """An empty listing of a prefix that another listing does not have; None: there is none."""
+        """Return an empty listing if a parent's listing lacks the prefix; None: it does not."""
         if not prefix:
             return None
         above, _, name = prefix.rpartition("/")

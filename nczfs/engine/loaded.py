@@ -1,4 +1,4 @@
-"""What the chunk cache and its disk tier hand to each other: loaded chunks."""
+"""Loaded chunks, which the chunk cache and its disk tier exchange."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ChunkId: TypeAlias = "tuple[StoredArray, ChunkIndex]"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load gives: the values, the bytes they keep in memory, the version they came from.
+    """The result of a load: the values, their bytes in memory, the version they came from.
 
-    `version` is None where the store has no object: the values are fill.
+    `version` is None if the store has no object: the values are fill.
     """
 
     values: Values

@@ -1,4 +1,4 @@
-"""The mappings that groups and variables show: attributes, members, dimensions."""
+"""The mappings of groups and variables: attributes, members, dimensions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class HasAttributes(Protocol):
-    """A group or variable, as far as its attributes need it."""
+    """The part of a group or variable that its attributes need."""
 
     @property
     def stored(self) -> Node: ...
@@ -51,13 +51,13 @@ class NamedMapping(Mapping[str, T], Generic[T]):
 
 
 class Members(Mapping[str, T], Generic[T]):
-    """The members that a group lists, each read when it is asked for.
+    """The members that a group lists, each read on demand.
 
     A member that cannot be read raises its error, and is left out of `values` and `items`.
 
     Parameters
     ----------
-    load : reads one. read_all : has all of them read at once.
+    load : reads one member. read_all : reads all of them at once.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Members(Mapping[str, T], Generic[T]):
         return _ReadableItems(self)
 
     def readable(self) -> Iterator[tuple[str, T]]:
-        """The members that can be read."""
+        """Return the members that can be read."""
         self._read_all()
         for name in self._names:
             try:
@@ -125,9 +125,9 @@ class _ReadableItems(ItemsView[str, T]):
 
 
 class Attributes(MutableMapping[str, Any]):
-    """The attributes of a group or variable: text, numbers, arrays of numbers, lists of texts.
+    """The attributes of a group or variable: text, numbers, arrays of numbers, lists of text.
 
-    An attribute that gets another number keeps the type it has, if the number fits.
+    A new number in an attribute keeps the attribute's type, if it fits.
     """
 
     def __init__(self, node: HasAttributes) -> None:
@@ -153,7 +153,7 @@ class Attributes(MutableMapping[str, Any]):
         return len(self._node.stored.attributes)
 
     def described(self, name: str) -> Attribute:
-        """An attribute with its netCDF type. Raises KeyError."""
+        """Return an attribute with its netCDF type. Raises KeyError."""
         for attribute in self._node.stored.attributes:
             if attribute.name == name:
                 return attribute
@@ -174,7 +174,7 @@ class Attributes(MutableMapping[str, Any]):
 
 
 def attribute_value(attribute: Attribute) -> Any:
-    """An attribute as netCDF users know it: text, a number, or an array of numbers."""
+    """Return an attribute as netCDF users know it: text, a number, or an array of numbers."""
     value = attribute.value
     if attribute.type is NcType.STRING and isinstance(value, tuple):
         return value[0] if len(value) == 1 else list(value)

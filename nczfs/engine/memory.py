@@ -1,4 +1,4 @@
-"""The C library's allocator, made to give back what a mount has freed."""
+"""The C library's allocator, configured to return what a mount has freed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _M_ARENA_MAX = -8  # malloc.h
 
 
 def share_one_heap() -> None:
-    """Have all threads allocate from one heap. Before the first thread, and where glibc is.
+    """Make all threads allocate from one heap, on glibc. Call it before the first thread starts.
 
-    By default each of dozens of threads gets a heap of its own, and chunks freed there are of no
-    use to the others: a daemon then holds twice its budget. Python takes its small objects from
-    elsewhere, so that sharing costs no speed that could be measured.
+    By default each of dozens of threads has its own heap, and the others cannot use memory that was
+    freed there: a daemon then holds twice its budget. Python takes small objects from elsewhere, so
+    sharing costs no measurable time.
 
     Notes
     -----
-    mallopt(3), M_ARENA_MAX; MALLOC_ARENA_MAX in the environment goes before.
+    See mallopt(3), M_ARENA_MAX. MALLOC_ARENA_MAX in the environment takes precedence.
     """
     if "MALLOC_ARENA_MAX" in os.environ:
         return

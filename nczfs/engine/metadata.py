@@ -1,4 +1,4 @@
-"""What a store said of its documents and prefixes, believed for a while."""
+"""Cached documents and listings of a store."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
 NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
-PROMPT_TTL_S: Final = 1.0  # who believes for no longer sees what was stored when a file is opened
-USUAL_DOCUMENT_BYTES: Final = 1 << 20  # a larger one is measured before it is read whole
-LEDGER_SHARE: Final = 4  # a quarter of the memory is for metadata, as far as they need it
+PROMPT_TTL_S: Final = 1.0  # with no longer TTL, opening a file shows what was stored before
+USUAL_DOCUMENT_BYTES: Final = 1 << 20  # a larger document is measured before it is read whole
+LEDGER_SHARE: Final = 4  # metadata may take up to a quarter of the memory
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The answer to one question: the bytes of an object, or that it is absent."""
+    """The answer to one request: the bytes of an object, or that it is absent."""
 
     data: bytes | None
     version: Version
@@ -37,7 +37,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What there was of an object, without its bytes."""
+    """The version of an object, or its absence, without its bytes."""
 
     version: Version
     mtime_ns: int | None
@@ -48,11 +48,11 @@ class _Answer:
 class MetadataCache:
     """Documents and one-level listings of one store.
 
-    Only answers are kept, never failures to answer, and only as the ledger has room for them.
+    Only answers are cached, never failures, and only as the ledger has room for them.
 
     Parameters
     ----------
-    ledger : of the engine; None: one of its own.
+    ledger : of the engine; None: a new one.
     """
 
     def __init__(
@@ -74,21 +74,21 @@ class MetadataCache:
         self._answers: Shelf[Key, _Answer] = Shelf(self.ledger)
         self._bodies: Shelf[Key, tuple[Version, bytes]] = Shelf(self.ledger)
         self._derived: Shelf[tuple[Prefix, str], tuple[object, object]] = Shelf(self.ledger)
-        # A listing is a request or two, and tells what is not there: so a level can be asked for
-        # instead of each document that it might have.
+        # A listing takes a request or two and shows what is missing, so one listing replaces
+        # requests for each document that might exist.
         self.lists_ahead = self.far and zmap.features.lists_sizes
 
     def get(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
-        """A document, asked for when it is not known or was not asked for lately.
+        """Return a document, which is requested if it is unknown or too old.
 
         Parameters
         ----------
-        name : what messages call it; None: by the name of the store and its key.
+        name : for messages; None: the name of the store and the key.
 
         Raises
         ------
-        BadMetadata : it is larger than `bytes_max`.
-        StoreError : the store could not be asked.
+        BadMetadata : the document is larger than `bytes_max`.
+        StoreError : the store could not be reached.
         """
         answer = self._fresh_answer(key) or self._confirmed(key)
         if answer is not None:
@@ -116,7 +116,7 @@ class MetadataCache:
         return Document(data, blob.version, blob.mtime_ns, asked_at)
 
     def stamp(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
-        """As `get`, without the bytes: nothing is asked for where these alone are gone."""
+        """Return the version of a document as `get` does, without a request for evicted bytes."""
         answer = self._fresh_answer(key) or self._confirmed(key)
         if answer is None:
             document = self.get(key, bytes_max, name)
@@ -124,14 +124,14 @@ class MetadataCache:
         return Document(None, answer.version, answer.mtime_ns, answer.checked_at)
 
     def fetch(self, bytes_max: Mapping[Key, int], level: Prefix | None = None) -> None:
-        """Ask for several documents at once, where a request is a round trip.
+        """Request several documents at once, if a request is a round trip.
 
         A failure is left to the `get` that needs the document.
 
         Parameters
         ----------
         bytes_max : by the keys of the documents.
-        level : a prefix whose names are wanted as well, as far as they come with one request.
+        level : a prefix whose names are needed as well, as far as they come with one request.
         """
         if not self.far:
             return
@@ -156,24 +156,24 @@ class MetadataCache:
             future.result()
 
     def fetch_names(self, prefixes: Iterable[Prefix]) -> None:
-        """Ask for the names below several prefixes at once, where a request is a round trip."""
+        """List several prefixes at once, if a request is a round trip."""
         if not self.lists_ahead:
             return
         for future in [self._pools.ask.submit(self._listings.glance, p) for p in prefixes]:
             future.result()
 
     def lacks(self, key: Key) -> bool:
-        """Whether it is known that there is no such document. Asks nobody."""
+        """Return whether it is known that there is no such document. Makes no request."""
         answer = self._fresh_answer(key)
         return answer is not None and answer.version == ABSENT
 
     def version(self, key: Key) -> Version | None:
-        """The version of what is known of a document, None when nothing is."""
+        """Return the known version of a document; None if nothing is known."""
         answer = self._answers.get(key)
         return answer.version if answer is not None else None
 
     def write(self, key: Key, data: bytes, replaces: Version) -> None:
-        """Replace a version of a document, where the store can; nobody asks for it then.
+        """Replace a version of a document, if the store can. Later `get`s make no request.
 
         Raises
         ------
@@ -186,9 +186,9 @@ class MetadataCache:
             self._listings.forget_above(key)
 
     def changed(self, key: Key) -> None:
-        """Ask anew for an object that may have changed, or for a prefix that may have come or gone.
+        """Forget an object that may have changed, or a prefix that may have appeared or gone.
 
-        Of what is known to have happened, `stored` and `deleted` tell; they ask for nothing.
+        Use `stored` and `deleted` for known changes; they cause no requests.
         """
         self._listings.note_change()
         self._answers.pop(key)
@@ -212,33 +212,33 @@ class MetadataCache:
                 self._listings.forget_level(key)
 
     def is_fresh(self, key: Key, version: Version) -> bool:
-        """Whether it is known that a document is of that version. Asks nobody."""
+        """Return whether it is known that a document has that version. Makes no request."""
         answer = self._fresh_answer(key)
         return answer is not None and answer.version == version
 
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
-        """The names below a prefix, from memory or page by page from the store."""
+        """Yield the names below a prefix, from memory or page by page from the store."""
         return self._listings.entries(prefix)
 
     def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
-        """Whether it is known what `name` is below `prefix`, and what it is. Asks nobody."""
+        """Return whether it is known what `name` is below `prefix`, and what. Makes no request."""
         return self._listings.known_entry(prefix, name)
 
     def known_names(self, prefix: Prefix) -> list[str]:
-        """The names of the prefixes below one, as far as they are known. Asks nobody."""
+        """Return the known names of the prefixes below one. Makes no request."""
         return self._listings.known_names(prefix)
 
     def list_again(self, prefix: Prefix) -> None:
-        """List a prefix whose listing is too old, where that is one request."""
+        """List a prefix again if its listing is too old and that takes one request."""
         if self.far:
             self._listings.list_again(prefix)
 
     def has_keys(self, prefix: Prefix) -> bool:
-        """Whether there is any key below a prefix, or its marker; one page of a listing at most."""
+        """Return whether a prefix has a key below it, or a marker. Lists one page at most."""
         return self._listings.has_keys(prefix)
 
     def forget(self, prefix: Prefix) -> None:
-        """Ask anew for everything at or below a prefix, and for its own entry."""
+        """Forget everything at or below a prefix, and its own entry."""
         below = f"{prefix}/" if prefix else ""
         for key in [k for k in self._answers if k == Key(prefix) or k.startswith(below)]:
             self._answers.pop(key)
@@ -247,13 +247,13 @@ class MetadataCache:
     def derived(
         self, root: Prefix, name: str, made_of: object, make: Callable[[], tuple[T, int]]
     ) -> T:
-        """What `make` gives, remembered as long as what it is made of is the same.
+        """Return the result of `make`, cached as long as its sources are the same.
 
         Parameters
         ----------
-        root : of the dataset that it belongs to.
-        name : of what is made, one of those of the dataset.
-        make : gives it, and about how many bytes it takes.
+        root : of the dataset that the result belongs to.
+        name : of the result, unique within the dataset.
+        make : returns the result and its approximate size in bytes.
         """
         known = self._derived.get((root, name))
         if known is not None and known[0] == made_of:
@@ -263,7 +263,7 @@ class MetadataCache:
         return value
 
     def _is_here(self, key: Key) -> bool:
-        """Whether `get` would ask nobody."""
+        """Return whether `get` would make no request."""
         answer = self._fresh_answer(key)
         if answer is None or answer.version == ABSENT:
             return answer is not None
@@ -271,7 +271,7 @@ class MetadataCache:
         return body is not None and body[0] == answer.version
 
     def _fresh_answer(self, key: Key) -> _Answer | None:
-        """What is believed of a document; None where it must be asked for."""
+        """Return what is known of a document; None if it must be requested."""
         answer = self._answers.get(key)
         if answer is not None and self._clock() - answer.checked_at < self.ttl_s:
             return answer
@@ -279,7 +279,7 @@ class MetadataCache:
         return None if since is None else _Answer(ABSENT, None, since)
 
     def _confirmed(self, key: Key) -> _Answer | None:
-        """An answer that is too old, of a document that takes less time to compare than to read."""
+        """Confirm an old answer, if comparing the document takes less time than reading it."""
         answer = self._answers.get(key)
         if answer is None or answer.size <= USUAL_DOCUMENT_BYTES:
             return None
@@ -302,10 +302,10 @@ class MetadataCache:
 
 
 class StoreDocuments:
-    """The documents of one dataset, as the formats see them, with a record of what was read.
+    """The documents of one dataset, as formats see them, with a record of what was read.
 
-    `used` lists every key that was asked for, so that a node can be kept while none of the
-    documents that it was made of has changed.
+    `used` lists every key that was requested, so that a node can be cached while none of its
+    documents changes.
     """
 
     def __init__(self, cache: MetadataCache, root: Prefix, options: FormatOptions) -> None:
@@ -332,7 +332,7 @@ class StoreDocuments:
         return self._cache.derived(self._root, name, versions, make)
 
     def node(self, metadata_format: MetadataFormat, path: str) -> Node | None:
-        """The node at a path; None also for a root of which there is no document at all.
+        """Return the node at a path; None also for a root without any document.
 
         Raises
         ------
@@ -342,17 +342,17 @@ class StoreDocuments:
         return None if all(version == ABSENT for version in self.used.values()) else node
 
     def fetch(self, keys: Iterable[str], *, level: bool = False) -> None:
-        """Ask for several documents at once; `get` then answers from what came.
+        """Request several documents at once; `get` then answers from the results.
 
         Parameters
         ----------
-        level : have the names at the root, too, where they come with one request.
+        level : request the names at the root, too, if they come with one request.
         """
         bytes_max = {join(self._root, key): self._options.bytes_max(key) for key in keys}
         self._cache.fetch(bytes_max, self._root if level else None)
 
     def lacks(self, key: str) -> bool:
-        """Whether it is known that there is no such document. Asks nobody."""
+        """Return whether it is known that there is no such document. Makes no request."""
         return self._cache.lacks(join(self._root, key))
 
     def _note(self, key: Key, document: Document) -> None:

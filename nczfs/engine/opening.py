@@ -22,9 +22,9 @@ from nczfs.zmap.url import parse_url
 MODES = {
     "r": "reading",
     "r+": "reading and writing what is there",
-    "a": "reading and writing; made when nothing is there",
+    "a": "reading and writing; made if nothing is there",
     "w": "made anew; what was there is deleted",
-    "x": "made; an error when something is there",
+    "x": "made; an error if something is there",
 }
 DEFAULT_FORMAT = "nczarr-L3"
 
@@ -44,29 +44,31 @@ def open_url(
     Parameters
     ----------
     url : a path, ``s3://…``, ``https://…``, with a netcdf-c fragment or without.
-    mode : "r" reading; "r+" writing, too; "a" the same, and it is made when nothing is there; "w"
-        it is made anew, and what was there is deleted; "x" it is made, and must not be there.
+    mode : "r": reading; "r+": reading and writing; "a": the same, and the dataset is made if
+        nothing is there; "w": the dataset is made anew, and what was there is deleted; "x": the
+        dataset is made, and nothing may be there.
     format : of a dataset that is made: "nczarr-L3" (also "nczarr", the default), "nczarr-L2l",
         "nczarr-L2U", "nczarr-L1", "zarr2" (also "zarr"); None: what the mode words of the URL say.
-    consolidated : write ``.zmetadata`` too. Where there is one it is kept true in any case.
+    consolidated : write ``.zmetadata``, too. An existing one is kept up to date in any case.
     separator : of the chunk keys of new variables, "." or "/".
 
     Returns
     -------
-    OpenDataset : its root group. A dataset whose root is an array gives a group with one variable.
+    OpenDataset : its root group. A dataset whose root is an array becomes a group with one
+        variable.
 
     Raises
     ------
     NotADataset : nothing at the URL is a group or an array; or, for "w", it holds something else.
     ObjectExists : mode "x", and something is there.
-    ForeignObjects : mode "w", and beside the dataset there are objects that belong to none.
-    LeaseNotHeld : another process is writing, where the store cannot keep two apart.
+    ForeignObjects : mode "w", and there are objects that belong to no dataset.
+    LeaseNotHeld : another process is writing to a store without conditional writes.
     BadUrl, UsageError, MetadataError, StoreError.
     """
     place = parse_url(url)
     metadata = format_options(place.modes, options or EngineOptions())
     _check(mode, separator)
-    new_format(format, metadata)  # before a directory is made for what does not exist
+    new_format(format, metadata)  # checked before a directory is made
     opener = create_store if mode in ("a", "w", "x") else open_store
     return open_zmap(
         opener(place, store_options or StoreOptions()),
@@ -92,13 +94,13 @@ def open_zmap(
     name: str = "array",
     resumes: bool = False,
 ) -> OpenDataset:
-    """Open the dataset that fills a store, which is closed with it. As `open_url`, but for
+    """Open the dataset that fills a store, which is closed with it. As `open_url`, except for
 
     Parameters
     ----------
     metadata : how the documents are read and written.
     name : of the variable, when the root is an array.
-    resumes : with mode "x": what is there is of an earlier attempt to make the same dataset.
+    resumes : with mode "x": existing objects are from an earlier attempt to make the same dataset.
     """
     _check(mode, separator)
     named = new_format(format, metadata)
@@ -134,7 +136,7 @@ def open_zmap(
 
 
 def new_format(name: str | None, options: FormatOptions) -> MetadataFormat:
-    """The format of a dataset that is made: the named one, or what the mode words ask for.
+    """Return the format of a new dataset: the named one, or the one in the mode of the URL.
 
     Raises
     ------
@@ -154,7 +156,7 @@ def _check(mode: str, separator: str) -> None:
 def _existing(
     engine: Engine, metadata: MetadataCache, options: FormatOptions, mode: str
 ) -> Dataset | None:
-    """The dataset that shall be opened; None: one shall be made, and the place is free for it."""
+    """Return the dataset to open; None: one has to be made, and the place is free."""
     zmap = metadata.zmap
     dataset = None
     if mode != "x":
@@ -178,7 +180,7 @@ def _existing(
 
 
 def _no_dataset(zmap: ZMap) -> NotADataset:
-    """The error for a place where nothing is a dataset, or not yet."""
+    """Return the error for a place without a dataset, or with an unfinished one."""
     try:
         zmap.stat(keys.Key(UNFINISHED))
     except StoreError:
@@ -187,8 +189,8 @@ def _no_dataset(zmap: ZMap) -> NotADataset:
             "lists what is there)"
         )
     return NotADataset(
-        f"{zmap.name}: is unfinished: it is being copied or imported, or that was ended; the same "
-        "`nczfs cp` goes on with it, and `nczfs rm -r` removes it"
+        f"{zmap.name}: is unfinished: a copy or an import is running, or was interrupted; the "
+        "same `nczfs cp` continues it, and `nczfs rm -r` removes it"
     )
 
 

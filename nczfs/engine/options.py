@@ -1,4 +1,4 @@
-"""What a user can set of the engine, and what one read cost."""
+"""The options of the engine, and the cost of a read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 
 class MissingChunks(Enum):
-    """What a missing chunk reads as."""
+    """The meaning of a missing chunk."""
 
     FILL = "fill"
     ERROR = "error"
@@ -28,21 +28,18 @@ class EngineOptions:
     Attributes
     ----------
     memory_limit_bytes : budget of the chunk cache and of everything read ahead, together.
-    cache_dir : where decoded chunks that memory has no room for are kept; None: ``$TMPDIR`` or
-        /var/tmp.
-    cache_bytes_max : how much of them; None: 10 GiB, and no more than a tenth of what is free
-        there; 0: none.
-    metadata_ttl_s : for how long what a store said is believed without asking again; math.inf
-        until refreshed.
+    cache_dir : for decoded chunks that memory has no room for; None: ``$TMPDIR`` or /var/tmp.
+    cache_bytes_max : limit of that directory; None: 10 GiB, and no more than a tenth of the free
+        space; 0: none.
+    metadata_ttl_s : for how long answers of a store stay valid; math.inf: until refreshed.
     chunk_bytes_max : a chunk that decodes to more is refused by name.
     document_bytes_max : a larger metadata document is refused by name.
-    flush_age_s : what was written is stored in the background after so long; None: when it is
-        asked for, or there is no room.
-    is_single_writer : nobody else writes: no lease is taken where the store has no conditional
-        writes.
-    lease : how long things take about leases.
-    ask_threads : metadata documents and listings asked of a far store at a time.
-    fetch_threads : objects read of a far store at a time.
+    flush_age_s : time after which writes are stored in the background; None: only on request, or
+        when there is no room.
+    is_single_writer : nothing else writes: no lease is taken on stores without conditional writes.
+    lease : the times of leases.
+    ask_threads : metadata documents and listings requested from a far store at a time.
+    fetch_threads : objects read from a far store at a time.
     store_threads : objects written at a time; each holds its encoded bytes.
     decode_threads : chunks decoded at a time.
     """
@@ -64,7 +61,7 @@ class EngineOptions:
 
 
 def format_options(modes: frozenset[str], options: EngineOptions) -> FormatOptions:
-    """How metadata are read and written: what the mode words of a URL say, within the limits."""
+    """Return how metadata are read and written, from the mode of a URL and the limits."""
     return replace(
         options_of(modes),
         chunk_bytes_max=options.chunk_bytes_max,
@@ -74,7 +71,7 @@ def format_options(modes: frozenset[str], options: EngineOptions) -> FormatOptio
 
 @dataclass(slots=True)
 class Tally:
-    """What the reads of one file caused. Counted without a lock: a lost count does no harm."""
+    """The work that reads of one file caused. Counted without a lock: a lost count is harmless."""
 
     chunks_loaded: int = 0
     bytes_decoded: int = 0

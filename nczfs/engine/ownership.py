@@ -1,9 +1,9 @@
-"""Which of the keys below a prefix belong to a dataset, and which are foreign.
+"""The keys of a dataset, and the foreign keys among them.
 
-A dataset owns its documents, and below an array whatever is named as chunks are; below what is not
-finished, and has no documents yet, chunks may be anywhere. Anything else may be a file of
-somebody's: a README beside the groups, or all the files of a directory in which a ``.zgroup`` was
-left by mistake. Removing and overwriting a dataset leave those alone.
+A dataset owns its documents, and below an array everything that is named like a chunk. Below an
+unfinished node, which has no documents yet, chunks may be anywhere. Anything else may be a user's
+file: a README beside the groups, or all files of a directory in which a ``.zgroup`` was left by
+mistake. Removing and overwriting a dataset leave those alone.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ REMOVING = ".nczfs_removing"
 """The last component of the key that a group has while the chunks below it are removed."""
 
 UNFINISHED = ".nczfs_unfinished"
-"""The last component of the key that says that what lies beside it is not whole yet."""
+"""The last component of the key that marks the node beside it as unfinished."""
 
 RENAMING = ".nczfs_renaming"
 """The last component of the keys that a group or variable has at both names while it is renamed."""
 
 MAKES_A_NODE = frozenset({ZARRAY, ZGROUP, consolidated.KEY, ZARR3})
-"""Documents by which others find a node."""
+"""Documents by which other programs find a node."""
 
-NAMED_MAX = 10  # foreign keys that a message names
+NAMED_MAX = 10  # number of foreign keys that a message names
 
 _DOCUMENT = re.compile(rf"{re.escape(ZATTRS)}|\.ncz[a-z_]+")
-# Chunks have canonical numbers, whatever stands between them: "2024/05" is none.
+# Chunk keys have canonical numbers with any separator: "2024/05" is not one.
 _CHUNK = re.compile(r"(?:c[./])?(?:0|[1-9]\d*)(?:[./](?:0|[1-9]\d*))*|c")
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The keys below a prefix.
+    """The sorted keys below a prefix.
 
     Attributes
     ----------
     nodes : documents by which nodes are found.
     rest : chunks and other documents.
-    foreign : what belongs to no dataset.
+    foreign : keys that belong to no dataset.
     """
 
     nodes: tuple[Key, ...]
@@ -78,7 +78,7 @@ def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Own
         name, place = _name(key), _above(key)
         if name == REMOVING and place == prefix:
             continue
-        if name == ZARR3:  # alone it is a node of Zarr v3, which is no part of this dataset
+        if name == ZARR3:  # alone it is a node of Zarr v3, not of this dataset
             is_ours = place in v2_places or _is_below(place, interrupted)
             (nodes if is_ours else foreign).append(key)
         elif name in MAKES_A_NODE:
@@ -91,16 +91,16 @@ def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Own
 
 
 def is_left_over(name: str) -> bool:
-    """Whether an interrupted removal may have left an entry of this name below its node."""
+    """Return whether an interrupted removal may have left such an entry below its node."""
     return bool(_CHUNK.fullmatch(name) or _DOCUMENT.fullmatch(name))
 
 
 def check_no_foreign(place: str, prefix: Prefix, foreign: Sequence[Key]) -> None:
-    """Raise ForeignObjects where there are any.
+    """Raise ForeignObjects if there are any.
 
     Parameters
     ----------
-    place : what should be removed, for the message.
+    place : of the node to remove, for the message.
     """
     if not foreign:
         return
@@ -114,7 +114,7 @@ def check_no_foreign(place: str, prefix: Prefix, foreign: Sequence[Key]) -> None
 
 
 def _is_chunk(key: Key, arrays: Collection[str], interrupted: Collection[str]) -> bool:
-    """Whether a key is named as a chunk: of an array, or of one that is made or removed."""
+    """Return whether a key is named like a chunk of an array, also of one being made or removed."""
     place = _above(key)
     if _is_below(place, interrupted) and _CHUNK.fullmatch(_name(key)):
         return True
@@ -124,7 +124,7 @@ def _is_chunk(key: Key, arrays: Collection[str], interrupted: Collection[str]) -
 
 
 def _is_below(place: str, tops: Collection[str]) -> bool:
-    """Whether a place is truly below one of others."""
+    """Return whether a place is strictly below one of others."""
     while tops and place:
         place = _above(place)
         if place in tops:

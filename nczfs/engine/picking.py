@@ -1,4 +1,4 @@
-"""Copying what was picked out of several chunks: in what order, by whom, and what is kept."""
+"""Copying selected elements out of several chunks: the order, the threads, and caching."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TOUCHED_MAX = 1 << 16
 
 
 class PickReader:
-    """Reads from several chunks of one array at a time, as far as the budget goes.
+    """A reader of several chunks of one array at a time, within the budget.
 
     Parameters
     ----------
-    depth : how many chunks under way at a time are worth it.
-    threads : that decode.
+    depth : how many chunks to have under way at a time.
+    threads : the number of threads that decode.
     """
 
     def __init__(self, chunks: ArrayChunks, *, depth: int, threads: int) -> None:
@@ -31,7 +31,7 @@ class PickReader:
         room = chunks.capacity // 4
         self._depth = min(depth, room)
         self._threads = threads
-        # More threads than processors are for waiting for the disk; they hold memory all the same.
+        # Threads beyond the number of processors wait for the disk, but hold memory all the same.
         self._may_wait = room >= 2 * threads
         self._touched: set[ChunkIndex] = set()
 
@@ -60,8 +60,8 @@ class PickReader:
     ) -> None:
         """Copy in several threads, each of which fetches and decodes what it copies.
 
-        Must not be called by a thread of the pools. Chunks of which the caller gets all are not
-        kept in memory: he has them.
+        Must not be called by a thread of the pools. Chunks that the caller receives whole are not
+        kept in memory.
         """
         if len(picks) < 2:
             self._copy_each(picks, out, tally, fresh_since)
@@ -83,13 +83,13 @@ class PickReader:
                 self._chunks.copy_past_cache(pick, out, tally)
 
     def _is_worth_keeping(self, pick: Pick, fresh_since: float) -> bool:
-        """Whether a chunk is in memory already, or may be of use there."""
+        """Return whether a chunk is in memory already, or may be useful there."""
         if self._chunks.is_in_memory(pick.chunk, fresh_since):
             return True
         return not (self._is_whole(pick) or self._is_first_touch(pick.chunk))
 
     def _is_whole(self, pick: Pick) -> bool:
-        """Whether all elements of a chunk that lie in the array are picked."""
+        """Return whether all elements of a chunk that lie in the array are selected."""
         lengths = self._chunks.description.grid.box(pick.chunk).shape
         return all(
             isinstance(index, slice) and (index.start, index.stop, index.step or 1) == (0, n, 1)
@@ -97,7 +97,7 @@ class PickReader:
         )
 
     def _is_first_touch(self, chunk: ChunkIndex) -> bool:
-        """Whether a chunk that is as quickly decoded as kept is wanted for the first time."""
+        """Return whether a cheaply decoded chunk is needed for the first time."""
         if not self._chunks.io.pipeline.is_cheap or chunk in self._touched:
             return False
         if len(self._touched) >= TOUCHED_MAX:

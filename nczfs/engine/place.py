@@ -1,4 +1,4 @@
-"""Where an array lies, which a rename changes while others read and write it."""
+"""The place of an array, which a rename changes while others read and write the array."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nczfs.zmap.keys import Prefix
 
 
 class Gate:
-    """Many may be inside at a time; who closes it waits for them, and those who come wait for him.
+    """A gate for many threads: closing it waits for those inside, and newcomers wait.
 
-    Who is inside must not enter again, and not wait for anybody who may want to.
+    A thread inside must not enter again, nor wait for a thread that may want to enter.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Gate:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """As long as it is open; nobody closes it meanwhile."""
+        """Stay inside during the block, so that no thread closes the gate."""
         with self._condition:
             self._condition.wait_for(lambda: not self._is_closed)
             self._inside += 1
@@ -36,7 +36,7 @@ class Gate:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """As long as it is closed; nobody is inside."""
+        """Keep the gate closed during the block, with no thread inside."""
         with self._condition:
             self._condition.wait_for(lambda: not self._is_closed)
             self._is_closed = True
@@ -52,12 +52,12 @@ class Gate:
 
 @dataclass(slots=True, eq=False)
 class ArrayPlace:
-    """Where the chunks of an array lie in its store; the same object for all who have it open.
+    """The place of an array's chunks in its store; all who have the array open share this object.
 
     Attributes
     ----------
-    prefix : is another one after a rename. What was there is there until all have seen that.
-    gate : is closed while it changes; who stores a chunk is inside.
+    prefix : changes with a rename. The old chunks stay until all have seen the change.
+    gate : is closed while `prefix` changes; a thread that stores a chunk is inside.
     """
 
     prefix: Prefix

@@ -1,4 +1,4 @@
-"""Threads: that wait for stores, decode, put views together, write back, spill."""
+"""Thread pools that wait for stores, decode, assemble views, write back, and spill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIVING: weakref.WeakSet[Pools] = weakref.WeakSet()
 
 
 class Pools:
-    """Seven pools, each started when first used, so that no thread exists before a fork.
+    """Seven thread pools, each started at its first use, so that no thread exists before a fork.
 
     Fetching waits and decoding computes: in one pool either the network or the processors idle
     (docs/DESIGN.md, "Threads"). A task waits only for tasks of pools further to the right:
@@ -77,10 +77,10 @@ class Pools:
 
     @contextmanager
     def decoding(self) -> Iterator[None]:
-        """A turn at decoding, of as many as there are decode threads.
+        """Take a turn at decoding, of as many as there are decode threads.
 
-        Within it, what is decoded is written over by the next who has the turn. Who has one waits
-        for nothing.
+        The next thread with the turn overwrites what was decoded during the block. A thread with a
+        turn must not wait for anything.
         """
         turns = self._turns
         scratch = turns.get()
@@ -91,7 +91,7 @@ class Pools:
             turns.put(scratch)
 
     def close(self) -> None:
-        """Drop what is queued, wait for what runs; submitting raises RuntimeError afterwards."""
+        """Drop queued tasks, wait for running ones. Submitting then raises RuntimeError."""
         with self._lock:
             self._closed = True
             pools = list(self._pools.values())
@@ -123,9 +123,9 @@ class Pools:
 
 
 class UnderWay:
-    """Tasks of which no more than `depth` wait or run at a time; the block ends with the last one.
+    """Tasks of which at most `depth` wait or run at a time. The block ends with the last one.
 
-    An error of one is raised in the block, at its end at the latest.
+    An error of a task is raised in the block, at its end at the latest.
     """
 
     def __init__(self, depth: int) -> None:
@@ -136,14 +136,14 @@ class UnderWay:
         return self
 
     def add(self, future: Future[None]) -> None:
-        """Take a task on, and wait for the oldest one when there are too many."""
+        """Add a task, and wait for the oldest one if there are too many."""
         self._futures.append(future)
         if len(self._futures) > self._depth:
             self._futures.popleft().result()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for future in self._futures:
-            with contextlib.suppress(CancelledError):  # of which `wait` would never hear
+            with contextlib.suppress(CancelledError):  # `wait` would never see it
                 future.exception()
         if kind is None:
             for future in self._futures:

@@ -1,4 +1,4 @@
-"""Reading ahead of sequential readers: when, how far, and the windows for it."""
+"""Reading ahead of sequential readers: when, how far, and into which windows."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview"
 KIB, MIB = 1 << 10, 1 << 20
 
 BACKWARD_SLACK_BYTES = 1 * MIB  # two read-ahead requests of the kernel can overtake each other
-FORWARD_SLACK_BYTES = 16 * MIB  # a gap that a reader may skip and still counts as reading on
+FORWARD_SLACK_BYTES = 16 * MIB  # a reader that skips no more than this still counts as sequential
 FIRST_AHEAD_BYTES = 1 * MIB + 128 * KIB  # the kernel's first two read-aheads
-FAR_FIRST_AHEAD_BYTES = 16 * MIB  # doubling from less costs a round trip each time
+FAR_FIRST_AHEAD_BYTES = 16 * MIB  # doubling from a smaller size costs a round trip each time
 BEGINNING_BYTES_MIN = 128 * KIB
 
 
 class SequenceDetector:
-    """Decides from the offsets of reads how far to read ahead. Pure; races do no harm.
+    """A decision how far to read ahead, from the offsets of reads. Pure; races are harmless.
 
     Parameters
     ----------
-    first_bytes, ahead_bytes_max : the distance, which doubles while reading goes on in order.
+    first_bytes, ahead_bytes_max : bounds of the distance, which doubles during sequential reading.
     """
 
     def __init__(self, first_bytes: int, ahead_bytes_max: int) -> None:
@@ -39,7 +39,7 @@ class SequenceDetector:
         self._ahead = self._first
 
     def note(self, offset: int, size: int) -> int:
-        """A read took place; up to which offset it pays to have the data ready (0: it does not)."""
+        """Note a read. Returns up to which offset data should be ready (0: none)."""
         gap = offset - self._expected
         if self._expected >= 0 and -BACKWARD_SLACK_BYTES <= gap <= FORWARD_SLACK_BYTES:
             self._in_order += 1
@@ -47,7 +47,7 @@ class SequenceDetector:
             if self._in_order > 1:
                 self._ahead = min(2 * self._ahead, self._ahead_max)
         else:
-            # A large read at the start of a file is how reading it all begins.
+            # Reading a whole file begins with a large read at its start.
             begins = self._expected < 0 and offset == 0 and size >= BEGINNING_BYTES_MIN
             self._in_order = 1 if begins else 0
             self._ahead = self._first
@@ -57,15 +57,15 @@ class SequenceDetector:
 
 @dataclass(frozen=True, slots=True)
 class AheadOptions:
-    """How one file is read ahead.
+    """The sizes of reading ahead in one file.
 
     Attributes
     ----------
-    window_bytes : what a thread puts together at a time, aligned to multiples of itself; 0: only
-        `hint` is called, as the reader finds the data in the chunk cache.
-    ahead_bytes : how far the windows go before the reader.
-    hint_bytes : how far `hint` goes before the reader.
-    first_bytes : the distance to begin with.
+    window_bytes : what a thread assembles at a time, aligned to multiples of itself; 0: only `hint`
+        is called, and the reader finds the data in the chunk cache.
+    ahead_bytes : how far the windows extend beyond the reader.
+    hint_bytes : how far `hint` extends beyond the reader.
+    first_bytes : the initial distance.
     """
 
     window_bytes: int
@@ -91,20 +91,20 @@ class _Window:
 
     def __init__(self) -> None:
         self.done = threading.Event()
-        self.data: Buffer | None = None  # stays None when putting it together failed
+        self.data: Buffer | None = None  # stays None if assembling it failed
 
 
 class ReadAhead:
-    """The reading ahead of one open file.
+    """Reading ahead in one open file.
 
     `_lock` guards the dict of windows and the marks; nothing is read or waited for under it.
 
     Parameters
     ----------
-    read : any range of the file; called in threads of `pool`.
-    hint : told which range will be wanted, ahead of the windows.
+    read : reads any range of the file; called in threads of `pool`.
+    hint : called with the range that will be needed, ahead of the windows.
     size : of the file, in bytes.
-    budget : where the memory of the windows is taken from; without room, nothing is read ahead.
+    budget : for the memory of the windows; without room, nothing is read ahead.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ReadAhead:
         self._closed = False
 
     def note(self, offset: int, size: int) -> None:
-        """A read took place; start what it makes worth starting. Never blocks."""
+        """Note a read, and start to read ahead if that is worth it. Never blocks."""
         target = min(self._detector.note(offset, size), self._size)
         if not target:
             if self._windows or self._hinted:
@@ -147,7 +147,7 @@ class ReadAhead:
             self._advancing = False
 
     def if_ready(self, offset: int, size: int) -> Buffer | None:
-        """The range out of windows that are ready. No lock, never blocks."""
+        """Return the range from windows that are ready, or None. Takes no lock, never blocks."""
         window_bytes = self._options.window_bytes
         if not self._windows or not window_bytes:
             return None
@@ -165,7 +165,7 @@ class ReadAhead:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def wait(self, offset: int, size: int) -> Buffer | None:
-        """As `if_ready`, waiting for windows under way; None when there are none, or one failed."""
+        """Return the range, waiting for windows under way; None if one is missing or failed."""
         window_bytes = self._options.window_bytes
         if not self._windows or not window_bytes:
             return None
@@ -182,7 +182,7 @@ class ReadAhead:
         self._reset()
 
     def _wants(self, offset: int, target: int) -> bool:
-        """Whether enough is missing before the reader to be worth a task."""
+        """Return whether enough data are missing ahead of the reader to be worth a task."""
         options = self._options
         if self._hint is not None and self._hinted < min(offset + options.hint_bytes, target):
             return True
@@ -201,7 +201,7 @@ class ReadAhead:
                 start = max(self._hinted, offset)
                 stop = min(offset + options.hint_bytes, target)
                 if stop > start:
-                    # A whole step at a time, so that the next reads need no task of their own.
+                    # A whole step at a time, so that the next reads need no further task.
                     stop = min(max(stop, start + options.hint_bytes // 8), self._size)
                     self._hinted = stop
                     self._hint(start, stop)
@@ -234,7 +234,7 @@ class ReadAhead:
                 window.data = data
                 metrics.PREFETCHED.inc()
         except NczfsError:
-            # Whoever needs these bytes reads them itself, and gets the error as its own.
+            # A reader that needs these bytes reads them itself, and gets the error.
             with self._lock:
                 if self._windows.get(number) is window:
                     self._remove(number)
@@ -242,7 +242,7 @@ class ReadAhead:
             window.done.set()
 
     def _drop_behind(self, offset: int) -> None:
-        """Forget what lies more than a window behind the reader."""
+        """Drop windows that lie more than a window behind the reader."""
         oldest = offset // self._options.window_bytes - 1
         with self._lock:
             for number in [n for n in self._windows if n < oldest]:

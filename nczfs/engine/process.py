@@ -1,4 +1,4 @@
-"""Which process this is, and whether another one of this machine has ended."""
+"""The identity of this process, and whether another one of this machine has ended."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _BOOT = _PROC / "sys/kernel/random/boot_id"
-_NAMESPACES = ("pid", "time")  # a process number counts in the one, a start time in the other
+_NAMESPACES = ("pid", "time")  # a process id counts in the one, a start time in the other
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process, so that no other one is ever taken for it.
+    """The identity of a process, which no other process ever has.
 
     Attributes
     ----------
-    machine : equal for processes that see each other's numbers: boot identifier and namespaces.
-    started : clock ticks from the boot of the machine to the start of the process; the kernel may
-        use its number again.
+    machine : equal for processes that see each other's ids: boot identifier and namespaces.
+    started : clock ticks from the boot of the machine to the start of the process, because the
+        kernel may reuse its id.
     """
 
     machine: str
@@ -27,7 +27,7 @@ class ProcessIdentity:
     started: int
 
     def has_ended(self) -> bool:
-        """Whether the process is certainly gone. False where that cannot be known from here."""
+        """Return whether the process is certainly gone; False if that cannot be known from here."""
         ours = current_process()
         if ours is None or ours.machine != self.machine:
             return False
@@ -46,10 +46,10 @@ class ProcessIdentity:
 
 
 def current_process() -> ProcessIdentity | None:
-    """This process; None where the system does not say what is needed (proc(5))."""
+    """Return this process; None if the system does not give what is needed (proc(5))."""
     pid = os.getpid()
     try:
-        if (_PROC / "self").readlink().name != str(pid):  # /proc counts in another namespace
+        if (_PROC / "self").readlink().name != str(pid):  # /proc belongs to another namespace
             return None
         boot = _BOOT.read_text().strip()
         spaces = [str((_PROC / "self/ns" / name).stat().st_ino) for name in _NAMESPACES]
@@ -60,10 +60,10 @@ def current_process() -> ProcessIdentity | None:
 
 
 def _state(pid: int) -> tuple[str, int] | None:
-    """The state of a process and when it started; None where that cannot be read."""
+    """Return the state and start time of a process; None if they cannot be read."""
     try:
         stat = (_PROC / str(pid) / "stat").read_bytes()
-        # The name of the program may hold blanks and parentheses.
+        # The name of the program may contain blanks and parentheses.
         fields = stat[stat.rindex(b")") + 2 :].split()
         return fields[0].decode(), int(fields[19])
     except (OSError, ValueError, IndexError):
@@ -71,7 +71,7 @@ def _state(pid: int) -> tuple[str, int] | None:
 
 
 def _has_threads(pid: int) -> bool:
-    """Whether other threads of a process go on after its first one has ended."""
+    """Return whether a process has other threads that outlive its first one."""
     try:
         return len(list((_PROC / str(pid) / "task").iterdir())) > 1
     except OSError:

@@ -1,7 +1,7 @@
 """netCDF's quantisation by BitRound: fewer bits of a float are kept, so that it compresses.
 
 netcdf-c has no codec for it: values are rounded before they are stored, and an attribute of the
-variable says to how many bits (``nc_def_var_quantize``, mode ``NC_QUANTIZE_BITROUND``).
+variable gives the number of bits (``nc_def_var_quantize``, mode ``NC_QUANTIZE_BITROUND``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MANTISSA_BITS = {4: 23, 8: 52}
 def split_off(
     codecs: Iterable[CodecSpec], dtype: DataType, place: str
 ) -> tuple[tuple[CodecSpec, ...], Attribute | None]:
-    """The codecs without ``bitround``, and the attribute that NCZarr has in its stead.
+    """Return the codecs without ``bitround``, and the attribute that NCZarr uses instead.
 
     Raises
     ------
-    UsageError : the elements are no floats, or have not so many bits.
+    UsageError : the elements are not floats, or have fewer bits.
     """
     kept = tuple(codec for codec in codecs if codec.name != CODEC)
     bits = [codec.configuration.get("keepbits") for codec in codecs if codec.name == CODEC]
@@ -41,7 +41,7 @@ def split_off(
 
 
 def rounding_of(variable: Variable) -> Callable[[Values], Values] | None:
-    """What is done to values of a variable before they are stored; None: nothing."""
+    """Return the rounding of a variable's values before they are stored; None: none."""
     dtype = variable.array.dtype
     most = _MANTISSA_BITS.get(dtype.item_size) if dtype.stored.kind == "f" else None
     for attribute in variable.attributes:
@@ -53,7 +53,7 @@ def rounding_of(variable: Variable) -> Callable[[Values], Values] | None:
 
 
 class _Rounding:
-    """Rounds to the nearest, ties to even; NaN, infinities and fill values stay as they are."""
+    """Rounding to the nearest, ties to even. NaN, infinities and fill values stay unchanged."""
 
     def __init__(self, bits: int, mantissa_bits: int, fill_value: object) -> None:
         self._drop = mantissa_bits - bits

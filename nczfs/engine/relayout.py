@@ -1,4 +1,4 @@
-"""Describing the groups of a dataset by the rules of another format, before it has variables."""
+"""Rewriting the groups of a dataset in another format, before it has variables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 class _NoDocuments:
-    """A place where nothing is yet."""
+    """The documents of an empty place."""
 
     def get(self, key: str) -> bytes | None:
         return None
 
     def fetch(self, keys: Iterable[str]) -> None:
-        """There are none."""
+        """Fetch nothing, since there are no documents."""
 
     def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
         return make()[0]
@@ -34,7 +34,7 @@ class _NoDocuments:
 def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:
     """Write the documents of all groups in another format, the deepest first.
 
-    Nothing of the dataset is pending. An end in between leaves groups that both formats read.
+    The dataset must have no pending changes. An interruption leaves groups that both formats read.
 
     Raises
     ------
