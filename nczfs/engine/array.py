@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nczfs.engine import runs
-from nczfs.engine.chunkio import ChunkIO
+from nczfs.engine.chunkio import NDIM_MAX, ChunkIO
 from nczfs.engine.chunks import ArrayChunks
 from nczfs.engine.loaded import Values
 from nczfs.engine.options import EngineOptions, Tally
@@ -100,6 +100,7 @@ class Array:
 
     def read_run(self, first: int, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
         """Copy ``len(out)`` consecutive elements in C order, from `first` on, into `out`."""
+        self.require_codecs()  # which refuses more dimensions than NumPy has
         position = 0
         for box in boxes_of_run(first, len(out), self.description.shape):
             target = out[position : position + box.size].reshape(box.shape)
@@ -149,6 +150,8 @@ class Array:
 
     def peek_run(self, first: int, out: Values, fresh_since: float) -> bool:
         """Read as `read_run` does, from memory only. Returns False if a chunk is not there."""
+        if len(self.description.shape) > NDIM_MAX:
+            return False
         position = 0
         for box in boxes_of_run(first, len(out), self.description.shape):
             target = out[position : position + box.size].reshape(box.shape)

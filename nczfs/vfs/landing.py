@@ -54,7 +54,9 @@ def land(context: ViewContext, dataset: Dataset, path: str, name: str, held: Hel
     refusals = context.refusals.file(place, name)
     with refusals.noted():
         is_vlen = node.array.dtype.vlen is not None
-        if name != (LINES if is_vlen else RAW):
+        if name != (LINES if is_vlen else RAW) or not (
+            is_vlen or RAW in catalog.variable_views(dataset, node)
+        ):
             raise BadArgument(
                 f"/{path}/{name}: is not what a variable of type {node.array.dtype.typestr} is "
                 "copied by"

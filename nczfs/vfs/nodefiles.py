@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from nczfs.errors import StaleHandle
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.attributes import AttributesDirectory
 from nczfs.vfs.leaves import ChunksDirectory, broken_info, info_file, view_file
@@ -53,6 +54,9 @@ def stem(name: str) -> str:
 
 def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], Node]:
     def view_of(variable: Variable) -> View:
-        return catalog.variable_views(at.dataset, variable)[name]
+        view = catalog.variable_views(at.dataset, variable).get(name)
+        if view is None:
+            raise StaleHandle(f"/{variable.path}/{name}: the variable has become too large for it")
+        return view
 
     return lambda: view_file(context, at, name, view, view_of)

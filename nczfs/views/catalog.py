@@ -23,6 +23,9 @@ from nczfs.views.segments import Literal, Run
 RENDERED_BYTES_MAX = 64 << 20
 """Variable-length elements are shown as text up to so many decoded bytes."""
 
+FILE_BYTES_MAX = (1 << 63) - (1 << 32)
+"""No system has larger files; the last 4 GiB are left to headers."""
+
 CHUNKS = "chunks"
 ATTRIBUTES = "attributes"
 INFO = "info.json"
@@ -67,6 +70,13 @@ def variable_views(
     dtype, count = description.dtype, description.size
     views: dict[str, View] = {}
     problems: list[str] = []
+
+    def show(name: str, build: Callable[[], Layout], size: int) -> None:
+        if size > FILE_BYTES_MAX:
+            problems.append(f"{name}: {size} bytes are more than a file can have")
+        else:
+            views[name] = View(build, holds_values=True)
+
     if dtype.vlen is None:
 
         def raw() -> Layout:
@@ -78,8 +88,8 @@ def variable_views(
             header = Literal(npy.header(description.shape, dtype.native))
             return Layout([header, native_run(elements, dtype, count)])
 
-        views["values.raw"] = View(raw, holds_values=True)
-        views["values.npy"] = View(saved, holds_values=True)
+        show("values.raw", raw, count * dtype.native.itemsize)
+        show("values.npy", saved, count * dtype.native.itemsize)
         form = text.text_form(dtype)
         if form is not None:
 
@@ -87,7 +97,7 @@ def variable_views(
                 elements = ArrayElements(dataset.array(variable), variable)
                 return Layout([Run(elements, form, 0, count)])
 
-            views["values.txt"] = View(lines, holds_values=True)
+            show("values.txt", lines, count * form.width)
     elif count * dtype.native.itemsize <= RENDERED_BYTES_MAX:
 
         def rendered() -> Layout:
@@ -96,6 +106,9 @@ def variable_views(
         views["values.txt"] = View(rendered, is_arithmetic=False, holds_values=True)
     else:
         problems.append(f"values.txt: {count} elements of variable length are too many to render")
+    if description.grid.chunk_count > FILE_BYTES_MAX:
+        chunk_count = description.grid.chunk_count
+        problems.append(f"chunks: {chunk_count} files are more than a directory can have")
     views[INFO] = View(lambda: _info(dataset, variable, [*problems, *notes()]))
     return views
 
@@ -121,6 +134,8 @@ def chunk_view(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> View:
 def has_chunks(variable: Variable) -> bool:
     """Whether the chunks of a variable can be shown as files."""
     description = variable.array
+    if description.grid.chunk_count > FILE_BYTES_MAX:
+        return False
     return description.dtype.vlen is None or description.chunk_bytes <= RENDERED_BYTES_MAX
 
 

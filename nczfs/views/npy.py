@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+_LENGTH_BYTES = 4
+
 
 def header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     """The .npy header of an array in C order, in the oldest version of the format that fits.
@@ -18,10 +20,24 @@ def header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
         "fortran_order": False,
         "shape": shape,
     }
-    buffer = io.BytesIO()
-    try:
-        np.lib.format.write_array_header_1_0(buffer, fields)
-    except ValueError:
+    for write in (
+        np.lib.format.write_array_header_1_0,
+        np.lib.format.write_array_header_2_0,
+    ):
         buffer = io.BytesIO()
-        np.lib.format.write_array_header_2_0(buffer, fields)
-    return buffer.getvalue()
+        try:
+            write(buffer, fields)
+        except ValueError:  # too long, or names of fields that are not Latin-1
+            continue
+        return buffer.getvalue()
+    return _header_3_0(fields)
+
+
+def _header_3_0(fields: dict[str, Any]) -> bytes:
+    """A header of version 3.0, whose text is UTF-8; numpy has no public function for it."""
+    text = "".join(f"{name!r}: {value!r}, " for name, value in sorted(fields.items()))
+    data = f"{{{text}}}".encode()
+    start = np.lib.format.magic(3, 0)
+    padding = -(len(start) + _LENGTH_BYTES + len(data) + 1) % np.lib.format.ARRAY_ALIGN
+    data += b" " * padding + b"\n"
+    return start + len(data).to_bytes(_LENGTH_BYTES, "little") + data

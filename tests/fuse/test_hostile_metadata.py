@@ -1,0 +1,104 @@
+"""Metadata that promise the impossible: their own files say so, and all others are served."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nczfs.testing.datasets import put_array, put_group, put_json
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.registry import open_store
+from tests.support.looking import failing_with, peak_bytes, store_served
+from tests.support.neighbour import neighbour
+
+FIELD = np.arange(24, dtype="<f4").reshape(4, 6)
+MEMORY_BYTES = 400 << 20  # 100 MB without any data, 64 MiB of budget, one text under way
+CPU_S = 4.0
+
+
+def described(**members: object) -> dict[str, Any]:
+    return {
+        "zarr_format": 2,
+        "shape": [6],
+        "chunks": [6],
+        "dtype": "<f4",
+        "compressor": None,
+        "filters": None,
+        "fill_value": 0,
+        "order": "C",
+        **members,
+    }
+
+
+def store_with_neighbour(path: Path) -> ZMap:
+    store = open_store(str(path))
+    put_group(store, "d.zarr", {})
+    put_array(store, "d.zarr/good", FIELD, (2, 4))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "shown"),
+    [
+        ([10**18], "<f4", {"values.raw", "values.npy", "chunks"}),
+        ([2**62], "|u1", {"values.raw", "values.npy", "chunks"}),
+        ([2**60], "<f8", {"chunks"}),
+        ([2**30, 2**30], "<f8", {"chunks"}),
+        ([2**63 - 1], "|u1", set()),
+        ([2**32, 2**32], "|u1", set()),
+    ],
+)
+def test_files_that_no_system_can_have_are_left_out_and_the_others_are_listed(
+    tmp_path: Path, shape: list[int], dtype: str, shown: set[str]
+) -> None:
+    """SEMANTICS A4, A7."""
+    store = store_with_neighbour(tmp_path)
+    put_json(
+        store, "d.zarr/vast/.zarray", described(shape=shape, chunks=[1] * len(shape), dtype=dtype)
+    )
+    all_names = {"values.raw", "values.npy", "values.txt", "chunks"}
+    with store_served(tmp_path, "--memory-limit", "64MiB") as mount:
+        place = mount.path / "datasets/d.zarr"
+        with neighbour(mount, place / "good/values.raw") as beside:
+            assert set(os.listdir(place / "vast")) == shown | {"info.json", "attributes"}
+            problems = json.loads((place / "vast/info.json").read_text())["problems"]
+            if "chunks" in shown:
+                with os.scandir(place / "vast/chunks") as entries:
+                    assert len(list(islice(entries, 2000))) == 2000
+        assert {problem.partition(":")[0] for problem in problems} == all_names - shown
+        assert beside.error is None
+        assert beside.waited_cpu_s < CPU_S
+        assert peak_bytes(mount.process.pid) < MEMORY_BYTES
+
+
+@pytest.mark.parametrize("rank", [65, 1024])
+def test_values_of_too_many_dimensions_are_refused_by_name(tmp_path: Path, rank: int) -> None:
+    """SEMANTICS A5, A7."""
+    store = store_with_neighbour(tmp_path)
+    ones = [1] * rank
+    put_json(store, "d.zarr/deep/.zarray", described(shape=ones, chunks=ones))
+    expect = rf"d\.zarr/deep: {rank} dimensions"
+    with store_served(tmp_path, expect=expect) as mount:
+        place = mount.path / "datasets/d.zarr"
+        for name in ("values.raw", "values.npy", "values.txt"):
+            with failing_with(errno.EIO):
+                (place / "deep" / name).read_bytes()
+        assert (place / "good/values.raw").read_bytes() == FIELD.tobytes()
+
+
+def test_fields_of_any_name_have_a_npy_header(tmp_path: Path) -> None:
+    """SEMANTICS D5."""
+    store = store_with_neighbour(tmp_path)
+    fields = [["海面", "<f4"], ["\x1b[2J", "<i2"], ["é", "<i2"]]
+    put_json(store, "d.zarr/odd/.zarray", described(dtype=fields, fill_value=None))
+    with store_served(tmp_path) as mount:
+        values = np.load(mount.path / "datasets/d.zarr/odd/values.npy")
+    assert values.shape == (6,)
+    assert values.dtype.names == ("海面", "\x1b[2J", "é")
