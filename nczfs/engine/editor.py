@@ -350,7 +350,8 @@ class Editor:
             raise UsageError(f"dimension {dimension.name!r}: {size} is not a length")
         with self._lock:
             users = self._users(dimension)
-            shrunk = [(v, axis) for v, axis in users if size < v.array.shape[axis]]
+            # What grows is longer where another client has appended to it meanwhile.
+            shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
             for variable, axis in shrunk:
                 self._blank(variable, axis, size)
             edits = self._dataset.edits

@@ -17,7 +17,8 @@ from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import may_pass, until_stored
 from nczfs.errors import Conflict, DatasetError, NczfsError, ObjectExists, StoreError
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.names import parent_of
+from nczfs.formats.names import below, parent_of
+from nczfs.formats.nodes import ZARRAY, stored_shape
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join
@@ -318,6 +319,7 @@ class Edits:
             return refused
         if isinstance(node, Variable) and self.format.declares:
             node = self._as_long_as_declared(node, documents)
+            node = _as_long_as_stored(node, changes, documents)
         seen = dict(documents.used)
         written = dict(self.format.write_node(node, documents))
         if any(documents.used[key] != version for key, version in seen.items()):
@@ -383,6 +385,22 @@ class Edits:
         if isinstance(node, GroupHeader):
             return _declaring(node, self._dimensions.get(node.path, {}))
         return _having(node, self._dimensions)
+
+
+def _as_long_as_stored(
+    variable: Variable, changes: Iterable[Change], documents: StoreDocuments
+) -> Variable:
+    """A variable that grows, no shorter than its document says.
+
+    It reads as long as its dimension, which another client that appends stores after the shape.
+    """
+    key = below(variable.path, ZARRAY)
+    data = documents.get(key)
+    stored = () if data is None else stored_shape(data, key)
+    for change in changes:
+        if isinstance(change, Resize) and change.grows and change.axis < len(stored):
+            variable = Resize(change.axis, stored[change.axis], grows=True).apply(variable)
+    return variable
 
 
 def _may_be_stored(change: Change, error: NczfsError) -> bool:

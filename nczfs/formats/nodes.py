@@ -78,6 +78,16 @@ def read_documents(
     return NodeDocuments(path, array, group, attributes, problems)
 
 
+def stored_shape(data: bytes, key: str) -> tuple[int, ...]:
+    """The shape in a ``.zarray``; an array may read as shorter, see `dimensions.by_reference`.
+
+    What is no length counts as 0. Raises BadMetadata.
+    """
+    shape = parse_object(data, key)[0].get("shape")
+    sizes = shape if isinstance(shape, list) else []
+    return tuple(size if isinstance(size, int) else 0 for size in sizes)
+
+
 def optional_object(
     data: bytes | None, key: str, options: FormatOptions, problems: Problems
 ) -> dict[str, Json]:

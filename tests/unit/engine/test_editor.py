@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from nczfs.engine.api import Group, OpenDataset
 from nczfs.engine.opening import open_zmap
+from nczfs.engine.options import EngineOptions
 from nczfs.engine.variable import Variable
 from nczfs.errors import (
     BadSelection,
@@ -22,7 +24,7 @@ from nczfs.errors import (
     UsageError,
 )
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.zmap.keys import ROOT
+from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
 
 
@@ -247,6 +249,52 @@ def test_two_clients_that_append_end_with_the_longer_one_and_both_their_values(
         assert found.variables["a"][...].tolist() == [1, 2, 3, 0, 0]
         assert found.variables["b"][...].tolist() == [1, 2, 3, 4, 5]
         assert not found.problems
+
+
+def test_who_grows_a_variable_blanks_nothing_that_another_client_appends_just_then(
+    memory: MemoryZMap,
+) -> None:
+    with open_zmap(memory, "w") as dataset:
+        dataset.create_dimension("t", None)
+        for name in "ab":
+            dataset.create_variable(name, ("t",), "i4", chunks=(4,), fillvalue=-1)[0:1] = 1
+
+    armed = False
+
+    def others_append(operation: str, key: str) -> None:
+        nonlocal armed
+        if armed and (operation, key) == ("read", "a/.zarray"):  # which has the dimension as well
+            armed = False
+            with open_zmap(memory, "r+") as other:
+                other.variables["b"][1:4] = [11, 12, 13]
+
+    store = Faulty(memory, before_call=others_append)
+    options = EngineOptions(metadata_ttl_s=0.0)
+    with open_zmap(store, "r+", options=options) as dataset:
+        variable = dataset.variables["b"]
+        armed = True
+        variable[1:2] = 2
+        assert not armed
+    with open_zmap(memory) as found:
+        assert found.variables["b"][...].tolist() == [1, 2, 12, 13]
+
+
+def test_a_shape_that_is_ahead_of_its_dimension_is_not_made_shorter(memory: MemoryZMap) -> None:
+    with open_zmap(memory, "w") as dataset:
+        dataset.create_dimension("t", None)
+        dataset.create_variable("a", ("t",), "i4", chunks=(4,), fillvalue=-1)[0:1] = 1
+    faulty = Faulty(memory)
+    with open_zmap(faulty, "r+") as appender:
+        appender.variables["a"][1:4] = [2, 3, 4]
+        faulty.arm(Fault(2, operations=frozenset({"write"})))  # chunk, shape, dimension
+        with pytest.raises(StoreError):
+            appender.sync()
+        with open_zmap(memory, "r+") as other:
+            other.variables["a"][1:2] = 12
+        assert json.loads(bytes(memory.read(parse_key("a/.zarray")).data))["shape"] == [4]
+        appender.sync()
+    with open_zmap(memory) as found:
+        assert found.variables["a"][...].tolist() == [1, 12, 3, 4]
 
 
 def test_a_new_variable_is_as_long_as_its_dimension_has_become(
