@@ -1,14 +1,14 @@
-"""Removing a group or variable with all that lies below it.
+"""Removing a group or variable with everything below it.
 
-The reverse of making one. First it is taken out of what makes it visible: the list of its group,
-and the consolidated copy. Then go the documents by which the nodes below it are found, then chunks
-and all the rest, in bulk. The document that makes a group goes last of all. So others never find a
-node that is there in part, and what an interrupted removal leaves is found again by the same path:
-a group that is empty, or chunks that belong to nothing.
+This reverses the making of a node. First the node is taken out of what makes it visible: the list
+of its group, and the consolidated copy. Then the documents are removed by which the nodes below it
+are found, then chunks and all the rest, in bulk. The document that makes a group goes last. So
+other clients never find a partial node, and the same path finds what an interrupted removal leaves:
+an empty group, or chunks without an array.
 
 Only keys of the dataset are removed (`ownership`). A group whose arrays have lost their documents
-has a key of its own, `REMOVING`, until their chunks are gone: the same removal, called again, knows
-by it that they were chunks.
+has the key `REMOVING` until their chunks are gone: by this key a repeated removal recognises the
+chunks.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NOTE = b"A group is being removed here, or the program that removed it was kill
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes with a node, in this order; keys of the store.
+    """The keys that are removed with a node, in this order.
 
     Attributes
     ----------
-    documents : by which the node and those below it are found, the deepest first.
+    documents : of the node and those below it, by which they are found, the deepest first.
     rest : chunks, and the other documents.
     last : the document that makes the node a group.
-    foreign : what belongs to no dataset, and stays.
+    foreign : keys that belong to no dataset, and stay.
     """
 
     documents: tuple[Key, ...]
@@ -49,14 +49,14 @@ class Removal:
 
     @property
     def count(self) -> int:
-        """How many objects are removed."""
+        """The number of objects to remove."""
         return len(self.documents) + len(self.rest) + len(self.last)
 
 
 def planned(dataset: Dataset, path: str) -> Removal:
-    """What goes when the node at a path is removed, "" being the whole dataset. Changes nothing.
+    """Return what removing the node at a path would remove; "" is the whole dataset.
 
-    Where no node is, the chunks that an interrupted removal left are taken. Any other prefix is
+    Without a node, the chunks that an interrupted removal left are included. Any other prefix is
     refused.
 
     Raises
@@ -72,7 +72,7 @@ def planned(dataset: Dataset, path: str) -> Removal:
 
 
 def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
-    """Remove the node at a path with all below it, and what was written to it.
+    """Remove the node at a path with all below it, and unsaved writes to it.
 
     Reading or writing its values through an open file raises StructureChanged. Dimensions stay.
 
@@ -82,14 +82,14 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
 
     Returns
     -------
-    how many objects were removed.
+    the number of removed objects.
 
     Raises
     ------
     NoSuchNode : as `planned`. ForeignObjects : objects below the node belong to no dataset; nothing
-        was changed. NotWritable : the store keeps what it has. MetadataError : the group above it
-        cannot be changed. StoreError : some of the objects may be gone; calling it again removes
-        the others.
+        was changed. NotWritable : the store cannot remove objects. MetadataError : the group above
+            it cannot be changed. StoreError : some of the objects may be gone; calling it again
+            removes the others.
     """
     features = dataset.zmap.features
     if features.write_once or not features.writable:
@@ -105,7 +105,7 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
     else:
         count = _take_all_out(dataset)
     dataset.removed(path)
-    # Listed again, since nothing is on its way to the store any more.
+    # Listed again, now that nothing is on its way to the store any more.
     removal = _removal(dataset, path, is_group=is_group)
     _delete(dataset, path, removal, is_group=bool(is_group))
     dataset.zmap.flush()
@@ -113,7 +113,7 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
 
 
 def delete_keys(dataset: Dataset, path: str, keys: Iterable[Key], *, is_group: bool) -> None:
-    """Delete objects below a node that nothing leads to any more, in the order of a removal.
+    """Delete the objects of a node that nothing leads to any more, in the order of a removal.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _delete(dataset: Dataset, path: str, removal: Removal, *, is_group: bool) ->
 
 
 def is_hollow(dataset: Dataset, path: str) -> bool:
-    """Whether a group holds nothing at all: no member, dimension or attribute, and no other key."""
+    """Return whether a group holds nothing: no member, dimension or attribute, no other key."""
     keys = dataset.format.single.keys(path)
     dataset.ask_again(keys)  # another client may have put something into it
     loaded = dataset.load(path)
@@ -154,7 +154,7 @@ def is_hollow(dataset: Dataset, path: str) -> bool:
 
 
 def _removal(dataset: Dataset, path: str, *, is_group: bool | None) -> Removal:
-    """What goes with a node, as the store has it now."""
+    """Return what is removed with a node, as the store has it now."""
     prefix = dataset.prefix(path)
     found = owned(prefix, _keys(dataset, path), is_array=is_group is None)
     return _in_order(found, join(prefix, ZGROUP) if is_group else None)
@@ -165,7 +165,7 @@ def _keys(dataset: Dataset, path: str) -> list[Key]:
 
 
 def _take_out(dataset: Dataset, path: str) -> None:
-    """Have a group list a member no more, nor the consolidated copy anything of it."""
+    """Take a member out of the list of its group and out of the consolidated copy."""
     above, name = parent_of(path), path.rpartition("/")[2]
     if _lists(dataset, above, name):
         _store_lists(dataset, above, [name], path)
@@ -173,7 +173,7 @@ def _take_out(dataset: Dataset, path: str) -> None:
 
 
 def _take_all_out(dataset: Dataset) -> int:
-    """Have the root list no members, and no copy tell of any; how many objects went."""
+    """Take all members out of the root and the copy. Returns the number of removed objects."""
     root = dataset.node("")
     if isinstance(root, GroupHeader) and (names := (*(root.arrays or ()), *(root.groups or ()))):
         _store_lists(dataset, "", names, None)
@@ -187,7 +187,7 @@ def _take_all_out(dataset: Dataset) -> int:
 
 
 def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: str | None) -> None:
-    """Take names out of the list of a group, and store it with all that must be stored before."""
+    """Take names out of the list of a group, and store it and everything that must come before."""
     edits = dataset.edits
     changes = [RemoveMember(name) for name in names]
     for change in changes:
@@ -200,7 +200,7 @@ def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: st
 
 
 def _is_group(dataset: Dataset, path: str) -> bool | None:
-    """Whether a node is a group; a broken one is none. None: there is no node."""
+    """Return whether a node is a readable group; None: there is no node."""
     try:
         loaded = dataset.load(path)
     except MetadataError:
@@ -216,7 +216,7 @@ def _lists(dataset: Dataset, group: str, name: str) -> bool:
 
 
 def _check_left(dataset: Dataset, path: str, keys: list[Key]) -> None:
-    """Raise NoSuchNode unless what was interrupted left the keys, or a name in a list."""
+    """Raise NoSuchNode unless an interrupted change left the keys, or a name in a list."""
     place = dataset.url(path)
     above = parent_of(path)
     if not path or _is_group(dataset, above) is not True:
@@ -234,7 +234,7 @@ def _check_left(dataset: Dataset, path: str, keys: list[Key]) -> None:
 
 
 def _in_order(found: Owned, group: Key | None) -> Removal:
-    """What goes when; `group` is the document that makes the node a group."""
+    """Sort keys into the order of removal; `group` is the document that makes the node a group."""
     documents = sorted((k for k in found.nodes if k != group), key=lambda key: -key.count("/"))
     last = tuple(k for k in found.nodes if k == group)
     return Removal(tuple(documents), found.rest, last, found.foreign)

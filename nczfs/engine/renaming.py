@@ -1,15 +1,15 @@
 """Renaming a group or variable in its group.
 
-Stores know no directories: everything below the node is copied, and then removed where it was.
-First go chunks and whatever else makes no node, while others may go on reading and writing. Then
-nothing of the dataset is stored for a moment: what was changed since is copied again, then the
+Stores have no directories: everything below the node is copied, and then removed from its old
+place. First chunks and other keys that make no node are copied, while others may go on reading and
+writing. Then storing pauses for the whole dataset: what was changed since is copied again, then the
 documents that make nodes, that of the node itself last, and its group lists it under the new name
-instead of the old one. Only then the old keys go, in the order of a removal.
+instead of the old one. Only then the old keys are removed, in the order of a removal.
 
-Both places have a key of their own, `RENAMING`, from before the first copy is made: the new one
-until all is there, the old one until it is gone. Where groups list their members, the node has its
-new name when the list says so, and elsewhere when the new place has lost its mark. So what an
-interrupted rename leaves is the old node, or the new one, and remains that `nczfs verify` names.
+Both places have the key `RENAMING` from before the first copy is made: the new one until everything
+is there, the old one until it is gone. Where groups list their members, the list decides when the
+node has its new name; elsewhere the removal of the new place's mark does. So an interrupted rename
+leaves the old node or the new one, and remains that `nczfs verify` reports.
 """
 
 from __future__ import annotations
@@ -43,26 +43,28 @@ from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 log = logging.getLogger(__name__)
 
-ROUNDS_MAX = 20  # of copying what others changed meanwhile
+ROUNDS_MAX = 20  # rounds of copying what others changed meanwhile
 _MARK_BYTES_MAX = 1 << 16
 _FROM, _TO = "from", "to"
 _ABOUT = "A group or variable is being renamed, or the program that renamed it was killed."
 
 
 def rename(dataset: Dataset, path: str, name: str) -> str:
-    """Give a node another name in its group; whoever has it open finds it there.
+    """Give a node another name in its group. Open files follow.
 
     Dimensions keep their names, also those of a coordinate variable that is renamed.
 
     Returns
     -------
-    the path that it has then.
+    the new path.
 
     Raises
     ------
-    NoSuchNode : there is none. NameTaken : something is there already. UsageError : no name.
-    NotWritable : the store keeps what it has, or variables elsewhere have dimensions of the group.
-    MetadataError, StoreError : nothing is changed, or what is left is named by `nczfs verify`.
+    NoSuchNode : there is no such node. NameTaken : something has the name. UsageError : the name is
+        invalid.
+    NotWritable : the store cannot remove objects, or variables elsewhere use dimensions of the
+        group.
+    MetadataError, StoreError : nothing is changed, or `nczfs verify` reports what is left.
     """
     features = dataset.zmap.features
     if features.write_once or not features.writable:
@@ -94,12 +96,12 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RenamingMark:
-    """What the key `RENAMING` of a place says; names in the group, None where it says nothing.
+    """The contents of the key `RENAMING`: names in the group; None: not given.
 
     Attributes
     ----------
-    comes_from : what is there is a copy of that, and not whole.
-    goes_to : what is there is being copied to that.
+    comes_from : this place is an incomplete copy of that one.
+    goes_to : this place is being copied to that one.
     """
 
     comes_from: str | None = None
@@ -107,7 +109,7 @@ class RenamingMark:
 
 
 def read_mark(zmap: ZMap, key: Key) -> RenamingMark:
-    """What a mark says, whatever its content is. Raises StoreError."""
+    """Parse a mark with any contents. Raises StoreError."""
     try:
         document = json.loads(bytes(zmap.read(key, 0, _MARK_BYTES_MAX).data))
         names = [document.get(what) for what in (_FROM, _TO)]
@@ -122,10 +124,10 @@ class _Renaming:
 
     Attributes
     ----------
-    copied : the objects that were copied, by their keys below the old prefix, and which versions.
-    tried : those of which there may be copies.
-    is_listed : the group may list the new name.
-    is_unmarked : the mark of the new place may be gone.
+    copied : versions of the objects that were copied, by their keys below the old prefix.
+    tried : keys of which there may be copies.
+    is_listed : whether the group may list the new name.
+    is_unmarked : whether the mark of the new place may be gone.
     """
 
     dataset: Dataset
@@ -149,7 +151,7 @@ class _Renaming:
         return parent_of(self.path)
 
     def check(self) -> None:
-        """Raise where it cannot be done; nothing is changed."""
+        """Raise an error if renaming is impossible. Changes nothing."""
         if not self.path:
             raise NotWritable(f"{self.dataset.url('')}: is a whole dataset; rename its objects")
         self.check_still_there()
@@ -176,7 +178,7 @@ class _Renaming:
         return NameTaken(f"/{self.goal}: a group or variable of that name exists already")
 
     def _check_dimensions(self) -> None:
-        """Raise where a variable elsewhere would lose a dimension: full names begin with groups."""
+        """Raise if a variable elsewhere would lose a dimension: full names begin with groups."""
         if not self.dataset.format.declares or not self._is_group():
             return
         for variable in _variables(self.dataset.group("")):
@@ -186,7 +188,7 @@ class _Renaming:
                 )
 
     def put_marks(self) -> None:
-        """Say in both places what is going on."""
+        """Mark both places with what is going on."""
         self._mark(self.new_prefix, _FROM, self.path)
         self._mark(self.prefix, _TO, self.goal)
 
@@ -195,7 +197,7 @@ class _Renaming:
         self.dataset.zmap.write(join(prefix, RENAMING), text)
 
     def store(self) -> None:
-        """Have all stored that was written to the node and below it."""
+        """Store everything that was written to the node and below it."""
         dataset = self.dataset
         try:
             dataset.store()
@@ -204,11 +206,11 @@ class _Renaming:
                 raise
 
     def copy_rest(self) -> None:
-        """Copy what makes no node; what is being changed is left for later."""
+        """Copy the keys that make no node; keys that are being changed are left for later."""
         self._copy(stat for stat in self._stats() if _name(stat.key) not in MAKES_A_NODE)
 
     def copy_changed(self) -> None:
-        """Copy what is not copied as it is now; the document that shows it to others is the last.
+        """Copy what has changed since; the document that makes the node visible comes last.
 
         Raises
         ------
@@ -234,7 +236,7 @@ class _Renaming:
         raise Unavailable(f"/{self.path}: other clients kept changing it")
 
     def commit(self) -> None:
-        """Have it under its new name from now on, for all who read it."""
+        """Switch to the new name for all readers."""
         dataset = self.dataset
         self.is_listed = True
         self.is_listed = self._list(self.path, self.goal)
@@ -249,7 +251,7 @@ class _Renaming:
             log.info("%s: %s is left: %s", dataset.url(self.goal), RENAMING, error)
 
     def undo(self) -> None:
-        """Remove the copies. What cannot be removed is named by `nczfs verify`."""
+        """Remove the copies. `nczfs verify` reports what cannot be removed."""
         dataset, mark = self.dataset, join(self.new_prefix, RENAMING)
         try:
             if self.is_listed:
@@ -273,7 +275,7 @@ class _Renaming:
             dataset.forget_documents(path)
 
     def finish(self) -> None:
-        """Remove what was copied; it is under its new name by now, whatever becomes of the old."""
+        """Remove the old keys. The node already has its new name, even if this fails."""
         dataset = self.dataset
         try:
             for marked in list(dataset.zmap.markers(self.prefix)):
@@ -308,14 +310,14 @@ class _Renaming:
                 del self.copied[key]
 
     def _copy(self, stats: Iterable[Stat]) -> None:
-        """Copy objects, several at a time where a request takes long."""
+        """Copy objects, several at a time if requests take long."""
 
         def copy(stat: Stat) -> None:
             self.tried.add(stat.key)
             try:
                 self.dataset.zmap.copy(stat, self._new_key(stat.key))
             except (Conflict, NoSuchObject):
-                return  # it was changed, and is looked at again
+                return  # it was changed, and is checked again
             self.copied[stat.key] = stat.version
 
         self._each(copy, stats)
@@ -337,12 +339,12 @@ class _Renaming:
         return keys.checked_length(keys.moved(key, self.prefix, self.new_prefix))
 
     def _refer_to_dimensions(self) -> None:
-        """Have variables refer to dimensions that lie in the node by their new full names."""
+        """Make variables refer to dimensions within the node by their new full names."""
         dataset = self.dataset
         if not dataset.format.declares or not self._is_group():
             return
         single = dataset.format.single
-        dataset.forget_documents(self.goal)  # which were asked for when there were none
+        dataset.forget_documents(self.goal)  # they may be cached as missing
         for variable in filter(self._has_dimension, _variables(dataset.group(self.path))):
             new = variable.moved(self.path, self.goal)
             documents = dataset.documents()
@@ -356,7 +358,7 @@ class _Renaming:
         return isinstance(self.dataset.node(self.path), GroupHeader)
 
     def _list(self, path: str, goal: str) -> bool:
-        """Have the group list a member under another name, stored; whether it lists any."""
+        """Rename a member in the stored list of the group. Returns whether the group has a list."""
         dataset, above = self.dataset, self.above
         group = dataset.node(above)
         if not isinstance(group, GroupHeader):

@@ -1,4 +1,4 @@
-"""When to ask a store again: pauses after failures, conflicts, one question for all who ask it."""
+"""Trying again: pauses after failures, conflicts, and one shared request for many callers."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from nczfs.errors import (
 
 RETRY_S = 0.5
 RETRY_S_MAX = 60.0
-DOUBLINGS_MAX: Final = 16  # of the pause, which has reached its end long before
-CONFLICTS_MAX: Final = 100  # each one means that another client made progress
+DOUBLINGS_MAX: Final = 16  # doublings; the pause has reached its limit long before
+CONFLICTS_MAX: Final = 100  # each conflict means that another client made progress
 BACKOFF_S: Final = 0.02
 BACKOFFS_MAX: Final = 20
 CONFIRMED_S: Final = 1.0
 
-PASSING = (Unavailable, DeadlinePassed, StoreBusy)  # what may be otherwise a moment later
+PASSING = (Unavailable, DeadlinePassed, StoreBusy)  # errors that may vanish a moment later
 ENDED = Unavailable("the mount ended before it was stored")
 
 T = TypeVar("T")
 
 
 def may_pass(error: NczfsError) -> bool:
-    """Whether the same may succeed a moment later."""
+    """Return whether the same request may succeed a moment later."""
     return isinstance(error, PASSING)
 
 
 @dataclass(slots=True)
 class Retry:
-    """When to try again what failed: after pauses that grow."""
+    """The time of the next attempt after failures: the pauses grow."""
 
     attempts: int = 0
     at: float = 0.0
@@ -62,12 +62,12 @@ class Retry:
 
 
 class StoreHealth:
-    """How a store took lately what it was given. `_lock` guards all of it.
+    """The recent successes and failures of writing to a store. `_lock` guards all of it.
 
     Attributes
     ----------
-    retry : when it may be troubled again by who was not asked to.
-    error : why something is not stored: the last reason, if nothing was stored since.
+    retry : when background writers may try again.
+    error : why something is not stored: the last failure, if nothing was stored since.
     """
 
     def __init__(self) -> None:
@@ -81,15 +81,15 @@ class StoreHealth:
         return self.retry.is_due
 
     def stored(self) -> None:
-        """It took something."""
+        """Note that the store took something."""
         with self._lock:
             self.retry.succeeded()
             self.error = ENDED
 
     def refused(self, error: NczfsError) -> None:
-        """It did not take something."""
+        """Note that the store did not take something."""
         with self._lock:
-            if may_pass(error) and self.retry.is_due:  # one of many that failed together counts
+            if may_pass(error) and self.retry.is_due:  # many that failed together count as one
                 self.retry.failed()
             self.error = error
 
@@ -99,7 +99,7 @@ def until_stored(attempt: Callable[[int], T], what: str) -> T:
 
     Raises
     ------
-    Unavailable : there was no end to it; the message names `what`.
+    Unavailable : the conflicts did not end; the message names `what`.
     """
     for number in range(CONFLICTS_MAX):
         try:
@@ -111,16 +111,16 @@ def until_stored(attempt: Callable[[int], T], what: str) -> T:
 
 
 class Confirmation:
-    """Asks whether a store still describes an array as those know it who write to it.
+    """A check that a store still describes an array as its writers know it.
 
-    A chunk that was encoded for one array must not lie under the name of another one's: who reads
-    it would take its bytes for values. Asked before something is stored, and not again for a
-    second; who comes while another thread is asking gets its answer, be it an error. `_lock` guards
-    the time and the question.
+    A chunk that was encoded for one array must not be stored under another one's key, where readers
+    would misread its bytes. The check comes before something is stored, and its result holds for a
+    second. Threads that come during a check share its result, even an error. `_lock` guards the
+    time and the running check.
 
     Parameters
     ----------
-    ask : raises when the answer is no; then it is asked again each time.
+    ask : raises if the description differs; then each call asks again.
     """
 
     def __init__(

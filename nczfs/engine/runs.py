@@ -1,4 +1,4 @@
-"""How the elements of an array in C order fall into its chunks. Arithmetic alone."""
+"""The chunks of an array's elements in C order. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class ChunkRuns:
     trailing: tuple[int, ...]
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[ChunkIndex, int, int, float]]:
-        """The chunks that bytes [start, stop) of all elements lie in, in order.
+        """Yield the chunks that contain bytes [start, stop) of all elements, in order.
 
         Yields
         ------
-        the index of a chunk, the first byte in it, how many, and their share of what of the chunk
-        lies in the array.
+        the index of a chunk, the first byte in it, the number of bytes, and their share of the part
+        of the chunk within the array.
         """
         row_bytes, chunk_bytes = self.row_bytes, self.chunk_bytes
         while start < stop:
@@ -48,7 +48,7 @@ class ChunkRuns:
 
 
 def runs_of(array: ArrayDescription) -> ChunkRuns | None:
-    """The chunks of an array as runs; None where they are none, or their bytes are not at hand.
+    """Return the chunks of an array as runs; None if they are not runs, or have no plain bytes.
 
     They are runs when they have length 1 in the leading dimensions, any length in one, and the full
     length in all that follow.
@@ -67,7 +67,7 @@ def runs_of(array: ArrayDescription) -> ChunkRuns | None:
 
 
 def row_elements(array: ArrayDescription) -> int:
-    """Elements from one row of chunks to the next: what reading in order needs at a time."""
+    """Return the elements of a row of chunks, which reading in order needs at a time."""
     if not array.shape:
         return 1
     d = _first_long(array)
@@ -75,7 +75,7 @@ def row_elements(array: ArrayDescription) -> int:
 
 
 def _first_long(array: ArrayDescription) -> int:
-    """The first dimension in which a chunk is longer than 1; otherwise the last dimension."""
+    """Return the first dimension in which a chunk is longer than 1, otherwise the last."""
     d = 0
     while d < len(array.shape) - 1 and array.chunk_shape[d] == 1:
         d += 1

@@ -1,4 +1,4 @@
-"""Dirty chunks that the store does not take, on their way into the spool."""
+"""Saving dirty chunks that the store does not take into the spool."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ log = logging.getLogger(__name__)
 
 
 class Saver:
-    """Puts dirty chunks into the spool; they stay dirty.
+    """A saver of dirty chunks in the spool; the chunks stay dirty.
 
     Parameters
     ----------
     spool : None: nothing is saved.
-    health : knows why a chunk is saved that was never tried.
+    health : gives the reason for saving a chunk that was never tried.
 
     Attributes
     ----------
-    is_ending : nobody will try again: what fails is saved at once, whatever the spool may take.
+    is_ending : whether there will be no further attempt: chunks that fail are saved at once, beyond
+        the limit of the spool.
     """
 
     def __init__(self, spool: Spool | None, dirty: DirtyMap, health: StoreHealth) -> None:
@@ -34,7 +35,7 @@ class Saver:
         self.is_ending = False
 
     def save(self, chunk: DirtyChunk) -> None:
-        """Put a chunk into the spool, and let go of its memory. Raises NoSpace, StoreError."""
+        """Put a chunk into the spool, and release its memory. Raises NoSpace, StoreError."""
         if self._spool is not None:
             with chunk.lock:
                 frozen = chunk.freeze()
@@ -53,14 +54,14 @@ class Saver:
         self._dirty.count(chunk)
 
     def save_or_tell(self, chunk: DirtyChunk) -> None:
-        """As `save`, for who has nobody to raise an error to."""
+        """Save a chunk, and log an error instead of raising it."""
         try:
             self.save(chunk)
         except NczfsError as error:
             log.critical("%s: kept in memory only: %s", chunk.io.key(chunk.index), error)
 
     def abandon(self, chunk: DirtyChunk) -> bool:
-        """Save a chunk of an array that is no more; whether nobody needs to hold it then."""
+        """Save a chunk of an array that is gone. Returns whether it need not be held any more."""
         self.save_or_tell(chunk)
         if chunk.saved is not None and self._spool is not None:
             self._spool.keep(chunk.saved.path, chunk.saved.nbytes)

@@ -1,4 +1,4 @@
-"""Indexing expressions of variables: which positions they mean in each dimension."""
+"""Indexing expressions of variables, and the positions that they select."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nczfs.model.grid import ChunkIndex
 
 Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Axis: TypeAlias = "range | Positions"
-"""What is selected along one dimension: an ascending range, or positions in any order."""
+"""A selection along one dimension: an ascending range, or positions in any order."""
 
 Index: TypeAlias = "tuple[slice | Positions, ...]"
 
@@ -40,13 +40,13 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selection of elements: all combinations of what is selected along each dimension.
+    """A selection of elements: all combinations of the selections along each dimension.
 
     Attributes
     ----------
     axes : one for each dimension of the array.
-    flipped : the dimensions whose range was given backwards.
-    dropped : the dimensions that were given as an integer, and are not in the result.
+    flipped : the dimensions whose range was given in descending order.
+    dropped : the dimensions that were given as an integer and are not in the result.
     """
 
     axes: tuple[Axis, ...]
@@ -55,7 +55,7 @@ class Selection:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Lengths along all dimensions of the array, those of integers (1) included."""
+        """Lengths along all dimensions of the array; 1 for integers."""
         return tuple(len(axis) for axis in self.axes)
 
     @property
@@ -65,18 +65,18 @@ class Selection:
 
     @property
     def box(self) -> Box | None:
-        """The selection as a box, None when it has gaps or another order."""
+        """The selection as a box; None if it has gaps or another order."""
         if not all(isinstance(axis, range) and axis.step == 1 for axis in self.axes):
             return None
         ranges = [axis for axis in self.axes if isinstance(axis, range)]
         return Box(tuple(r.start for r in ranges), tuple(r.stop for r in ranges))
 
     def result(self, values: Any) -> Any:
-        """From values of `shape` to what the caller gets: turned round, integers dropped."""
+        """Convert values of `shape` to the caller's result: flipped, without dropped dimensions."""
         return values[self._cut()]
 
     def spread(self, values: Any) -> Any:
-        """From values that the caller gives to an array of `shape`: broadcast and turned round.
+        """Convert the caller's values to an array of `shape`: broadcast and flipped.
 
         Raises
         ------
@@ -140,14 +140,14 @@ class Picks:
 
 
 def select(selector: object, shape: tuple[int, ...]) -> Selection:
-    """What ``variable[selector]`` means for an array of a shape.
+    """Return the selection of ``variable[selector]`` for an array of a shape.
 
     Integers, slices with any step and one ellipsis, as numpy has them; lists of integers and
     boolean masks select along their own dimension (orthogonally).
 
     Raises
     ------
-    BadSelection : an index is out of range, there are too many, or one is of another kind.
+    BadSelection : an index is out of range or of another kind, or there are too many.
     """
     return _selection(_expand(selector, len(shape)), shape)
 
@@ -158,22 +158,22 @@ def select_for_writing(
     unlimited: tuple[bool, ...],
     values_shape: tuple[int, ...],
 ) -> Selection:
-    """The selection of ``variable[selector] = values``; unlimited dimensions may be exceeded.
+    """Return the selection of ``variable[selector] = values``, beyond unlimited dimensions too.
 
-    A slice without an end along an unlimited dimension ends with the values, if that is further
-    than the dimension goes.
+    A slice without an end along an unlimited dimension ends with the values, if they reach beyond
+    the dimension.
     """
     indices = _expand(selector, len(shape))
     for d, (index, length) in enumerate(zip(indices, shape, strict=True)):
         if isinstance(index, slice):
-            _range(index, length, d)  # or it is none
+            _range(index, length, d)  # or it is not an index
     kept = [d for d, index in enumerate(indices) if not _is_integer(index)]
     given = dict(zip(reversed(kept), reversed(values_shape), strict=False))
     lengths = [
         max(length, _reach(index, length, given.get(d))) if grows else length
         for d, (index, length, grows) in enumerate(zip(indices, shape, unlimited, strict=True))
     ]
-    # Counting from the end means the end that there is, not the one that there will be.
+    # Negative indices count from the present end, not from the future one.
     settled = [_from_start(index, length) for index, length in zip(indices, shape, strict=True)]
     return _selection(settled, tuple(lengths))
 
@@ -201,13 +201,13 @@ def _selection(indices: list[object], shape: tuple[int, ...]) -> Selection:
 def _is_integer(index: object) -> bool:
     if isinstance(index, np.ndarray):
         return index.ndim == 0 and index.dtype.kind in "iu"
-    # A truth value can stand for an integer, too, and would be a mask for numpy.
+    # A bool is an integer, too, but would be a mask for numpy.
     return isinstance(index, SupportsIndex) and not isinstance(index, bool | np.bool_)
 
 
 def _expand(selector: object, ndim: int) -> list[object]:
     indices = selector if isinstance(selector, tuple) else (selector,)
-    # By identity: an array in the index has an opinion of its own on equality.
+    # By identity, because arrays in the index compare element by element.
     dots = [i for i, index in enumerate(indices) if index is Ellipsis]
     if len(dots) > 1:
         raise BadSelection("an index can have only one ellipsis ('...')")
@@ -262,7 +262,7 @@ def _positions(index: object, length: int, d: int) -> Positions:
 
 
 def _reach(index: object, length: int, given: int | None) -> int:
-    """How long a dimension must be for an index to be within it."""
+    """Return how long a dimension must be to contain an index."""
     match index:
         case slice():
             step = 1 if index.step is None else as_index(index.step)
@@ -284,7 +284,7 @@ def _reach(index: object, length: int, given: int | None) -> int:
 
 
 def _from_start(index: object, length: int) -> object:
-    """An index that means the same in a dimension that becomes longer than it is now."""
+    """Return an index with the same meaning after its dimension has become longer."""
 
     def settled(position: SupportsIndex | None) -> int | None:
         number = None if position is None else as_index(position)
@@ -309,7 +309,7 @@ def _from_start(index: object, length: int) -> object:
 
 
 def _split(axis: Axis, size: int) -> list[_Piece]:
-    """Along one dimension: chunk number, positions in the chunk, positions in the selection."""
+    """Yield along one dimension: chunk number, positions in the chunk, and in the selection."""
     if isinstance(axis, range):
         return _split_range(axis, size)
     chunks, within = np.divmod(axis, size)
@@ -332,7 +332,7 @@ def _split_range(axis: range, size: int) -> list[_Piece]:
 
 
 def _index(parts: list[slice | Positions], lengths: tuple[int, ...]) -> Index:
-    """A numpy index of all combinations of what the parts select."""
+    """Return a numpy index of all combinations of the parts."""
     if sum(isinstance(part, np.ndarray) for part in parts) < 2:
         return tuple(parts)
     arrays = [

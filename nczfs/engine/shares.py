@@ -1,4 +1,4 @@
-"""Work that threads share out among themselves."""
+"""Division of work among threads."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Counted(Protocol[_Item]):
 
 
 def shares(items: Counted[_Item], threads: int) -> Iterator[list[_Item]]:
-    """Runs of the items, each for one task of a thread: a task costs time of its own.
+    """Yield runs of the items, one for each task, because a task itself costs time.
 
-    They are short enough that all threads end at about the same time, and that what others have
-    asked of the same threads gets its turn.
+    They are short enough that all threads end at about the same time, and that other work for the
+    same threads gets its turn.
     """
     size = max(1, min(len(items) // (SHARES_PER_THREAD * threads), ITEMS_MAX))
     left = iter(items)

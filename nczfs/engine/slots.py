@@ -1,4 +1,4 @@
-"""The books of the disk tier: where its chunks are, and which it did not take."""
+"""The records of the disk tier: where its chunks are, and which it did not take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GHOSTS_MAX = 1 << 16
 
 
 class Slot:
-    """A chunk in the tier: first in memory, waiting for being written, then in the file."""
+    """A chunk in the tier: first in memory, waiting to be written, then in the file."""
 
     __slots__ = (
         "checked_at",
@@ -38,18 +38,18 @@ class Slot:
         self.nbytes = loaded.values.nbytes
         self.loaded: Loaded | None = loaded
         self.place: Place | None = None
-        self.read_bytes = 0  # of parts; see `is_worth_memory`
+        self.read_bytes = 0  # bytes of parts; see `is_worth_memory`
 
     @property
     def is_gone(self) -> bool:
-        """Others have taken its place on the disk."""
+        """Whether other chunks have overwritten it on the disk."""
         return self.place is not None and self.place.segment.is_gone
 
     def is_worth_memory(self, part: Box | None) -> bool:
-        """Whether the chunk shall be read back whole, to be kept in memory again.
+        """Return whether to read the chunk back whole, to keep it in memory again.
 
-        So it is once as many bytes of it were asked for in parts as it has: by then reading it
-        whole at the first time would have cost the same.
+        This is so once the parts that were read add up to its size: reading it whole at first would
+        have cost the same.
         """
         if part is not None:
             self.read_bytes += part.size * self.dtype.itemsize
@@ -59,11 +59,11 @@ class Slot:
         return True
 
     def loaded_from(self, values: Values) -> Loaded:
-        """The chunk as it was loaded, from the values that were read back."""
+        """Return the chunk as it was loaded, from the values that were read back."""
         return Loaded(values, self.nbytes, self.version)
 
     def covered(self, part: Box | None) -> tuple[int, int]:
-        """The bytes, a run of them, in which all elements of a part lie."""
+        """Return the run of bytes that contains all elements of a part."""
         if part is None or not self.shape:
             return 0, self.nbytes
         first = int(np.ravel_multi_index(part.start, self.shape))
@@ -72,10 +72,10 @@ class Slot:
 
 
 class Ghosts:
-    """Chunks that were not worth a place when they had to go, the last to go last.
+    """Chunks that were evicted without a place in the tier, in the order of eviction.
 
-    One that has to go again while it is remembered here was loaded twice within a span that the
-    tier could have bridged.
+    A chunk that is evicted again while it is remembered here was loaded twice within a span that
+    the tier could have bridged.
     """
 
     def __init__(self) -> None:
@@ -83,14 +83,14 @@ class Ghosts:
         self._sum = 0
 
     def remember(self, chunk_id: ChunkId, nbytes: int, span_bytes: int) -> None:
-        """A chunk goes; those that went more than `span_bytes` ago are forgotten."""
+        """Add an evicted chunk; forget those that were evicted more than `span_bytes` ago."""
         self._nbytes[chunk_id] = nbytes
         self._sum += nbytes
         while self._sum > span_bytes or len(self._nbytes) > GHOSTS_MAX:
             self._sum -= self._nbytes.popitem(last=False)[1]
 
     def forget(self, chunk_id: ChunkId) -> bool:
-        """True when it was remembered."""
+        """Remove a chunk. Returns whether it was remembered."""
         nbytes = self._nbytes.pop(chunk_id, None)
         self._sum -= nbytes or 0
         return nbytes is not None

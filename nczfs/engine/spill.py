@@ -1,4 +1,4 @@
-"""The disk tier of the chunk cache: decoded chunks that had to leave memory and may come back."""
+"""The disk tier of the chunk cache, for decoded chunks that were evicted from memory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from nczfs.model.boxes import Box
 
 log = logging.getLogger(__name__)
 
-# A chunk of which less than this share was read when it has to go is read across the grain: it
-# will be wanted again. One that was read whole will not, as far as one reading tells.
+# A chunk of which less than this share was read before its eviction is read across the grain, and
+# will be needed again. One that was read whole will not, as far as one pass shows.
 READ_WHOLE_SHARE = 0.5
 
-# What may wait for being written: one byte in so many of the budget of memory, and no more than
-# keeps a disk busy.
+# Bytes that may wait to be written: one in so many of the memory budget, and no more than keeps a
+# disk busy.
 QUEUE_SHARE = 8
 QUEUE_BYTES_MAX = 64 << 20
 
@@ -36,7 +36,7 @@ _LIVING: weakref.WeakSet[SpillTier] = weakref.WeakSet()
 
 
 class Spilled(Loaded):
-    """What `known` loads are shown of a chunk in the tier: its values are read if looked at."""
+    """A chunk in the tier, as loaders see it: its values are read on access."""
 
     __slots__ = ("_tier", "slot")
     _tier: SpillTier
@@ -52,8 +52,8 @@ class Spilled(Loaded):
             object.__setattr__(self, name, value)
 
     @property
-    def values(self) -> Values:  # a field of the base, here read on demand
-        """Raises Unavailable when the chunk has left the tier meanwhile."""
+    def values(self) -> Values:  # a field of the base class, read on demand here
+        """The values. Raises Unavailable if the chunk has left the tier meanwhile."""
         values = self._tier.read(self.slot)
         if values is None:
             raise Unavailable("a spilled chunk cannot be read back")
@@ -61,21 +61,21 @@ class Spilled(Loaded):
 
 
 class SpillTier:
-    """Chunks that left memory, within a bound, on a disk; for one chunk cache.
+    """A bounded number of bytes of evicted chunks on a disk, for one chunk cache.
 
-    A chunk is worth its place there when it will be wanted again: when little of it was read
-    before it had to go (reading across the grain), or when it has to go for the second time within
-    a span that the tier can bridge. So reading in order writes nothing. Chunks are written by a
-    thread of their own, and dropped when that does not keep up although it was waited for a little.
-    The tier turns itself off when the disk fails; it never is the reason of an error.
+    A chunk is worth its place there if it will be needed again: if little of it was read before its
+    eviction (reading across the grain), or if it is evicted for the second time within a span that
+    the tier can bridge. So reading in order writes nothing. A separate thread writes chunks; if it
+    does not keep up after a short wait, chunks are dropped. The tier turns itself off when the disk
+    fails; it never causes an error.
 
-    `_lock` guards the books. The cache calls `offer` and `forget` with its own lock held, so that a
-    chunk cannot be forgotten in between; the tier never calls the cache.
+    `_lock` guards the records. The cache calls `offer` and `forget` with its own lock held, so that
+    a chunk cannot be forgotten in between; the tier never calls the cache.
 
     Parameters
     ----------
-    submit : has a function called by another thread; RuntimeError when there are none any more.
-    queue_bytes : what may wait for being written: memory that the cache leaves free for it.
+    submit : runs a function in another thread; RuntimeError if there are none any more.
+    queue_bytes : may wait to be written, in memory that the cache leaves free for them.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class SpillTier:
         return file.used_bytes if file is not None else 0
 
     def find(self, chunk_id: ChunkId) -> Slot | None:
-        """Where a chunk is in the tier. No lock."""
+        """Return where a chunk is in the tier. Takes no lock."""
         return self._slots.get(chunk_id)
 
     def known(self, chunk_id: ChunkId) -> Loaded | None:
-        """What a loader is shown of a chunk in the tier."""
+        """Return a chunk in the tier, as loaders see it."""
         slot = self._slots.get(chunk_id)
         return Spilled(self, slot) if slot is not None else None
 
     def offer(
         self, chunk_id: ChunkId, loaded: Loaded, checked_at: float, *, share_read: float
     ) -> None:
-        """Take a chunk that has left memory, if it is worth it. Touches no disk; see `flush`."""
+        """Take an evicted chunk if it is worth it. Does not touch the disk; see `flush`."""
         if not loaded.nbytes or loaded.values.dtype.hasobject:
             return
         nbytes = loaded.values.nbytes
@@ -143,7 +143,7 @@ class SpillTier:
                 self._ghosts.remember(chunk_id, nbytes, self._limit)
 
     def flush(self) -> None:
-        """Have what waits written by another thread. Called without any lock."""
+        """Let another thread write what waits. Called without any lock."""
         if not self._queue or self._is_writing:
             return
         with self._lock:
@@ -161,9 +161,9 @@ class SpillTier:
         return 2 * self.waiting_bytes > self.queue_bytes and not self._is_stuck
 
     def wait_for_room(self, nbytes: int, timeout_s: float) -> None:
-        """Let the writer catch up until so many bytes can be offered, for at most that long.
+        """Wait for a limited time until the writer has room for so many bytes.
 
-        A writer that does not get on is waited for once.
+        A writer that makes no progress is waited for only once.
         """
         if self.waiting_bytes + nbytes <= self.queue_bytes or self._is_stuck:
             return
@@ -174,9 +174,9 @@ class SpillTier:
             )
 
     def read(self, slot: Slot, part: Box | None = None) -> Values | None:
-        """The values of a chunk; of others than those of `part` nothing may be expected.
+        """Read the values of a chunk; those outside `part` are undefined.
 
-        None when it is not there any more.
+        Returns None if the chunk is not there any more.
         """
         loaded = slot.loaded
         if loaded is not None:
@@ -201,7 +201,7 @@ class SpillTier:
         return values
 
     def forget(self, chunk_id: ChunkId) -> None:
-        """Drop a chunk, also when it is about to be written."""
+        """Drop a chunk, even if it is about to be written."""
         with self._lock:
             self._release(self._slots.pop(chunk_id, None))
 
@@ -307,7 +307,7 @@ class SpillTier:
             self.close()
 
     def _forget_parent(self) -> None:
-        """After a fork: the threads are gone, and the files are the parent's."""
+        """Forget everything after a fork: the threads are gone, and the files are the parent's."""
         self._lock = threading.Lock()
         self._written = threading.Condition(self._lock)
         file = self._drop_all()
@@ -318,7 +318,7 @@ class SpillTier:
 
 
 def spill_tier(options: EngineOptions, pools: Pools) -> SpillTier:
-    """The tier of an engine; it takes no disk and no thread before the first chunk comes."""
+    """Return the tier of an engine, without a file or thread before its first chunk."""
     return SpillTier(
         lambda task: pools.spill.submit(task),
         min(options.memory_limit_bytes // QUEUE_SHARE, QUEUE_BYTES_MAX),
@@ -328,7 +328,7 @@ def spill_tier(options: EngineOptions, pools: Pools) -> SpillTier:
 
 
 def no_tier() -> SpillTier:
-    """A tier that takes nothing."""
+    """Return a tier that takes nothing."""
     return SpillTier(lambda task: None, 0, limit_bytes=0)
 
 

@@ -1,8 +1,8 @@
-"""A bounded amount of bytes in files without a name: the last to come in push out the first.
+"""A bounded number of bytes in files without a name: new bytes push out the oldest.
 
-What is appended goes to the end of the newest of a few segments, each a file of its own. Where the
-limit is reached the oldest segment is emptied as a whole. So there is nothing to allocate inside of
-a file and nothing that fragments, whatever sizes come, and disks see long runs.
+Bytes are appended to the newest of a few segments, each in its own file. At the limit the oldest
+segment is emptied as a whole. So nothing is allocated within a file, nothing fragments with any
+sizes, and disks see long runs.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ try:  # a twelfth of the time of zlib's
 except ImportError:
     from zlib import crc32
 
-BLOCK_BYTES = 16 << 10  # with a checksum of its own: the least that is read
+BLOCK_BYTES = 16 << 10  # each block has a checksum; it is the least that is read
 DEFAULT_LIMIT_BYTES = 10 * GIB
-FREE_SHARE = 10  # by default at most one in so many free bytes of the file system is taken
+FREE_SHARE = 10  # by default at most one in so many free bytes of the file system is used
 SEGMENTS = 16
-GROWTH_BYTES = 16 << 20  # taken from the file system at a time: ext4 writes 15 times as fast then
+GROWTH_BYTES = 16 << 20  # allocated at a time: ext4 writes 15 times as fast then
 ALIGN_BYTES = 4096
 
 
 class Segment:
-    """A file, its size, how far it is filled, and how much of that is still wanted."""
+    """A file, its size, how far it is filled, and how much of that is still in use."""
 
     __slots__ = ("file", "filled", "is_gone", "live", "size")
 
@@ -49,7 +49,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where bytes lie, and the checksums of their blocks."""
+    """The place of bytes, and the checksums of their blocks."""
 
     segment: Segment
     offset: int
@@ -58,15 +58,16 @@ class Place:
 
 
 class SpillFile:
-    """Bytes on disk for this process alone; nothing remains of them when it ends, however it ends.
+    """Bytes on disk for this process only. Nothing remains of them after any end of the process.
 
-    One thread at a time appends; any may read. `_lock` guards who uses the files, so that they are
-    closed by the last one: a descriptor that is closed under a writer may be somebody else's next.
+    One thread at a time appends; any may read. `_lock` guards the users of the files, so that the
+    last one closes them: a descriptor that is closed under a writer may soon belong to another
+    file.
 
     Parameters
     ----------
-    directory : where.
-    limit_bytes : how much at most; None: 10 GiB, and no more than a tenth of what is free there.
+    directory : of the files.
+    limit_bytes : at most so many bytes; None: 10 GiB, and no more than a tenth of the free space.
     """
 
     def __init__(self, directory: str, limit_bytes: int | None) -> None:
@@ -78,7 +79,7 @@ class SpillFile:
         self._segments: deque[Segment] = deque()
         self._spare: list[IO[bytes]] = []
         self._files: list[IO[bytes]] = []
-        # For the users of the library who do not close what they opened.
+        # For users of the library who do not close what they opened.
         self._close_files = weakref.finalize(self, _close_all, self._files)
         self._lock = threading.Lock()
         self._users = 0
@@ -86,11 +87,11 @@ class SpillFile:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes that are taken on the disk."""
+        """The number of bytes that are in use on the disk."""
         return sum(segment.size for segment in list(self._segments))
 
     def make_room(self, nbytes: int) -> bool:
-        """Empty the oldest segments until so many bytes can be appended; True if any was emptied.
+        """Empty the oldest segments until so many bytes fit. Returns whether any was emptied.
 
         Raises
         ------
@@ -113,7 +114,7 @@ class SpillFile:
         return bool(gone)
 
     def append(self, data: memoryview) -> Place:
-        """Write bytes, for which there is room, behind the others. Raises OSError."""
+        """Append bytes, for which there is room. Raises OSError."""
         found = checksums(data)
         segment = self._segments[-1] if self._segments else None
         if segment is None or segment.filled + data.nbytes > self.limit_bytes // SEGMENTS:
@@ -132,10 +133,10 @@ class SpillFile:
         return place
 
     def read(self, place: Place, out: memoryview, start: int, stop: int) -> bool:
-        """Read the blocks that hold the bytes [start, stop) of a place to where they lie in `out`.
+        """Read the blocks that contain bytes [start, stop) of a place to their position in `out`.
 
-        False when they are not what was written: also when the segment was emptied meanwhile,
-        which only a look at `Segment.is_gone` afterwards tells from a broken disk.
+        Returns False if they are not what was written. This also happens if the segment was emptied
+        meanwhile; only `Segment.is_gone` afterwards tells that apart from a broken disk.
 
         Raises
         ------
@@ -155,19 +156,19 @@ class SpillFile:
         return checksums(blocks) == place.checksums[first:last]
 
     def release(self, place: Place) -> None:
-        """These bytes are not wanted any more."""
+        """Note that these bytes are not needed any more."""
         with self._lock:
             place.segment.live -= place.nbytes
 
     def close(self) -> None:
-        """Give everything back, as soon as nobody reads or writes. OSError for those who come."""
+        """Release everything as soon as no thread reads or writes. Later calls raise OSError."""
         with self._lock:
             self._closed = True
             if not self._users:
                 self._close_files()
 
     def abandon(self) -> None:
-        """Let go of the files in a process that was forked off."""
+        """Release the files in a forked process."""
         self._close_files()
 
     @contextmanager
@@ -210,19 +211,19 @@ def _close_all(files: list[IO[bytes]]) -> None:
 
 
 def taken(nbytes: int) -> int:
-    """What bytes take of the limit."""
+    """Return how much of the limit a number of bytes takes."""
     return -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
 
 
 def checksums(data: memoryview) -> tuple[int, ...]:
-    """One for each block."""
+    """Return a checksum for each block."""
     return tuple(
         crc32(data[start : start + BLOCK_BYTES]) for start in range(0, data.nbytes, BLOCK_BYTES)
     )
 
 
 def default_directory() -> str:
-    """``$TMPDIR`` or /var/tmp, since /tmp may be memory."""
+    """Return ``$TMPDIR`` or /var/tmp, since /tmp may be memory."""
     for directory in (os.environ.get("TMPDIR"), "/var/tmp"):
         if directory and os.access(directory, os.W_OK | os.X_OK):
             return directory

@@ -1,4 +1,4 @@
-"""What an array of a store is to all who have it open: one object, for as long as it is there."""
+"""The identity of an array in a store, shared by all who have it open."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _revisions = count(1)
 
 
 class StoredArray:
-    """The identity of an array: what its chunks in memory, clean and dirty, are kept under.
+    """The identity of an array, by which its clean and dirty chunks in memory are found.
 
-    An `Array` is what somebody knows of it at a time, and is replaced when its metadata are read
-    anew. This is not: so a chunk that was written through any handle is found by all others, and
-    by those who store it. An array that was removed and made anew is another one.
+    An `Array` describes it as of some time, and is replaced when metadata are read anew. This
+    object is not replaced: so all handles, and the threads that store chunks, find a chunk that was
+    written through any handle. An array that was removed and made anew is another one.
 
     Attributes
     ----------
-    place : where it lies; the same object as long as it is there.
-    revision : another one after each write, and when all is asked for anew; a reader that saw the
-        same twice kept no old values.
+    place : its place; the same object as long as the array exists.
+    revision : changes after each write, and when everything is read anew; a reader that sees the
+        same revision twice has read no old values in between.
     written_ns : the time of the last write; 0: there was none.
-    has_lost : something that was written to it went into the spool for good, because another client
-        had removed it, or made it anew.
+    has_lost : whether something that was written to it went into the spool for good, because
+        another client had removed or replaced it.
     """
 
     __slots__ = ("__weakref__", "_over", "_zmap", "has_lost", "place", "revision", "written_ns")
@@ -51,43 +51,43 @@ class StoredArray:
 
     @property
     def is_over(self) -> bool:
-        """Whether the array is no more."""
+        """Whether the array is gone."""
         return self._over is not None
 
     def is_within(self, zmap: ZMap, prefix: Prefix) -> bool:
-        """Whether it lies at a prefix of a store, or below it."""
+        """Return whether it lies at or below a prefix of a store."""
         return self._zmap is zmap and is_within(self.place.prefix, prefix)
 
     def is_at(self, zmap: ZMap, prefix: Prefix) -> bool:
-        """Whether it lies at a prefix of a store."""
+        """Return whether it lies at a prefix of a store."""
         return self.place.prefix == prefix and self._zmap is zmap
 
     def end(self, why: str) -> None:
-        """The array is no more: it is neither read nor written from now on."""
+        """Note that the array is gone: it is neither read nor written any more."""
         self._over = why
         self.note_changed()
 
     def check(self) -> None:
-        """Raise StructureChanged when the array is no more."""
+        """Raise StructureChanged if the array is gone."""
         if self._over is not None:
             raise StructureChanged(self._over)
 
     def note_written(self) -> None:
-        """Something was written, or may have been."""
+        """Note that something was written, or may have been."""
         self.written_ns = time.time_ns()
         self.note_changed()
 
     def note_changed(self) -> None:
-        """Who reads shall look anew at what the chunks hold."""
+        """Note a change, so that readers look at the chunks anew."""
         self.revision = next(_revisions)
 
 
 class StoredArrays:
-    """Those that somebody has open, or of which a chunk is in memory. `_lock` guards the map.
+    """The arrays that are open or have chunks in memory. `_lock` guards the map.
 
     Attributes
     ----------
-    gate : is closed while arrays get another place; who stores a chunk of any is inside.
+    gate : is closed while arrays move; a thread that stores a chunk of any is inside.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class StoredArrays:
         self._known: WeakValueDictionary[Hashable, StoredArray] = WeakValueDictionary()
 
     def of(self, zmap: ZMap, prefix: Prefix, array: ArrayDescription) -> StoredArray:
-        """The array at a prefix of a store whose chunks are as described."""
+        """Return the array at a prefix of a store with chunks as described."""
         key = (zmap, prefix, chunk_layout(array))
         with self._lock:
             found = self._known.get(key)
@@ -105,7 +105,7 @@ class StoredArrays:
             return found
 
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
-        """Those at or below a prefix lie at another one from now on. The gate is closed."""
+        """Move the arrays at or below a prefix to another one. The caller has closed the gate."""
         with self._lock:
             there = {key: a for key, a in self._known.items() if a.is_within(zmap, prefix)}
             for key, array in there.items():
@@ -115,18 +115,18 @@ class StoredArrays:
                 self._known[zmap, array.place.prefix, key[2]] = array
 
     def within(self, zmap: ZMap, prefix: Prefix) -> list[StoredArray]:
-        """Those at a prefix of a store, and below it."""
+        """Return the arrays at or below a prefix of a store."""
         with self._lock:
             return [found for found in self._known.values() if found.is_within(zmap, prefix)]
 
 
 def chunk_layout(array: ArrayDescription) -> Hashable:
-    """What is the same for two arrays when a chunk of the one can be a chunk of the other."""
+    """Return a key that is equal for arrays whose chunks are interchangeable."""
     return array.chunk_shape, array.chunk_keys, array.dtype.typestr, codecs_digest(array)
 
 
 def codecs_digest(array: ArrayDescription) -> str:
-    """What is the same for two arrays whose chunks are encoded in the same way."""
+    """Return a digest that is equal for arrays whose chunks are encoded in the same way."""
     chain = array.codecs
     described = [chain.zarr_format, chain.order, chain.compressed, list(map(_spec, chain.codecs))]
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""How much of a store groups and variables take.
+"""The space that groups and variables take in their store.
 
-Nothing but listing tells that: S3 gives up to 1000 objects a request, a web server must be asked
-for each one. So several prefixes are listed at a time.
+Only listings show that: S3 lists up to 1000 objects a request, and a web server needs a request for
+each. So several prefixes are listed at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COUNTED_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Objects of a store, and the bytes that they have there."""
+    """A number of objects in a store, and their bytes."""
 
     objects: int = 0
     bytes: int = 0
@@ -40,15 +40,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """What a group or variable takes.
+    """The space that a group or variable takes.
 
     Attributes
     ----------
     path : below the root of the dataset; "" is the root.
     variable : None for a group.
     usage : with all below it.
-    decoded_bytes : of all values, never written chunks included; None where a variable among them
-        has values of variable length.
+    decoded_bytes : of all values, including chunks that were never written; None if a variable
+        among them has values of variable length.
     """
 
     path: str
@@ -58,23 +58,23 @@ class NodeUsage:
 
 
 def lists_sizes(node: OpenNode) -> bool:
-    """Whether listings of the store show sizes, so that no request per object is needed."""
+    """Return whether listings of the store show sizes, so that no request per object is needed."""
     return node._dataset.zmap.features.lists_sizes
 
 
 def chunk_usages(
     node: OpenNode, variables: Sequence[Variable], told: Told = lambda _: None
 ) -> Iterator[Usage]:
-    """The stored chunks of variables, in their order.
+    """Return the usage of variables by their stored chunks, in order.
 
     Parameters
     ----------
     node : of the dataset that the variables are in.
-    told : hears of the objects that were listed.
+    told : called with the number of objects that were listed.
 
     Raises
     ------
-    StoreError : the store cannot be asked, or cannot list.
+    StoreError : the store cannot be reached, or cannot list.
     """
     dataset = node._dataset
 
@@ -93,7 +93,7 @@ def chunk_usages(
 
 
 def node_usages(node: OpenNode, told: Told = lambda _: None) -> list[NodeUsage]:
-    """What a node and all below it take: every object below its prefix, documents included.
+    """Return the usage of a node and all below it, from every object below its prefix.
 
     The deepest come first, and the node itself last. Raises as `chunk_usages`.
     """
@@ -108,7 +108,7 @@ def node_usages(node: OpenNode, told: Told = lambda _: None) -> list[NodeUsage]:
     variables = [variable for group in groups for variable in group.variables]
 
     def beside(group: Group) -> Callable[[], Iterable[Stat]]:
-        """What lies in a group and is no member of it."""
+        """Return a lister of the objects in a group that belong to no member."""
         prefix = dataset.prefix(group.header.path)
         members = {variable.name for variable in group.variables}
         members.update(child.header.name for child in group.groups)
@@ -150,7 +150,7 @@ def node_usages(node: OpenNode, told: Told = lambda _: None) -> list[NodeUsage]:
 def prefix_usages(
     zmap: ZMap, prefixes: Sequence[Prefix], told: Told = lambda _: None
 ) -> Iterator[Usage]:
-    """All objects below prefixes, in their order. Raises as `chunk_usages`."""
+    """Return the usage of all objects below prefixes, in order. Raises as `chunk_usages`."""
     return _summed((_below(zmap, prefix) for prefix in prefixes), told)
 
 
@@ -169,7 +169,7 @@ def _groups(group: Group) -> Iterator[Group]:
 
 
 def _summed(listings: Iterable[Callable[[], Iterable[Stat]]], told: Told) -> Iterator[Usage]:
-    """The sums of listings in their order. Several run at a time, and end with this generator."""
+    """Yield the sums of listings in order. Several run at a time, and end with this generator."""
     work = _Work()
     with contextlib.closing(work):
         futures = deque(work.begin(listing) for listing in listings)
@@ -190,17 +190,17 @@ class _Work:
         self._count = 0
 
     def begin(self, listing: Callable[[], Iterable[Stat]]) -> Future[Usage]:
-        """Have a listing summed up."""
+        """Start to sum up a listing."""
         return self._pool.submit(self._sum, listing)
 
     def counted(self) -> int:
-        """How many objects were listed since the last call."""
+        """Return how many objects were listed since the last call."""
         with self._lock:
             count, self._count = self._count, 0
         return count
 
     def close(self) -> None:
-        """End what runs at the next page."""
+        """End running listings at their next page."""
         self._ended.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -224,4 +224,4 @@ class _Work:
 
 
 class _Ended(Exception):
-    """Nobody wants the sum any more."""
+    """The sum is not needed any more."""

@@ -1,4 +1,4 @@
-"""What a reader looks at in a chunk: the cache is told, so that it can tell how chunks are used."""
+"""The part of a chunk that a reader accesses, from which the cache learns how chunks are used."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Index: TypeAlias = "tuple[slice | np.ndarray[Any, np.dtype[np.int64]], ...]"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One look at a chunk.
+    """An access to a chunk.
 
     Attributes
     ----------
-    part : a box around all elements that are looked at; None: the whole chunk.
-    share : of the elements of the chunk that lie in the array, how many are looked at.
+    part : a box around all accessed elements; None: the whole chunk.
+    share : the fraction of the chunk's elements in the array that is accessed.
     """
 
     part: Box | None
@@ -31,12 +31,12 @@ WHOLE = Use(None, 1.0)
 
 
 def use_of(index: Index, chunk_shape: tuple[int, ...], inside: Box) -> Use:
-    """How a numpy index uses a chunk.
+    """Return the access of a numpy index to a chunk.
 
     Parameters
     ----------
     index : ascending slices, or positions; at least one element in every dimension.
-    inside : the elements of the chunk that lie in the array, wherever they are counted from.
+    inside : the elements of the chunk that lie in the array, counted from any origin.
     """
     starts, stops, counts = [], [], []
     for positions, length in zip(index, chunk_shape, strict=True):

@@ -24,7 +24,7 @@ from nczfs.model.hierarchy import Attribute
 
 
 class OpenNode:
-    """What groups and variables have in common: a place in a dataset, and attributes."""
+    """The common part of groups and variables: a place in a dataset, and attributes."""
 
     def __init__(
         self, dataset: Dataset, node: Node, editor: Editor | None, shown: str | None = None
@@ -38,7 +38,7 @@ class OpenNode:
 
     @property
     def engine_dataset(self) -> Dataset:
-        """The dataset below this face, for tools that go by chunks. Raises UsageError: closed."""
+        """The engine's dataset, for tools that work with chunks. Raises UsageError: closed."""
         return self._dataset
 
     @property
@@ -50,7 +50,7 @@ class OpenNode:
 
     @property
     def stored(self) -> Node:
-        """The node as plain data, with all that was changed through this dataset."""
+        """The node as plain data, including all changes through this dataset."""
         revision = self._dataset.edits.revision
         if revision != self._revision:
             self._stored = self._dataset.node(self._at)
@@ -70,7 +70,7 @@ class OpenNode:
 
     @property
     def path(self) -> str:
-        """Below the root of the dataset, with a leading slash."""
+        """The path below the root of the dataset, with a leading slash."""
         return f"/{self._at if self._shown is None else self._shown}"
 
     @property
@@ -90,10 +90,10 @@ class Variable(OpenNode):
     """A variable of an open dataset.
 
     Indexing reads and writes: integers, slices with steps, an ellipsis, and lists of integers or
-    boolean masks that each select along their own dimension. What is read is a new array in this
-    machine's byte order, its values as stored: nothing is unpacked or masked. What is written is
-    converted as netCDF does, and refused when it is out of range or too long. Writing beyond the
-    end of an unlimited dimension makes it longer.
+    boolean masks that each select along their own dimension. Reading gives a new array in this
+    machine's byte order, with values as stored: nothing is unpacked or masked. Written values are
+    converted as in netCDF, and refused if they are out of range or too long. Writing beyond the end
+    of an unlimited dimension makes it longer.
     """
 
     @property
@@ -113,18 +113,18 @@ class Variable(OpenNode):
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return self.description.array.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of what indexing gives; object for strings of netCDF and bytes of variable length."""
+        """The dtype of read values; object for netCDF strings and bytes of variable length."""
         variable = self.description
         return np.dtype(object) if _is_text(variable) else variable.array.dtype.native
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Shape of a chunk."""
+        """The shape of a chunk."""
         return self.description.array.chunk_shape
 
     @property
@@ -134,16 +134,16 @@ class Variable(OpenNode):
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """Names of the dimensions, slowest first."""
+        """The names of the dimensions, slowest first."""
         return tuple(dimension.name for dimension in self.description.dimensions)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with its metadata, or a codec that is not there."""
+        """What is wrong with its metadata, and missing codecs."""
         return self._dataset.problems(self.description)
 
     def __getitem__(self, selector: object) -> Any:
-        """The selected values: an array, or for integers in all dimensions a numpy scalar.
+        """Read the selected values: an array, or a numpy scalar for integers in all dimensions.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class Variable(OpenNode):
 
         Raises
         ------
-        BadValue : a value is none of the type; nothing was written.
+        BadValue : a value does not fit the type; nothing was written.
         BadSelection, NotWritable, CodecError, StoreError.
         """
         editor = self.editor
@@ -182,7 +182,7 @@ class Variable(OpenNode):
         return values if dtype is None else values.astype(dtype)
 
     def chunk(self, index: ChunkIndex) -> Values:
-        """The decoded values of one whole chunk, filler beyond the edge included.
+        """Return the decoded values of a whole chunk, including the fill beyond the edge.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class Variable(OpenNode):
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        """True: a variable is there, also where its length is 0 or, as a scalar, it has none."""
+        """Return True, also if the length is 0, or for a scalar, which has no length."""
         return True
 
     def __repr__(self) -> str:
@@ -213,11 +213,11 @@ class Variable(OpenNode):
 
 
 def storable(values: Any, variable: model.Variable, place: str) -> Values:
-    """Values in the type of a variable; masked ones become its fill value, as in netCDF4-python.
+    """Convert values to a variable's type; masked ones become its fill value, as in netCDF4-python.
 
     Raises
     ------
-    BadValue : a value is none of the type.
+    BadValue : a value does not fit the type.
     """
     array = variable.array
     if not isinstance(values, np.ma.MaskedArray):
@@ -230,7 +230,7 @@ def storable(values: Any, variable: model.Variable, place: str) -> Values:
 
 
 def _is_text(variable: model.Variable) -> bool:
-    """Whether an element is a string of netCDF, stored in a cell of fixed length."""
+    """Return whether elements are netCDF strings, stored in cells of fixed length."""
     dtype = variable.array.dtype
     is_netcdf = variable.format.startswith("nczarr")
     return is_netcdf and dtype.nc_type is NcType.STRING and dtype.stored.kind == "S"

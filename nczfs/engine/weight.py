@@ -1,4 +1,4 @@
-"""What things take in memory, for a budget: about, and never far too little."""
+"""Estimates of memory for a budget: approximate, and never far too low."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nczfs.model.hierarchy import GroupHeader, Variable
 
 _COUNTED_AT_ONCE: Final = 1 << 16
 _HOLDERS: Final = (list, dict, tuple, np.ndarray)
-_NODE_BYTES: Final = 2000  # of one without attributes and members
+_NODE_BYTES: Final = 2000  # of a node without attributes and members
 _ATTRIBUTE_BYTES: Final = 150
 _DIMENSION_BYTES: Final = 200
 
 
 def weight_of_values(values: np.ndarray[Any, np.dtype[Any]]) -> int:
-    """Bytes that an array of values keeps in memory, with its objects and all that they hold."""
+    """Estimate the memory of an array of values, including its objects and all that they hold."""
     if not values.dtype.hasobject:
         return values.nbytes
     total = values.nbytes
@@ -29,7 +29,7 @@ def weight_of_values(values: np.ndarray[Any, np.dtype[Any]]) -> int:
 
 
 def weight_of_objects(objects: Iterable[object]) -> int:
-    """Bytes of objects of JSON, of texts and of arrays, and of all that they hold."""
+    """Estimate the memory of JSON objects, texts and arrays, and of all that they hold."""
     total = 0
     waiting: list[Iterable[object]] = [objects]
     while waiting:
@@ -48,7 +48,7 @@ def weight_of_objects(objects: Iterable[object]) -> int:
 
 
 def weight_of_node(node: GroupHeader | Variable) -> int:
-    """Bytes of a node with its attributes, and with its dimensions and names of members."""
+    """Estimate the memory of a node with its attributes, dimensions and names of members."""
     attributes = [value for each in node.attributes for value in (each.name, each.value)]
     held: list[object] = [*attributes, *node.problems]
     if isinstance(node, Variable):

@@ -1,4 +1,4 @@
-"""Write-back: what was written, kept until it is stored, and when that is."""
+"""Write-back: written chunks wait in memory until they are stored."""
 
 from __future__ import annotations
 
@@ -34,23 +34,22 @@ class WriteBack:
     """The dirty chunks of all arrays of an engine. Nothing evicts them.
 
     Writing elements never loads a chunk, and a chunk whose elements were all written is never read
-    first. Of any other one the newest values are loaded when it is flushed, the written elements
-    are put over them, and the result replaces just that version; on a conflict all of that is done
-    again.
+    first. For any other chunk, a flush loads the newest values, puts the written elements over
+    them, and replaces exactly that version; on a conflict it begins again.
 
-    Dirty bytes have a share of the budget; who writes more stores the oldest ones first, or puts
-    them into the spool where the store does not take them: they stay dirty, and are tried again.
-    What the store refuses for good goes there at once. A store that failed is left in peace for a
-    while, by all but `flush`: a writer waits for no more than one failure of it.
+    Dirty bytes have a share of the budget. A writer that exceeds it stores the oldest chunks first,
+    or puts them into the spool if the store does not take them: they stay dirty, and are tried
+    again. Chunks that the store refuses for good go there at once. After a failure only `flush`
+    uses the store for a while, so a writer waits for at most one failure.
 
     Parameters
     ----------
-    spool : None: writers get the error of the store when there is no room, and what is dirty at the
-        end is lost.
-    age_s : what was written is stored in the background after so long; None: when somebody asks.
-    journal : has what was written before the writer is told; boxes alone can be written then.
-    store_others : stores what else was changed before some time, and tells whether anything is
-        left; called in the background.
+    spool : None: writers get the store's error if there is no room, and chunks that are dirty at
+        the end are lost.
+    age_s : time after which writes are stored in the background; None: only on request.
+    journal : holds each write before its writer returns; it takes only boxes.
+    store_others : stores other changes from before some time, and returns whether anything is left;
+        called in the background.
     """
 
     def __init__(
@@ -76,20 +75,20 @@ class WriteBack:
 
     @property
     def dirty_bytes(self) -> int:
-        """Decoded bytes that wait for being stored."""
+        """Decoded bytes that are not stored yet."""
         return self._dirty.nbytes
 
     @property
     def unsaved(self) -> int:
-        """How many chunks wait for being stored."""
+        """The number of chunks that are not stored yet."""
         return len(self._dirty.chunks)
 
     def has_unsaved(self, is_wanted: Callable[[StoredArray], bool]) -> bool:
-        """Whether a chunk of the arrays for which `is_wanted` holds waits for being stored."""
+        """Return whether a chunk of the arrays selected by `is_wanted` is not stored yet."""
         return self._dirty.has_any(is_wanted)
 
     def find(self, chunk_id: ChunkId) -> DirtyChunk | None:
-        """The chunk, if it is dirty. No lock."""
+        """Return the chunk if it is dirty. Takes no lock."""
         return self._dirty.chunks.get(chunk_id)
 
     def write(
@@ -129,13 +128,13 @@ class WriteBack:
     def send(
         self, chunk_id: ChunkId, io: ChunkIO, clip: Box, values: Values
     ) -> Future[None] | None:
-        """Write a whole chunk, and have it stored at once from the memory of the caller.
+        """Write a whole chunk, and store it at once from the caller's memory.
 
         Returns
         -------
-        what tells when it is stored, or dirty because the store did not take it; until then
-        `values` must not change. None: it must be written by `write`, since the chunk is dirty
-        already, or the store is left in peace.
+        a future that is done when the chunk is stored, or dirty because the store did not take it;
+        until then `values` must not change. None: use `write`, since the chunk is dirty already, or
+        the store pauses after a failure.
         """
         if self._saver.is_ending or not self._health.is_due:
             return None
@@ -145,17 +144,17 @@ class WriteBack:
         return self._flusher.send(chunk_id, *lent, self._keep)
 
     def wait_for_room(self) -> None:
-        """Return when there is room for more, which there was none for at the last time.
+        """Wait for room after it was missing the last time.
 
         Raises
         ------
-        NoSpace, StoreError, CodecError : there is none.
+        NoSpace, StoreError, CodecError : there is no room.
         """
         if self._dirty.nbytes > self._limit:
             self._make_room()
 
     def settle(self) -> None:
-        """After something was written: have the background look at it, and make room if needed.
+        """Wake the background thread after a write, and make room if needed.
 
         Raises
         ------
@@ -166,13 +165,13 @@ class WriteBack:
         self.wait_for_room()
 
     def expect(self) -> None:
-        """Have the background look at what waits for being stored."""
+        """Wake the background thread for what is not stored yet."""
         if self._background is not None:
             is_much = self._dirty.nbytes > self._limit // 2 or self._is_journal_long
             self._background.expect(at_once=is_much and self._health.is_due)
 
     def flush(self, is_wanted: Callable[[StoredArray], bool] = lambda _: True) -> None:
-        """Have everything stored that was written to some arrays before this call, by whomever.
+        """Store everything that was written to some arrays before this call, through any handle.
 
         Raises
         ------
@@ -181,20 +180,20 @@ class WriteBack:
         self._flusher.flush(self._dirty.ids(is_wanted))
 
     def settled(self) -> None:
-        """Have the journal hold no lengths of arrays that the store knows."""
+        """Remove array lengths that the store knows from the journal."""
         self._dirty.settle_journal()
 
     def drop(self, array: StoredArray, is_wanted: Callable[[ChunkId], bool]) -> None:
-        """Forget the dirty chunks of an array for which `is_wanted` is false; what flies, lands."""
+        """Forget dirty chunks for which `is_wanted` is false; those on their way still arrive."""
         left = [i for i in self._dirty.ids(lambda known: known is array) if not is_wanted(i)]
         while left:
             self._dirty.wait_until_landed(left)
             left = [chunk_id for chunk_id in left if not self._is_dropped(chunk_id)]
 
     def save(self) -> list[DirtyChunk]:
-        """Put what is dirty into the spool, however much there may be in it; it stays dirty.
+        """Put dirty chunks into the spool, even beyond its limit; they stay dirty.
 
-        What is written from now on, and not stored at once, is put there as well. Never raises.
+        Later writes that are not stored at once go there, too. Never raises.
         """
         self._saver.is_ending = self._spool is not None
         left = self._dirty.all()
@@ -203,7 +202,7 @@ class WriteBack:
         return left
 
     def close(self) -> None:
-        """Put what is still dirty into the spool. Asks no store, and waits for none."""
+        """Put chunks that are still dirty into the spool, without using the store."""
         if self._background is not None:
             self._background.close()
         if self._spool is None or self._closed:
@@ -218,7 +217,7 @@ class WriteBack:
             )
 
     def join(self) -> None:
-        """Wait for the thread in the background, after `close`."""
+        """Wait for the background thread after `close`."""
         if self._background is not None:
             self._background.join()
 
@@ -228,7 +227,7 @@ class WriteBack:
 
     @property
     def _excess(self) -> int:
-        """Dirty bytes beyond half of what may be."""
+        """Dirty bytes beyond half of the limit."""
         return self._dirty.nbytes - self._limit // 2
 
     def _put_into_journal(
@@ -239,11 +238,11 @@ class WriteBack:
             self._journal.wrote(io, chunk.index, region, values, chunk.basis)
 
     def _keep(self, chunk: DirtyChunk) -> None:
-        """Do for a chunk that was sent in vain what is done for all that is written.
+        """Put a chunk that was sent in vain into the journal, like any other write.
 
         Raises
         ------
-        NoSpace, Unavailable : it would not survive as it is promised.
+        NoSpace, Unavailable : it would not survive as promised.
         """
         if self._journal is None:
             return
@@ -256,7 +255,7 @@ class WriteBack:
             self._put_into_journal(chunk.io, chunk, chunk.clip, values)
 
     def _is_dropped(self, chunk_id: ChunkId) -> bool:
-        """Forget a chunk; False when it is on its way to the store."""
+        """Forget a chunk. Returns False if it is on its way to the store."""
         chunk = self._dirty.drop(chunk_id)
         if chunk is None:
             return True
@@ -265,9 +264,10 @@ class WriteBack:
         return chunk.gone
 
     def _make_room(self) -> None:
-        """Flush the oldest chunks until half of what may be dirty is; whoever writes pays.
+        """Flush the oldest chunks until dirty bytes are half of the limit. The writer waits for it.
 
-        What the store does not take goes into the spool. Raises NoSpace, StoreError, CodecError.
+        Chunks that the store does not take go into the spool. Raises NoSpace, StoreError,
+        CodecError.
         """
         ids = self._dirty.oldest(self._excess)
         if self._spool is None:
@@ -290,7 +290,7 @@ class WriteBack:
             )
 
     def _store_aged(self, before: float) -> bool:
-        """Store what was written before some time, and what is more than half of what may be.
+        """Store what was written before some time, and dirty bytes beyond half of the limit.
 
         Returns
         -------
@@ -311,9 +311,9 @@ class WriteBack:
         return is_left or bool(self._dirty.chunks)
 
     def _ended_segment(self) -> int | None:
-        """The segment of the journal up to which all can go once everything is stored.
+        """Return the journal's segment up to which all can be removed once everything is stored.
 
-        None where there is none, or it is not time yet to try that.
+        None if there is none, or it is not time yet to try that.
         """
         if self._journal is None or not self._journal.is_long:
             return None

@@ -1,4 +1,4 @@
-"""Which elements of a chunk were written."""
+"""The written elements of a chunk."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nczfs.model.boxes import Box, joined
 BOXES_MAX = 32
 
 Region: TypeAlias = "Box | tuple[slice | np.ndarray[Any, np.dtype[np.int64]], ...]"
-"""Elements of a chunk: a box of them, or what a numpy index selects."""
+"""Elements of a chunk: a box of them, or those that a numpy index selects."""
 
 
 class WrittenMask:
-    """Which elements of a chunk were written: a few boxes, or else a flag for each element.
+    """The written elements of a chunk: a few boxes, or otherwise a flag for each element.
 
     A sequential writer leaves one growing box; only scattered writes need the flags, which take a
     byte an element, unless they are `parked`.
@@ -38,12 +38,12 @@ class WrittenMask:
         return 0 if self._flags is None else self._flags.nbytes
 
     def park(self, flags: Callable[[], Values]) -> None:
-        """Let go of the flags; whoever wants them next gets them from there."""
+        """Release the flags; the next access loads them again."""
         if self._flags is not None:
             self._flags, self._parked = None, flags
 
     def load(self) -> None:
-        """Have the flags in memory, if there are any. Raises what getting them raises."""
+        """Load the flags into memory, if there are any. Raises what loading them raises."""
         if self._parked is not None:
             self._flags, self._parked = self._parked(), None
 
@@ -65,7 +65,7 @@ class WrittenMask:
             self._as_flags()
 
     def update(self, other: WrittenMask) -> None:
-        """Note that what `other` notes was written, too."""
+        """Add the written elements of `other`."""
         other.load()
         for box in other._boxes:
             self.add(box)
@@ -73,7 +73,7 @@ class WrittenMask:
             self._as_flags()[other._flags] = True
 
     def covers(self, box: Box) -> bool:
-        """Whether every element of a box was written."""
+        """Return whether every element of a box was written."""
         self.load()
         if self._flags is None:
             if box.size == 0 or any(known.contains(box) for known in self._boxes):
@@ -83,7 +83,7 @@ class WrittenMask:
         return bool(self._as_flags()[box.slices()].all())
 
     def flags(self) -> Values:
-        """For each element of the chunk whether it was written; a copy."""
+        """Return a new array that says for each element whether it was written."""
         self.load()
         flags = np.zeros(self._shape, bool) if self._flags is None else self._flags.copy()
         for box in self._boxes:

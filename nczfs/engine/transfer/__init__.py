@@ -1,1 +1,1 @@
-"""Datasets from and to netCDF files and CDL: sources that are described, targets that are made."""
+"""Copies of datasets, and conversion from and to netCDF files and CDL."""

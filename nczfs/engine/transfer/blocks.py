@@ -1,4 +1,4 @@
-"""How an array is cut into the boxes in which it is read and written."""
+"""The boxes in which an array is read and written."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import numpy as np
 
 from nczfs.engine.transfer.source import STRING_BYTES, Selection
 
-BLOCK_SHARE = 4  # of the memory limit: one byte in so many is a value on its way
-CACHE_SHARE = 8  # the same for the chunk cache of the netCDF library
+BLOCK_SHARE = 4  # one byte in so many of the memory limit is for values on their way
+CACHE_SHARE = 8  # and so many for the chunk cache of the netCDF library
 BLOCK_BYTES = 16 << 20
-"""Of a block where nothing asks for more.
+"""The usual size of a block.
 
-Larger ones were not faster (500 MB of netCDF-4 to a directory: 16, 64 and 512 MiB took the same
-time within 3 %), and after each one the bar moves and a signal is seen.
+Larger blocks were not faster (500 MB of netCDF-4 to a directory: 16, 64 and 512 MiB took the same
+time within 3 %), and after each block the progress bar moves and signals are noticed.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class BlockSize:
-    """How many elements a block has.
+    """The number of elements in a block.
 
     Attributes
     ----------
-    usual : of a block for which nothing asks for more.
-    most : where the chunks of the source and the target lie across each other, so that each chunk
-        of the source is decoded as few times as possible.
+    usual : of a block that need not be larger.
+    most : if the chunks of source and target cross each other, so that each chunk of the source is
+        decoded as few times as possible.
     """
 
     usual: int
@@ -39,15 +39,16 @@ class BlockSize:
 def block_size(
     memory_limit_bytes: int, dtype: np.dtype[Any], string_bytes: int | None
 ) -> BlockSize:
-    """The size of blocks of a type within a memory limit.
+    """Return the size of blocks of a type within a memory limit.
 
     Parameters
     ----------
-    string_bytes : of a string; None: not known.
+    string_bytes : of a string; None: unknown.
     """
     item = max(1, dtype.itemsize)
     if dtype.hasobject:
-        # A string is a Python object, an element of four bytes a character, and what is stored.
+        # A string takes a Python object, an element of four bytes a character, and its stored
+        # bytes.
         item = STRING_BYTES + 5 * (string_bytes or STRING_BYTES)
     most = max(1, memory_limit_bytes // BLOCK_SHARE // item)
     return BlockSize(max(1, min(most, BLOCK_BYTES // item)), most)
@@ -66,11 +67,11 @@ def blocks(
 def block_shape(
     shape: Sequence[int], unit: Sequence[int], wish: Sequence[int], size: BlockSize
 ) -> tuple[int, ...]:
-    """The shape of a block that is whole units in every dimension.
+    """Return the shape of a block that is whole units in every dimension.
 
     It has at least one unit. It grows, the fastest dimension first, until it covers a box of the
-    shape `wish`, as far as `size.most` allows, and then until it is everything, as far as
-    `size.usual` does.
+    shape `wish`, as far as `size.most` allows, and then until it covers everything, as far as
+    `size.usual` allows.
     """
     block = [min(u, n) for u, n in zip(unit, shape, strict=True)]
     for goal, elements_max in ((wish, size.most), (shape, size.usual)):
@@ -83,7 +84,7 @@ def block_shape(
 
 
 def pieces(selection: Selection, unit: Sequence[int], elements_max: int) -> Iterator[Selection]:
-    """Cut a box where units begin, into boxes of no more than so many elements, but one unit."""
+    """Cut a box at the start of units into boxes of at most so many elements, or one unit."""
     lengths = [part.stop - part.start for part in selection]
     if prod(lengths) <= elements_max:
         yield selection

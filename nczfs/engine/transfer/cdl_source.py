@@ -11,7 +11,7 @@ from nczfs.formats.cdl.parse import parse_cdl
 
 
 def cdl_source(text: str, where: str) -> Source:
-    """What a CDL text declares, and the values that it gives.
+    """Return what a CDL text declares, and its values.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def _content(data: CdlData) -> Content:
     def read(selection: Selection) -> Values:
         if not kept:
             kept.append(data.array)
-        index: tuple[Any, ...] = (*selection, ...)  # an array, of a scalar too
+        index: tuple[Any, ...] = (*selection, ...)  # an array, also for a scalar
         part: Values = kept[0][index]
         return part
 

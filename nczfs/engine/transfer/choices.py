@@ -1,4 +1,4 @@
-"""What a user wants otherwise than the source has it: chunks, codecs, lengths of strings."""
+"""The user's choices that differ from the source: chunks, codecs, lengths of strings."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from nczfs.model.hierarchy import CodecSpec, Dimension
 class Choices:
     """Attributes.
 
-    chunks : lengths of chunks along the dimensions of these names, in all variables.
-    codecs : of all variables, in encoding order; None: as the source has them.
-    fixed : unlimited dimensions keep their length.
-    string_bytes : of an element of strings; None: as long as the longest one.
+    chunks : lengths of chunks by the names of dimensions, for all variables.
+    codecs : of all variables, in encoding order; None: as in the source.
+    fixed : whether unlimited dimensions become fixed.
+    string_bytes : per string; None: as long as the longest one.
     """
 
     chunks: Mapping[str, int] = field(default_factory=dict)
@@ -33,14 +33,14 @@ class Choices:
 
 
 def chosen(source: Source, choices: Choices) -> Source:
-    """The source with another form.
+    """Return the source with the chosen form.
 
-    A variable without chunks gets some here, since all lengths are known: along an unlimited
-    dimension too, where they would otherwise have the length 1.
+    A variable without chunks gets some here, since all lengths are known, also along an unlimited
+    dimension, where chunks would otherwise have the length 1.
 
     Raises
     ------
-    UsageError : there is no dimension of a name.
+    UsageError : there is no dimension of such a name.
     """
     chooser = _Chooser(choices, source.root)
     unknown = [name for name in choices.chunks if name not in chooser.names]

@@ -1,4 +1,4 @@
-"""Copying the chunks of variables: as they are stored if possible, otherwise encoded again."""
+"""Copying the chunks of variables: as stored bytes if possible, otherwise encoded again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from nczfs.zmap.keys import Key, join
 
 
 class ChunkCopier:
-    """Copies the chunks of some variables of one dataset into another one.
+    """A copier of the chunks of some variables from one dataset into another.
 
     Parameters
     ----------
-    base : path of the node of the source that all of them are at or below.
+    base : path of the node of the source that contains all of them.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ChunkCopier:
         self._progress = progress
 
     def run(self) -> None:
-        """Copy all of them. Raises StoreError, CodecError."""
+        """Copy all chunks. Raises StoreError, CodecError."""
         if self._source.zmap.features.lists_all:
             self._survey()
         elif not self._target.is_new:
@@ -65,12 +65,12 @@ class ChunkCopier:
         depth = 2 * options.decode_threads if is_near else options.store_threads
         return Writes(depth, self._limit // BLOCK_SHARE, self._progress)
 
-    # What is there
+    # Survey
 
     def _survey(self) -> None:
-        """Find out which chunks the source has, and after an earlier run which the target has.
+        """Find out which chunks the source has, and which the target has from an earlier run.
 
-        Chunks that are copied as they are need no survey at the first run: they are copied as they
+        Chunks that are copied as stored need no survey in the first run: they are copied while they
         are listed.
         """
         resumes = not self._target.is_new
@@ -88,13 +88,14 @@ class ChunkCopier:
             self._survey_target(newest)
 
     def _survey_target(self, newest: Mapping[str, int]) -> None:
-        """Find out what an earlier run has done, and remove what it should not have.
+        """Find out what an earlier run has done, and remove what it should not have left.
 
-        What is older than anything in the source is done anew: the source may have changed since.
+        Chunks that are older than the newest chunk of the source are copied again: the source may
+        have changed since.
 
         Parameters
         ----------
-        newest : the time of the newest chunk of each variable, where it is known.
+        newest : the time of the newest chunk of each variable, if known.
         """
         for pair in self._pairs:
             pair.done = ChunkSet(pair.target.array.grid)
@@ -122,7 +123,7 @@ class ChunkCopier:
     # Copying
 
     def _copy_bytes(self, pairs: Sequence[ChunkPair], writes: Writes) -> None:
-        """Copy chunks as they are stored, one listing for all variables."""
+        """Copy chunks as they are stored, with one listing for all variables."""
         if not pairs:
             return
         left = {pair.path: pair.content.nbytes for pair in pairs}
@@ -135,12 +136,12 @@ class ChunkCopier:
             else:
                 begin = partial(pool.submit, self._copy_chunk, pair, chunk)
                 writes.add(begin, size, credit)
-        self._progress(sum(left.values()))  # of chunks that were never written
+        self._progress(sum(left.values()))  # bytes of chunks that were never written
 
     def _chunks_to_copy(
         self, pairs: Sequence[ChunkPair]
     ) -> Iterator[tuple[ChunkPair, ChunkIndex, int]]:
-        """The chunks that the source has, or may have, and the bytes that they are stored in."""
+        """Yield the chunks that the source has, or may have, and their stored bytes."""
         if self._source.zmap.features.lists_all:
             for pair, chunk, stat in self._listed(pairs):
                 yield pair, chunk, stat.size
@@ -152,11 +153,11 @@ class ChunkCopier:
     def _copy_chunk(self, pair: ChunkPair, chunk: ChunkIndex) -> None:
         key = _key(self._source, pair.source, chunk)
         goal = _key(self._target.dataset, pair.target, chunk)
-        with suppress(NoSuchObject):  # it was never written, or has just been removed
+        with suppress(NoSuchObject):  # it was never written, or was just removed
             self._target.dataset.zmap.copy_from(self._source.zmap, key, goal)
 
     def _copy_values(self, pair: ChunkPair, writes: Writes) -> None:
-        """Decode chunks, and encode others from their values."""
+        """Decode the source's chunks, and encode the target's from their values."""
         target = ChunkTarget(
             self._target.dataset,
             pair.target,

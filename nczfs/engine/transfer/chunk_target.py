@@ -1,4 +1,4 @@
-"""Chunks of a new array, stored one by one past the map of dirty chunks."""
+"""Chunks of a new array, stored one by one without the map of dirty chunks."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from nczfs.model.hierarchy import Variable
 
 
 class ChunkTarget:
-    """A new variable, not in use by others, that is filled with boxes of whole chunks.
+    """A new variable, unused by others, that is filled with boxes of whole chunks.
 
-    Each chunk is written once, whole, beyond the edge of the array with fill, and independently of
+    Each chunk is written once, whole, with fill beyond the edge of the array, and independently of
     all others: writing it again changes nothing.
 
     Parameters
     ----------
-    is_new : the store has none of its chunks; else it is asked before one of fill is left out.
-    is_wanted : whether a chunk is stored at all.
+    is_new : whether the store has none of its chunks; otherwise it is asked before a chunk of fill
+        is left out.
+    is_wanted : returns whether a chunk is stored at all.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class ChunkTarget:
 
         Raises
         ------
-        BadValue : a value is none of the type; nothing of the box was stored.
+        BadValue : a value does not fit the type; nothing of the box was stored.
         """
         values = storable(values, self._variable, f"/{self._variable.path}")
         if self._rounding is not None:

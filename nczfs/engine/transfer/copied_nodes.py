@@ -1,4 +1,4 @@
-"""The groups, dimensions and variables of a copy, in the dataset that gets them."""
+"""The groups, dimensions and variables of a copy, in their new dataset."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 
 @dataclass(frozen=True, slots=True)
 class NodeCopier:
-    """Makes the nodes of a source, with their names and attributes exactly as they are.
+    """A maker of the nodes of a source, with their names and attributes unchanged.
 
     Attributes
     ----------
     format : of the target.
-    path : that the node gets in the target; "" is the root.
-    keeps_names : neither side declares dimensions, and those of each variable stay what they are.
-    is_variable : the source is one variable, and becomes one, or the only one of a new dataset.
-    has_other_codecs : those of the declarations, not of the source.
+    path : of the node in the target; "" is the root.
+    keeps_names : whether neither side declares dimensions, so that those of each variable stay
+        unchanged.
+    is_variable : whether the source is one variable, and becomes one, or the only one of a new
+        dataset.
+    has_other_codecs : whether the codecs are those of the declarations, not of the source.
     """
 
     source: DatasetSource
@@ -39,11 +41,11 @@ class NodeCopier:
     has_other_codecs: bool
 
     def of(self, source: DatasetSource) -> NodeCopier:
-        """The same for another form of the source."""
+        """Return the same for another form of the source."""
         return replace(self, source=source)
 
     def paths(self) -> Iterator[str]:
-        """All nodes that are made, by their paths in the target."""
+        """Return all nodes to make, by their paths in the target."""
         if self._is_alone:
             yield self.path
             return
@@ -53,16 +55,16 @@ class NodeCopier:
                 yield below(_join(self.path, group), variable.name)
 
     def rehearse(self, editor: Editor) -> Nodes:
-        """Make them in an empty dataset, whatever becomes of them later. Raises as `make`."""
+        """Make the nodes in an empty dataset, as a rehearsal. Raises as `make`."""
         return self._make_groups(editor, "")
 
     def make(self, target: Target) -> Nodes:
-        """Make them where they belong; the variables by their paths in the source.
+        """Make the nodes in the target. Returns the variables by their paths in the source.
 
         Raises
         ------
-        NameTaken : there is a dimension of the name, and of another length. NoSuchNode : a group
-            that shall get them is a variable. Unsupported.
+        NameTaken : there is a dimension of the name with another length. NoSuchNode : a group above
+            them is a variable. Unsupported.
         """
         try:
             self._make_groups_above(target)
@@ -74,12 +76,12 @@ class NodeCopier:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether a variable is made without a group of its own."""
+        """Whether a variable is made without its own group."""
         return self.is_variable and (bool(self.path) or self._is_array)
 
     @property
     def _is_array(self) -> bool:
-        """Whether a dataset that is an array becomes another one."""
+        """Whether a dataset that is an array becomes another such dataset."""
         (key, *others) = [v.description.key for v in self.source.variables.values()]
         is_array = key == "" and not others
         return is_array and not self.path and not self.format.declares
@@ -116,7 +118,7 @@ class NodeCopier:
         return made
 
     def _make_alone(self, editor: Editor) -> Nodes:
-        """Make the only variable at the path itself; dimensions that are there are shared."""
+        """Make the only variable at the path itself; it shares existing dimensions."""
         ((name, _),) = self.source.variables.items()
         (declared,) = self.source.root.variables
         group = parent_of(self.path)
@@ -133,7 +135,7 @@ class NodeCopier:
         return {name: make(variable)}
 
     def _shared(self, editor: Editor, group: str, wanted: Dimension) -> Dimension:
-        """The dimension of the name that a group sees, if it is as wanted; else one of its own."""
+        """Return the dimension of the name that a group sees, if it fits, otherwise a new one."""
         try:
             known = editor.dimension(group, wanted.name)
         except NoSuchNode:
@@ -145,7 +147,7 @@ class NodeCopier:
     def _dimensions(
         self, editor: Editor, name: str, declared: VariableDeclaration, path: str, group: str
     ) -> tuple[Dimension, ...]:
-        """The dimensions of a variable in a group of the target.
+        """Return the dimensions of a variable in a group of the target.
 
         Parameters
         ----------
@@ -178,7 +180,7 @@ class NodeCopier:
         declared: VariableDeclaration,
         dimensions: tuple[Dimension, ...],
     ) -> Variable:
-        """A variable of the source as it will be in the target."""
+        """Return a variable of the source as it will be in the target."""
         description = self.source.variables[name].description
         known, attributes = description.array, description.attributes
         array = replace(known, chunk_shape=declared.chunk_shape or known.chunk_shape)
@@ -187,7 +189,7 @@ class NodeCopier:
             made = editor.described(path, declared, dimensions)
             array = replace(array, codecs=made.array.codecs) if is_same_format else made.array
             if array.dtype.native == known.dtype.native:
-                # Exactly, whatever an attribute says of it.
+                # Taken exactly, even if an attribute says otherwise.
                 array = replace(array, fill_value=known.fill_value)
             if array.codecs.zarr_format == known.codecs.zarr_format:
                 array = replace(array, chunk_keys=known.chunk_keys)

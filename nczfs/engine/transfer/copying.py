@@ -1,4 +1,4 @@
-"""Copying the values of a variable block by block: the next one is read while one is written."""
+"""Copying the values of a variable block by block: the next one is read during a write."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from nczfs.engine.transfer.blocks import BlockSize, blocks, pieces
 from nczfs.engine.transfer.source import Content, Progress, Selection
 
 LOOK_S = 0.2
-"""Whoever waits for a write calls `Progress` at least so often, which may end the waiting."""
+"""A thread that waits for a write calls `Progress` at least so often, which may end the wait."""
 
 
 class Writes:
-    """Writes under way, so many of them and so many bytes at a time. A context manager.
+    """Writes under way, limited in number and bytes. A context manager.
 
-    The block ends with the last write. When it fails, those that have not begun never do.
+    The block ends with the last write. If it fails, writes that have not begun are dropped.
 
     Parameters
     ----------
     depth : number of writes.
-    bytes_max : of their values; one alone may have more.
+    bytes_max : of their values; a single write may have more.
     progress : called in the thread that uses this object, as writes end and while it waits.
     """
 
@@ -43,7 +43,7 @@ class Writes:
         Parameters
         ----------
         nbytes : that it keeps in memory.
-        credit : what `progress` is given when it has ended.
+        credit : passed to `progress` when it has ended.
         """
         while self._under_way and (
             len(self._under_way) >= self._depth or self._nbytes + nbytes > self._bytes_max
@@ -53,7 +53,7 @@ class Writes:
         self._nbytes += nbytes
 
     def wait(self) -> None:
-        """Wait for all of them. Raises what one of them raised."""
+        """Wait for all writes. Raises what one of them raised."""
         while self._under_way:
             self._end_oldest()
 
@@ -78,9 +78,10 @@ class Writes:
 
 
 Start: TypeAlias = Callable[[Selection, Values, Writes, float], object]
-"""Starts the writes of a box of whole chunks of the target, whose values do not change any more.
+"""Starts the writes of a box of whole chunks of the target.
 
-The last argument is the credit for each element."""
+The values must not change any more. The last argument is the credit for each element.
+"""
 
 
 def copy(
@@ -98,8 +99,8 @@ def copy(
     ----------
     chunks : of the target.
     writes : to which `start` adds. They may go on when this returns.
-    progress : is given half of the bytes as they are read; `writes` reports the other half.
-    is_wanted : whether a block is copied at all.
+    progress : called with half of the bytes as they are read; `writes` reports the other half.
+    is_wanted : returns whether a block is copied at all.
     """
     try:
         for selection in blocks(content.shape, chunks, content.chunks, size):
@@ -117,7 +118,7 @@ def copy(
 
 
 def _read(content: Content, selection: Selection, elements_max: int, progress: Progress) -> Values:
-    """The values of a block, read in pieces where it is larger than usual."""
+    """Read the values of a block, in pieces if it is larger than usual."""
     found: Values | None = None
     for piece in pieces(selection, content.chunks, elements_max):
         values = content.read(piece)
@@ -139,14 +140,14 @@ def _part(values: Values, piece: Selection, selection: Selection) -> Values:
 
 
 def _relative(piece: Selection, selection: Selection) -> Selection:
-    """A box within a larger one, counted from the first element of that."""
+    """Return a box within a larger one, counted from the latter's first element."""
     return tuple(
         slice(p.start - s.start, p.stop - s.start) for p, s in zip(piece, selection, strict=True)
     )
 
 
 def longest_string(content: Content, size: BlockSize, progress: Progress) -> int:
-    """Bytes of the longest string of a variable in UTF-8.
+    """Return the bytes of the longest string of a variable in UTF-8.
 
     Parameters
     ----------

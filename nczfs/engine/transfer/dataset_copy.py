@@ -1,8 +1,8 @@
-"""A dataset, a group or a variable copied into a dataset, chunk by chunk.
+"""Copying a dataset, a group or a variable into a dataset, chunk by chunk.
 
-What stays as it is (type, chunks, codecs, fill value) is copied as it is stored, and the rest is
-decoded and encoded. The mark of the target has a digest of the plan: a run that was ended is gone
-on with by the next one with the same plan.
+Variables with unchanged type, chunks, codecs and fill value are copied as stored bytes; the others
+are decoded and encoded. The mark of the target has a digest of the plan: a later run with the same
+plan continues an interrupted one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Copy:
 
     Attributes
     ----------
-    source : its declarations have what the user wants otherwise.
+    source : with the user's choices in its declarations.
     format : of the metadata of the target.
     nodes : makes the groups and variables.
     """
@@ -66,14 +66,14 @@ def planned_copy(
     *,
     skip_unsupported: bool,
 ) -> Copy:
-    """The copy of a node of an open dataset.
+    """Plan the copy of a node of an open dataset.
 
     Parameters
     ----------
     name : of the node, for messages.
-    metadata_format : of the dataset that is made, or that the new node becomes a part of.
-    notice : takes lines about what is not carried over as it is.
-    skip_unsupported : leave out members that cannot be read, instead of an error.
+    metadata_format : of the new dataset, or of the dataset that gets the new node.
+    notice : takes lines about what is not carried over unchanged.
+    skip_unsupported : leave out members that cannot be read, instead of raising an error.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def planned_copy(
     )
 
     def sized(path: str, declared: VariableDeclaration) -> VariableDeclaration:
-        """With cells of strings as long as they are, where the target has cells as well."""
+        """Return the copy with the source's string cell lengths, if the target has cells, too."""
         dtype = source.variables[path].description.array.dtype
         is_cell = dtype.nc_type is NcType.STRING and dtype.stored.kind == "S"
         if not metadata_format.declares or not is_cell or declared.string_bytes is not None:
@@ -110,18 +110,18 @@ def planned_copy(
 
 
 def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
-    """Make a copy, or go on with one that was ended.
+    """Make a copy, or continue an interrupted one.
 
     Parameters
     ----------
-    notice : takes a line when a copy that is not whole could not be marked so.
-    progress : is given the bytes of the source that are done. When it raises, the copying ends, and
+    notice : takes a line if an incomplete copy could not be marked as such.
+    progress : called with the bytes of the source that are done. If it raises, copying ends, and
         what was copied stays, marked as unfinished.
 
     Raises
     ------
-    Unsupported, UsageError : the format has no place for something; nothing was touched yet.
-    ObjectExists : there is something, and it is not the unfinished copy of the same.
+    Unsupported, UsageError : the format has no place for something; nothing was changed yet.
+    ObjectExists : there is something other than an unfinished run of the same copy.
     BadValue, CodecError, StoreError : the copy is unfinished.
     """
     new, limit = copy.new, copy.new.memory_limit_bytes
@@ -153,7 +153,7 @@ def _pair(source: DatasetSource, path: str, target: model.Variable) -> ChunkPair
 
 @dataclass(frozen=True, slots=True)
 class _NativeReader:
-    """Reads elements as they are stored: strings of NCZarr need not be decoded to be copied."""
+    """A reader of elements as they are stored: strings of NCZarr are copied without decoding."""
 
     variable: Variable
 
@@ -167,7 +167,7 @@ class _NativeReader:
 
 
 def _digest(source: DatasetSource, metadata_format: MetadataFormat, wanted: Nodes) -> str:
-    """What is the same for two runs that make the same of the same."""
+    """Return a digest that is equal for runs with the same source and result."""
     lines = [source.name, metadata_format.name]
     for path, group in groups_of(source.root):
         lines += [path, repr(group.attributes), repr(group.dimensions)]

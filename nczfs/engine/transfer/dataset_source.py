@@ -23,7 +23,7 @@ from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
 
 @dataclass(frozen=True, slots=True)
 class DatasetSource(Source):
-    """A source with the variables that its contents are of, by the same paths.
+    """A source with the variables of its contents, by the same paths.
 
     Attributes
     ----------
@@ -42,15 +42,15 @@ def dataset_source(
     skip_unsupported: bool,
     unique_dimensions: bool = True,
 ) -> DatasetSource:
-    """Everything below a group, which becomes the root, or a variable alone.
+    """Return a source of everything below a group, which becomes the root, or of one variable.
 
     Parameters
     ----------
     name : of the node, for messages.
-    notice : takes lines about what is not carried over as it is.
-    skip_unsupported : leave out members that cannot be read, instead of an error.
-    unique_dimensions : of two dimensions of one group and name that differ in length one gets
-        another name; else the first one stands for both.
+    notice : takes lines about what is not carried over unchanged.
+    skip_unsupported : leave out members that cannot be read, instead of raising an error.
+    unique_dimensions : whether one of two dimensions with the same group and name but different
+        lengths gets another name; otherwise the first one stands for both.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def dataset_source(
 
 @dataclass
 class _Walk:
-    """Turns groups into declarations with paths from the exported group on.
+    """A converter of groups to declarations with paths relative to the exported group.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class _Walk:
     _found: dict[str, dict[str, Dimension]] = field(default_factory=dict)
 
     def check(self, group: model.Group) -> None:
-        """Refuse broken members, or say that they are left out."""
+        """Refuse broken members, or report that they are left out."""
         for name, why in group.broken:
             if not self.skip_unsupported:
                 raise BadMetadata(f"{name}: {why}; --skip-unsupported leaves it out")
@@ -113,11 +113,11 @@ class _Walk:
         )
 
     def name_of(self, variable: model.Variable) -> str:
-        """The name of a variable, also of one that is a dataset by itself."""
+        """Return the name of a variable, also of one that is a dataset by itself."""
         return variable.name or self.name.rstrip("/").rpartition("/")[2]
 
     def dimensions(self, path: str) -> tuple[Dimension, ...]:
-        """Those found so far that belong to a group."""
+        """Return the dimensions found so far that belong to a group."""
         return tuple(self._found.get(path, {}).values())
 
     def _variable(self, variable: model.Variable) -> VariableDeclaration:
@@ -138,9 +138,9 @@ class _Walk:
         )
 
     def _named(self, dimension: Dimension, length: int) -> str:
-        """The full name of a dimension; where two of one name differ in length, of another one.
+        """Return the full name of a dimension, changed where two of one name differ in length.
 
-        One of a group above the exported one becomes one of the root.
+        A dimension of a group above the exported one becomes one of the root.
         """
         inside = f"{dimension.group}/".startswith(f"{self.base}/") or not self.base
         path = _relative(dimension.group, self.base) if inside else ""
@@ -179,15 +179,15 @@ def _type(dtype: DataType) -> ElementType:
 
 
 def _codecs(array: model.ArrayDescription) -> tuple[CodecSpec, ...]:
-    """Without what makes bytes of objects, which netCDF does by itself."""
+    """Return the codecs without that for objects, which netCDF does not need."""
     codecs = array.codecs.codecs
     return codecs[1:] if array.dtype.vlen is not None else codecs
 
 
 def _attributes(variable: model.Variable) -> tuple[Attribute, ...]:
-    """With a `_FillValue`, where the fill value is not what netCDF takes by default.
+    """Return the attributes, with a `_FillValue` if netCDF's default is different.
 
-    xarray keeps what it knows as `_FillValue` in that place alone.
+    xarray keeps its `_FillValue` only as the fill value.
     """
     dtype, fill = variable.array.dtype, variable.array.fill_value
     known = any(attribute.name == FILL_VALUE for attribute in variable.attributes)
@@ -198,7 +198,7 @@ def _attributes(variable: model.Variable) -> tuple[Attribute, ...]:
 
 
 def _fill_value(variable: model.Variable) -> object:
-    """The fill value, as far as no attribute has it: none, or another one than `_FillValue`."""
+    """Return the fill value if no attribute has it: none, or one other than `_FillValue`."""
     dtype, fill = variable.array.dtype, variable.array.fill_value
     if fill is None:
         return Fill.NONE
@@ -217,5 +217,5 @@ def _can_be_fill(attribute: Attribute, element: NcType) -> bool:
 
 
 def _is_default(fill: object, nc_type: NcType) -> bool:
-    # numpy takes a text for the same with and without NULs at its end.
+    # numpy considers texts equal with and without NULs at the end.
     return fill == DEFAULT_FILL[nc_type] or fill in (b"", "")

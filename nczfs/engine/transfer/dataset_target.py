@@ -25,22 +25,22 @@ from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Variable
 
 Nodes: TypeAlias = dict[str, Variable]
-"""Variables that were made, by their paths in the source."""
+"""New variables, by their paths in the source."""
 
 
 def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progress) -> None:
-    """Make a dataset of everything that a source has.
+    """Make a dataset from everything in a source.
 
     Parameters
     ----------
-    notice : takes lines about what could not be carried over as it is, and about what becomes of an
-        unfinished dataset.
-    progress : is given the bytes of the source that are done. When it raises, the copying ends, and
+    notice : takes lines about what could not be carried over unchanged, and about what becomes of
+        an unfinished dataset.
+    progress : called with the bytes of the source that are done. If it raises, copying ends, and
         what was written is removed.
 
     Raises
     ------
-    Unsupported, UsageError : the format has no place for something; nothing was touched yet.
+    Unsupported, UsageError : the format has no place for something; nothing was changed yet.
     ObjectExists : there is something at the URL.
     BadValue, CodecError, StoreError : what was written is removed.
     """
@@ -58,7 +58,7 @@ def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progre
 
 
 def writes_to(target: Target, memory_limit_bytes: int, progress: Progress) -> Writes:
-    """As many writes at a time as a target is best written by."""
+    """Return writes with the best number of them at a time for a target."""
     options = target.dataset.engine.options
     is_near = target.dataset.zmap.features.near
     depth = 2 * options.decode_threads if is_near else options.store_threads
@@ -66,7 +66,7 @@ def writes_to(target: Target, memory_limit_bytes: int, progress: Progress) -> Wr
 
 
 def target_block_size(variable: Variable, memory_limit_bytes: int) -> BlockSize:
-    """The size of blocks for a variable that is written."""
+    """Return the size of blocks for a variable that is written."""
     dtype = variable.array.dtype
     is_text = dtype.nc_type is NcType.STRING
     values = np.dtype(object) if is_text else dtype.native
@@ -80,13 +80,13 @@ def rehearsed(
     declare: Callable[[Editor], Nodes],
     needs_codecs: Callable[[str, Variable], bool] = lambda *_: True,
 ) -> Nodes:
-    """Make everything but the values in memory, and forget it.
+    """Make everything but the values in memory, as a rehearsal.
 
-    So what a format cannot hold is found before anything is deleted or written.
+    This finds what a format cannot hold before anything is deleted or written.
 
     Parameters
     ----------
-    needs_codecs : whether values of a variable, by its path, will be encoded.
+    needs_codecs : returns whether values of the variable at a path will be encoded.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def rehearsed(
 
 
 def _declare(editor: Editor, root: GroupDeclaration) -> Nodes:
-    """Make the groups, dimensions and variables of a declaration; the variables by path."""
+    """Make the groups, dimensions and variables of a declaration. Returns variables by path."""
     variables: Nodes = {}
     for path, declared in groups_of(root):
         if path:
@@ -131,7 +131,7 @@ def _declare(editor: Editor, root: GroupDeclaration) -> Nodes:
 def with_string_lengths(
     source: Source, stored_by: MetadataFormat, memory_limit_bytes: int, progress: Progress
 ) -> Source:
-    """A source with the bytes of strings where a format stores them in cells of one length.
+    """Return a source with the bytes per string, if a format stores strings in cells.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The chunks that a store has of many arrays, by one listing."""
+"""The stored chunks of many arrays, from one listing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nczfs.zmap.base import Stat
 def listed_chunks(
     dataset: Dataset, base: str, arrays: Mapping[str, ArrayDescription]
 ) -> Iterator[tuple[str, ChunkIndex, Stat]]:
-    """The stored chunks of some arrays, with the keys of their arrays, in no particular order.
+    """Yield the stored chunks of some arrays, with the arrays' keys, in no particular order.
 
     Parameters
     ----------
-    base : path of the node that all of them are at or below.
+    base : path of the node that contains all of them.
     arrays : by their keys in the dataset.
 
     Raises
     ------
-    StoreError : the store could not be asked.
+    StoreError : the store could not be reached.
     """
     cut = len(dataset.root) + 1 if dataset.root else 0
     for stat in dataset.zmap.list(dataset.prefix(base)):
@@ -44,16 +44,16 @@ def listed_chunks(
 def stored_chunks(
     dataset: Dataset, base: str, arrays: Mapping[str, ArrayDescription], progress: Progress
 ) -> Mapping[str, ChunkSet]:
-    """The stored chunks of each array, by its key; empty if the store does not list all its keys.
+    """Return the stored chunks of each array, by its key; empty if keys cannot be listed.
 
     Parameters
     ----------
-    base : path of the node that all arrays are at or below.
+    base : path of the node that contains all arrays.
     progress : called with 0 for each key that is listed.
 
     Raises
     ------
-    StoreError : the store could not be asked.
+    StoreError : the store could not be reached.
     """
     if not dataset.zmap.features.lists_all:
         return {}

@@ -1,9 +1,9 @@
-"""What netCDF4-python keeps to itself of netcdf-c: types of attributes and variables, filters.
+"""Parts of netcdf-c that netCDF4-python hides: types of attributes and variables, filters.
 
-netCDF4-python gives text and a string as the same `str`, takes NULs out of texts, passes over
-variables of types that it does not know, and has no filters but its own. The functions here are
-those of the library that it is linked to, take the identifiers that it has for its objects, raise
-RuntimeError as it does, and are as little for several threads as it is.
+netCDF4-python returns text and a string as the same `str`, removes NULs from texts, skips variables
+of types that it does not know, and has only its own filters. The functions here call the library
+that it is linked to, with its identifiers. They raise RuntimeError as it does, and are not
+thread-safe either.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute
 
 GLOBAL = -1
-"""Instead of a variable: the group itself."""
+"""In place of a variable: the group itself."""
 
 # netcdf.h numbers the types from 1, in the order in which CDL names them.
 _TYPE_OF_NUMBER: dict[int, NcType] = dict(enumerate((t for t in NcType if t is not NcType.JSON), 1))
@@ -39,11 +39,11 @@ Filter = tuple[int, tuple[int, ...]]
 
 
 def attribute(group: int, variable: int, name: str) -> Attribute:
-    """An attribute with its type and all its characters.
+    """Read an attribute with its type and all its characters.
 
     Raises
     ------
-    Unsupported : its type is one that a user defined.
+    Unsupported : its type is user-defined.
     """
     number, count = ctypes.c_int(), ctypes.c_size_t()
     place = (group, variable, name.encode())
@@ -62,7 +62,7 @@ def attribute(group: int, variable: int, name: str) -> Attribute:
 
 
 def set_attribute(group: int, variable: int, given: Attribute) -> None:
-    """Write an attribute; what is no more than JSON becomes its text, as for netcdf-c.
+    """Write an attribute; a value that only JSON has becomes its text, as in netcdf-c.
 
     Raises
     ------
@@ -78,14 +78,14 @@ def set_attribute(group: int, variable: int, given: Attribute) -> None:
 
 @contextmanager
 def defining(group: int) -> Iterator[None]:
-    """Within it definitions are allowed, which a classic file takes in a mode of its own."""
-    _function("nc_redef")(group)  # netCDF-4 knows no modes, and a new file is in this one
+    """Allow definitions during the block, for which a classic file has a separate mode."""
+    _function("nc_redef")(group)  # netCDF-4 has no modes, and a new file is in this one
     yield
     _function("nc_enddef")(group)
 
 
 def variable_types(group: int) -> dict[str, NcType | str]:
-    """The variables of a group with their types; a text describes a user-defined type."""
+    """Return the variables of a group with their types; a text describes a user-defined type."""
     count = ctypes.c_int()
     _call("nc_inq_nvars", group, ctypes.byref(count))
     found: dict[str, NcType | str] = {}
@@ -99,7 +99,7 @@ def variable_types(group: int) -> dict[str, NcType | str]:
 
 
 def dimensions(group: int, variable: int) -> tuple[int, ...]:
-    """The identifiers of the dimensions of a variable."""
+    """Return the identifiers of the dimensions of a variable."""
     count = ctypes.c_int()
     _call("nc_inq_varndims", group, variable, ctypes.byref(count))
     found = (ctypes.c_int * max(1, count.value))()
@@ -108,14 +108,14 @@ def dimensions(group: int, variable: int) -> tuple[int, ...]:
 
 
 def is_filled(group: int, variable: int) -> bool:
-    """Whether what was never written reads as a fill value."""
+    """Return whether elements that were never written read as a fill value."""
     no_fill = ctypes.c_int()
     _call("nc_inq_var_fill", group, variable, ctypes.byref(no_fill), None)
     return not no_fill.value
 
 
 def filters(group: int, variable: int) -> tuple[Filter, ...]:
-    """The filters of a variable of a netCDF-4 file, in the order in which they encode."""
+    """Return the filters of a netCDF-4 variable, in encoding order."""
     count = ctypes.c_size_t()
     _call("nc_inq_var_filter_ids", group, variable, ctypes.byref(count), None)
     numbers = (ctypes.c_uint * max(1, count.value))()
@@ -126,7 +126,7 @@ def filters(group: int, variable: int) -> tuple[Filter, ...]:
 
 
 def has_filter(group: int, number: int) -> bool:
-    """Whether the library at hand can encode with a filter."""
+    """Return whether the installed library can encode with a filter."""
     status: int = _function("nc_inq_filter_avail")(group, ctypes.c_uint(number))
     return status == 0
 
@@ -147,7 +147,7 @@ def define_variable(
     Parameters
     ----------
     dimensions : identifiers.
-    chunks, filters, big_endian : of netCDF-4 files alone.
+    chunks, filters, big_endian : for netCDF-4 files only.
 
     Returns
     -------
@@ -238,7 +238,7 @@ def _call(name: str, *arguments: Any) -> None:
 
 @cache
 def _function(name: str, result: Any = ctypes.c_int) -> Any:
-    # Symbols of the libraries that the module is linked to are found through it.
+    # The module gives access to the symbols of the libraries that it is linked to.
     found = getattr(ctypes.CDLL(_netCDF4.__file__), name)
     found.restype = result
     return found

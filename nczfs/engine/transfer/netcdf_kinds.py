@@ -32,10 +32,10 @@ class Kind:
 
     Attributes
     ----------
-    format : what netCDF4-python calls it.
+    format : its name in netCDF4-python.
     types : of variables and attributes.
-    has_groups : groups, and several unlimited dimensions in any place.
-    is_hdf5 : chunks, filters, and a byte order for each variable.
+    has_groups : whether it has groups, and several unlimited dimensions in any position.
+    is_hdf5 : whether it has chunks, filters, and a byte order for each variable.
     """
 
     format: Format
@@ -54,11 +54,11 @@ KINDS = {
 
 
 def fitted(source: Source, kind: Kind, notice: Notice, *, skip_unsupported: bool) -> Source:
-    """What of a source fits into files of a kind.
+    """Return the part of a source that fits into files of a kind.
 
     Raises
     ------
-    Unsupported : something does not, and may not be left out.
+    Unsupported : something does not fit, and may not be left out.
     """
     fitting = _Fitting(source.root, kind)
     root = fitting.group(source.root, "")
@@ -78,12 +78,12 @@ def fitted(source: Source, kind: Kind, notice: Notice, *, skip_unsupported: bool
 
 
 class _Fitting:
-    """Walks through the groups of a source.
+    """A walk through the groups of a source.
 
     Attributes
     ----------
-    refused : what files of the kind cannot hold, a phrase each.
-    changed : what becomes something else, a line each.
+    refused : what files of the kind cannot hold, one phrase each.
+    changed : what is converted, one line each.
     """
 
     def __init__(self, root: GroupDeclaration, kind: Kind) -> None:
@@ -94,7 +94,7 @@ class _Fitting:
             for dimension in group.dimensions
         }
         self._used = {name for variable in root.variables for name in variable.dimensions}
-        # The only dimension of a classic file that can grow, or has no length yet.
+        # The only dimension of a classic file that can grow or have the length 0.
         open_ended = [d for d in root.dimensions if d.unlimited or not d.size]
         open_ended.sort(key=lambda d: (f"/{d.name}" not in self._used, not d.unlimited))
         self._record = open_ended[0] if open_ended else None
@@ -140,7 +140,7 @@ class _Fitting:
             yield replace(variable, attributes=attributes)
 
     def _with_fill(self, variable: VariableDeclaration, place: str) -> tuple[Attribute, ...]:
-        """The attributes with a `_FillValue` of the type of the variable, or none at all."""
+        """Return the attributes with a `_FillValue` of the variable's type, or without one."""
         own = next((a for a in variable.attributes if a.name == FILL_VALUE), None)
         if own is None or is_fill_value(own, variable.type):
             return variable.attributes

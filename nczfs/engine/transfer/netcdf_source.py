@@ -1,4 +1,4 @@
-"""A netCDF file as a source: its declarations, types and all, and its values."""
+"""A netCDF file as a source: its declarations with their types, and its values."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _BYTE_ORDERS = {"big": ">"}
 def netcdf_source(
     path: str | os.PathLike[str], notice: Notice, memory_limit_bytes: int, *, skip_unsupported: bool
 ) -> Iterator[Source]:
-    """A netCDF file, open.
+    """Open a netCDF file as a source.
 
     Parameters
     ----------
-    notice : takes lines about what cannot be carried over as it is.
-    skip_unsupported : leave out what has no counterpart in a dataset, instead of an error.
+    notice : takes lines about what cannot be carried over unchanged.
+    skip_unsupported : leave out what has no counterpart in a dataset, instead of raising an error.
 
     Raises
     ------
     NoContent, AccessDenied, CorruptStore : it cannot be opened.
-    Unsupported : variables or attributes of types that a user defined.
+    Unsupported : there are variables or attributes of user-defined types.
     """
     file = os.fspath(path)
     dataset = _opened(file)
@@ -70,7 +70,7 @@ def _opened(file: str) -> Any:
     try:
         os.stat(file)
         with warnings.catch_warnings(), translated(file):
-            warnings.simplefilter("ignore")  # of variables that it passes over: we refuse them
+            warnings.simplefilter("ignore")  # about variables that it skips: they are refused here
             return netCDF4.Dataset(file)
     except FileNotFoundError:
         raise NoContent(f"{file}: no such file") from None
@@ -80,7 +80,7 @@ def _opened(file: str) -> Any:
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Errors of the netCDF library as ours."""
+    """Translate errors of the netCDF library."""
     try:
         yield
     except PermissionError:
@@ -92,11 +92,11 @@ def translated(where: str) -> Iterator[None]:
 
 @dataclass
 class _Reader:
-    """Walks through the groups of a file.
+    """A walk through the groups of a file.
 
     Attributes
     ----------
-    refused : what a dataset cannot have, a phrase each.
+    refused : what a dataset cannot hold, one phrase each.
     """
 
     file: str
@@ -177,9 +177,9 @@ class _Reader:
         return replace(attribute, value=data.decode("latin-1"))
 
     def _codecs(self, variable: Any, path: str, nc_type: NcType) -> tuple[CodecSpec, ...] | None:
-        """Those of the filters; None, the default, where there are none.
+        """Return the codecs for the filters; None, the default, if there are none.
 
-        A file compresses no strings, whatever their filters say.
+        A netCDF file does not compress strings, even if they have filters.
         """
         if not _is_hdf5(variable) or nc_type is NcType.STRING:
             return None
@@ -206,7 +206,7 @@ class _Reader:
                     resize(self.cache_bytes)
                     resized = True
                 values = variable[selection or ...]
-            if dtype.kind in "OS":  # a scalar of these comes as str or bytes
+            if dtype.kind in "OS":  # a scalar of these types comes as str or bytes
                 return np.asarray(values, dtype).reshape(_lengths(selection))
             return np.asarray(values)
 
@@ -230,20 +230,20 @@ def _is_hdf5(variable: Any) -> bool:
 
 
 def chunk_shape(variable: Any) -> tuple[int, ...] | None:
-    """The chunks of a variable of a netCDF file; None: it has none."""
+    """Return the chunk shape of a netCDF variable; None: it has no chunks."""
     chunking = variable.chunking()
     return tuple(int(n) for n in chunking) if isinstance(chunking, list) and chunking else None
 
 
 def _check(codecs: tuple[CodecSpec, ...], nc_type: NcType) -> None:
-    """Raise UnknownCodec where there is no codec for a filter that has a name."""
+    """Raise UnknownCodec if there is no codec for a filter that has a name."""
     stored = _dtype(nc_type)
     dtype = DataType(stored.str, stored)
     pipeline_of(ArrayDescription((1,), (1,), dtype, None, chain_of(codecs, dtype)))
 
 
 def _fill_value(variable: Any, attributes: tuple[Attribute, ...], nc_type: NcType) -> object:
-    """The default wherever `_FillValue` is no value of the type: in netCDF-3 it can be anything."""
+    """Return the fill value: the default if `_FillValue` does not fit the type, as in netCDF-3."""
     if not netcdf_c.is_filled(variable._grpid, variable._varid):
         return Fill.NONE
     own = next((found for found in attributes if found.name == "_FillValue"), None)
@@ -253,7 +253,7 @@ def _fill_value(variable: Any, attributes: tuple[Attribute, ...], nc_type: NcTyp
 
 
 def _hidden_dimension(variable: Any) -> str | None:
-    """The name of a dimension that netCDF4-python, which looks for names, takes for another one."""
+    """Return the name of a dimension that netCDF4-python, going by names, takes for another."""
     numbers = netcdf_c.dimensions(variable._grpid, variable._varid)
     for dimension, number in zip(variable.get_dims(), numbers, strict=True):
         if dimension._dimid != number:

@@ -1,4 +1,4 @@
-"""Writing a source into a new netCDF file, which has its name when it is whole."""
+"""Writing a source into a new netCDF file, which gets its name when it is complete."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _SUBSTITUTE = (CodecSpec("shuffle"), CodecSpec("zlib", {"level": 4}))
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """The file that shall be made.
+    """The netCDF file to make.
 
     Attributes
     ----------
-    overwrite : a file that is there is replaced.
-    memory_limit_bytes : for the library's caches and for the values on their way, together.
+    overwrite : whether an existing file is replaced.
+    memory_limit_bytes : for the library's caches and the values on their way, together.
     skip_unsupported : leave out what the kind of file cannot hold.
     """
 
@@ -58,20 +58,20 @@ class NewFile:
 
 
 def write_netcdf(source: Source, new: NewFile, notice: Notice, progress: Progress) -> None:
-    """Make a netCDF file of everything that a source has.
+    """Make a netCDF file from everything in a source.
 
     Parameters
     ----------
-    notice : takes lines about what could not be carried over as it is.
-    progress : is given the bytes of the source that are done. When it raises, the copying ends, and
+    notice : takes lines about what could not be carried over unchanged.
+    progress : called with the bytes of the source that are done. If it raises, copying ends, and
         nothing is left of the file.
 
     Raises
     ------
     Unsupported : files of the kind cannot hold something; nothing was written.
-    ObjectExists : there is such a file.
-    AccessDenied, CorruptStore : it cannot be written; BadValue, CodecError, StoreError : the
-        source cannot be read. Nothing is left of it.
+    ObjectExists : the file exists.
+    AccessDenied, CorruptStore : the file cannot be written. BadValue, CodecError, StoreError : the
+        source cannot be read. Nothing is left of the file.
     """
     source = fitted(source, new.kind, notice, skip_unsupported=new.skip_unsupported)
     done = 0.0
@@ -103,7 +103,7 @@ def _write(source: Source, new: NewFile, notice: Notice, progress: Progress) -> 
 
 
 class _Filler:
-    """Writes the values of a variable, in a thread of its own, while the next are read."""
+    """A writer of a variable's values in its own thread, while the next values are read."""
 
     def __init__(
         self, variable: Any, path: str, declared: VariableDeclaration, new: NewFile
@@ -116,15 +116,15 @@ class _Filler:
         self._new = new
         self._chunks = chunk_shape(variable)
         if self._chunks is not None:
-            # Chunks are written whole. A cache would only put off the work until the file is
-            # closed, when nothing is heard of it, and nothing can end it.
+            # Chunks are written whole. A cache would only postpone the work until the file is
+            # closed, where there is no progress and no interruption.
             variable.set_var_chunk_cache(0, 1009, 0.75)
 
     def fill(self, content: Content, progress: Progress) -> None:
         declared, limit = self._declared, self._new.memory_limit_bytes
         dtype = np.dtype(object if declared.type is NcType.STRING else self._variable.dtype)
         size = block_size(limit, dtype, declared.string_bytes)
-        # Writes has the one thread that the library may be used by at a time; it ends first.
+        # `Writes` owns the only thread that may use the library; it ends first.
         with (
             ThreadPoolExecutor(1, "nczfs-netcdf") as pool,
             Writes(2, limit // BLOCK_SHARE, progress) as writes,
@@ -147,7 +147,7 @@ def _without_blosc(_path: str, declared: VariableDeclaration) -> VariableDeclara
 
 
 class _NotEncoded(CorruptStore):
-    """netcdf-c could not store values that have to go through its blosc."""
+    """An error: netcdf-c could not store values through its blosc filter."""
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def _renamed_at_end(new: NewFile) -> Iterator[str]:
 
 
 def remove_temporary(new: NewFile) -> None:
-    """Remove what this process has written of a file that is not whole, if anything."""
+    """Remove what this process has written of an incomplete file, if anything."""
     with suppress(FileNotFoundError):
         os.unlink(_temporary(new))
 
@@ -201,7 +201,7 @@ def _opened(path: str, mode: Literal["w", "r+"], new: NewFile) -> Iterator[Any]:
     try:
         yield file
     except BaseException:
-        with suppress(Exception):  # the file goes, and the first error is the one to tell
+        with suppress(Exception):  # the file is removed, and the first error is the one to report
             file.close()
         raise
     with translated(new.path):
@@ -210,7 +210,7 @@ def _opened(path: str, mode: Literal["w", "r+"], new: NewFile) -> Iterator[Any]:
 
 @dataclass
 class _Definer:
-    """Makes groups, dimensions and variables in a new file."""
+    """A maker of groups, dimensions and variables in a new file."""
 
     file: Any
     new: NewFile
@@ -237,7 +237,7 @@ class _Definer:
         dimensions = [_found(group, name.rpartition("/")[2]) for name in declared.dimensions]
         is_hdf5 = self.new.kind.is_hdf5
         chunks = _clipped(declared.chunk_shape or (), dimensions) if is_hdf5 else ()
-        # What a file has of a string in a chunk is where it lies: filters do nothing for it.
+        # In a netCDF file a chunk holds only the addresses of strings, so filters are useless.
         filtered = chunks and nc_type is not NcType.STRING
         with translated(f"{self.new.path}: /{path}"):
             variable = netcdf_c.define_variable(
@@ -264,7 +264,7 @@ class _Definer:
     def _filters(
         self, group: Any, path: str, declared: VariableDeclaration
     ) -> list[netcdf_c.Filter]:
-        """The filters that correspond to codecs; zlib if one of them has none."""
+        """Return the filters that correspond to codecs; zlib if one of them has none."""
         found: list[netcdf_c.Filter] = []
         for codec in declared.codecs or ():
             known = filter_of_codec(codec)
@@ -277,7 +277,7 @@ class _Definer:
 
 
 def _clipped(chunks: Sequence[int], dimensions: Sequence[Any]) -> tuple[int, ...]:
-    """HDF5 wants no chunk to be longer than a dimension that cannot grow."""
+    """Return chunks no longer than fixed dimensions, which HDF5 requires."""
     return tuple(
         chunk if dimension.isunlimited() else min(chunk, len(dimension))
         for chunk, dimension in zip(chunks, dimensions, strict=bool(chunks))

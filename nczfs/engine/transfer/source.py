@@ -1,4 +1,4 @@
-"""What is copied: declarations, which are plain data, and values that can be read box by box."""
+"""Sources of copies: declarations, which are plain data, and values that are read box by box."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.hierarchy import Dimension
 
 STRING_BYTES = 64
-"""Assumed for a string of unknown length, and for what Python adds to each string."""
+"""Assumed bytes of a string of unknown length, and of what Python adds to each string."""
 
 Selection: TypeAlias = tuple[slice, ...]
 
 Notice: TypeAlias = Callable[[str], object]
-"""Takes a line for the user about what could not be carried over as it is."""
+"""Takes a line for the user about what could not be carried over unchanged."""
 
 Progress: TypeAlias = Callable[[float], object]
-"""Takes the number of bytes of values that were done since the last call; may raise."""
+"""Takes the number of bytes of values that are done since the last call; may raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Content:
     Attributes
     ----------
     chunks : boxes of this shape, from the origin, cost no more to read than any part of them.
-    item_bytes : of an element, by which progress is counted.
-    read : the elements of a box; numbers in any byte order, S1 for CHAR, objects for strings.
-    release : forget what reading has left in memory.
+    item_bytes : of an element, for counting progress.
+    read : reads the elements of a box: numbers in any byte order, S1 for CHAR, objects for strings.
+    release : frees what reading has left in memory.
     """
 
     shape: tuple[int, ...]
@@ -47,18 +47,18 @@ class Content:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The number of bytes of all elements."""
         return prod(self.shape) * self.item_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is copied.
+    """The source of a copy.
 
     Attributes
     ----------
     name : for messages.
-    contents : by path without a leading slash; a variable that is not there has no values.
+    contents : by path without a leading slash; a missing variable has no values.
     """
 
     name: str
@@ -67,24 +67,24 @@ class Source:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values together."""
+        """The number of bytes of all values together."""
         return sum(content.nbytes for content in self.contents.values())
 
 
 def item_bytes(dtype: np.dtype[Any]) -> int:
-    """What an element of a type counts for in progress; strings have an assumed length."""
+    """Return the bytes of an element for counting progress; strings have an assumed length."""
     return STRING_BYTES if dtype.hasobject else max(1, dtype.itemsize)
 
 
 def groups_of(group: GroupDeclaration, path: str = "") -> Iterator[tuple[str, GroupDeclaration]]:
-    """A group and all below it, with their paths, the upper ones first."""
+    """Yield a group and all groups below it, with their paths, from the top."""
     yield path, group
     for child in group.groups:
         yield from groups_of(child, below(path, child.name))
 
 
 def variables_of(group: GroupDeclaration) -> Iterator[tuple[str, VariableDeclaration]]:
-    """The variables of a group and of all below it, with their paths."""
+    """Yield the variables of a group and of all below it, with their paths."""
     for path, found in groups_of(group):
         for variable in found.variables:
             yield below(path, variable.name), variable
@@ -95,7 +95,7 @@ def with_variables(
     change: Callable[[str, VariableDeclaration], VariableDeclaration],
     path: str = "",
 ) -> GroupDeclaration:
-    """A group whose variables, and those of all groups below it, are changed one by one."""
+    """Return a group with its variables, and those of all groups below it, changed one by one."""
     return replace(
         group,
         variables=tuple(change(below(path, v.name), v) for v in group.variables),
@@ -104,7 +104,7 @@ def with_variables(
 
 
 class Scopes:
-    """The dimensions of a declaration, and what a name of one means in a group."""
+    """The dimensions of a declaration, and the meaning of their names in a group."""
 
     def __init__(self, root: GroupDeclaration) -> None:
         self._dimensions = {
@@ -115,11 +115,11 @@ class Scopes:
         self.names = frozenset(dimension.name for dimension in self._dimensions.values())
 
     def find(self, name: str, group: str) -> tuple[str, Dimension]:
-        """The nearest dimension of a name upwards, or the one of a full name; with its path.
+        """Return the nearest dimension of a name upwards, or that of a full name, with its path.
 
         Raises
         ------
-        NoSuchNode : there is none.
+        NoSuchNode : there is no such dimension.
         """
         if name.startswith("/"):
             return name[1:], self._dimensions[name[1:]]

@@ -1,7 +1,7 @@
-"""Where a transfer writes: a dataset that is made, or a new node of one that is there.
+"""Targets of transfers: a new dataset, or a new node of an existing one.
 
-The values go first. The documents that make them a dataset are stored when all of them are there,
-those of the root last; until then a key says that what lies there is not whole (`unfinished`).
+Values are stored first. The documents that make them a dataset follow when all values are there,
+those of the root last; until then a key marks the place as unfinished (`unfinished`).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from nczfs.zmap.url import StoreUrl, parse_url
 
 @dataclass(frozen=True, slots=True)
 class NewNode:
-    """What shall be made.
+    """The dataset or node to make.
 
     Attributes
     ----------
     url : of the dataset.
-    path : of the new group or variable in a dataset that is there; "": the dataset is made.
-    format, consolidated : as for `open_url`, of a dataset that is made.
-    overwrite : what is there is deleted.
-    memory_limit_bytes : for caches and for the values on their way, together.
-    engine_options : its own limit of memory, and its cache on disk, do not count.
+    path : of the new group or variable in an existing dataset; "": the dataset is new.
+    format, consolidated : as for `open_url`, for a new dataset.
+    overwrite : whether existing objects are deleted.
+    memory_limit_bytes : for caches and the values on their way, together.
+    engine_options : its memory limit and its cache on disk are ignored.
     """
 
     url: str
@@ -56,23 +56,23 @@ class NewNode:
 
     @property
     def name(self) -> str:
-        """For messages, without secrets."""
+        """The URL for messages, without secrets."""
         return "/".join(part for part in (self.place.text, self.path) if part)
 
     @property
     def metadata_format(self) -> MetadataFormat:
-        """Of a dataset that is made. Raises UsageError: there is no such format."""
+        """The format of a new dataset. Raises UsageError: there is no such format."""
         return new_format(self.format, options_of(self.place.modes))
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An open target. What `editor` makes is seen by others when the block of it ends.
+    """An open target. Others see what `editor` makes when the target's block ends.
 
     Attributes
     ----------
     path : of the new node; "" is the whole dataset.
-    is_new : nothing is stored there yet; else an earlier run has begun.
+    is_new : whether nothing is stored there yet; otherwise an earlier run has begun.
     """
 
     dataset: Dataset
@@ -85,22 +85,21 @@ class Target:
 def opened_target(
     new: NewNode, mark: Mark, notice: Notice, nodes: Sequence[str] = ()
 ) -> Iterator[Target]:
-    """A target; what was made in the block becomes visible when that ends.
+    """Open a target; what is made in the block becomes visible when the block ends.
 
-    When the block fails, what was written is removed, unless another run can go on with it: one
-    that has the same plan in its mark.
+    If the block fails, what was written is removed, unless another run can continue it: one with
+    the same plan in its mark.
 
     Parameters
     ----------
-    notice : takes a line about what becomes of the target when the block fails.
-    nodes : paths of all nodes that will be made. Documents of them that a run has left are removed,
-        before others are made.
+    notice : takes a line about what becomes of the target if the block fails.
+    nodes : paths of all nodes that will be made. Documents that an earlier run left there are
+        removed first.
 
     Raises
     ------
-    ObjectExists : something is there, and shall not be overwritten; or another process is making
-        it. ForeignObjects, NotADataset : files of others are there.
-    StoreError.
+    ObjectExists : something is there that must not be overwritten, or another process is making it.
+    ForeignObjects, NotADataset : files that belong to no dataset are there. StoreError.
     """
     store = (open_store if new.path else create_store)(new.place, new.store_options)
     try:
@@ -129,7 +128,7 @@ def opened_target(
             dataset.discard()
             _end(place, notice)
             raise
-        dataset.discard()  # all is stored
+        dataset.discard()  # everything is stored
     finally:
         store.close()
 
@@ -137,7 +136,7 @@ def opened_target(
 def _begun_dataset(
     new: NewNode, mark: Mark, place: MarkedPlace, nodes: Sequence[str]
 ) -> tuple[OpenDataset, bool]:
-    """A new dataset, or one that an earlier run has begun; and whether it has."""
+    """Make or continue a dataset. Returns it, and whether an earlier run has begun it."""
     resumes = _resumes(place, mark, overwrite=new.overwrite)
     if resumes:
         _remove_documents(place.zmap, new.metadata_format, nodes)
@@ -147,11 +146,11 @@ def _begun_dataset(
 
 
 def _begun_member(dataset: OpenDataset, new: NewNode, mark: Mark, place: MarkedPlace) -> bool:
-    """Have room for a new member of a dataset; whether an earlier run has begun to make it.
+    """Make room for a new member of a dataset. Returns whether an earlier run has begun it.
 
     Raises
     ------
-    ObjectExists : there is something, and it may not be overwritten.
+    ObjectExists : there is something that must not be overwritten.
     """
     if _resumes(place, mark, overwrite=new.overwrite):
         return True
@@ -167,11 +166,11 @@ def _begun_member(dataset: OpenDataset, new: NewNode, mark: Mark, place: MarkedP
 
 
 def _resumes(place: MarkedPlace, mark: Mark, *, overwrite: bool) -> bool:
-    """Whether this run continues an earlier one; otherwise what that left is removed.
+    """Return whether this run continues an earlier one, whose remains it otherwise removes.
 
     Raises
     ------
-    ObjectExists : it may not be. ForeignObjects : files of others lie among it.
+    ObjectExists : they must not be removed. ForeignObjects : foreign files lie among them.
     """
     found = place.look()
     if found is None:
@@ -187,7 +186,7 @@ def _resumes(place: MarkedPlace, mark: Mark, *, overwrite: bool) -> bool:
 
 
 def _remove_documents(zmap: ZMap, metadata_format: MetadataFormat, nodes: Sequence[str]) -> None:
-    """Remove the documents of nodes at the root of a store, and below it."""
+    """Remove the documents of nodes at and below the root of a store."""
     keys = [parse_key(key) for path in nodes for key in metadata_format.single.keys(path)]
     if "" in nodes:
         keys.append(parse_key(consolidated.KEY))
@@ -224,7 +223,7 @@ def _opened(new: NewNode, mode: str, *, resumes: bool = False) -> OpenDataset:
 
 
 def _end(place: MarkedPlace, notice: Notice) -> None:
-    """What becomes of a target that is not whole."""
+    """Keep or remove an unfinished target."""
     mark = place.mark
     assert mark is not None
     try:
@@ -235,5 +234,5 @@ def _end(place: MarkedPlace, notice: Notice) -> None:
             place.clear(force=True)
             notice(f"{place.name}: what was written there has been removed")
     except NczfsError as error:
-        what = "could not be marked so" if mark.plan else "could not be removed"
+        what = "could not be marked as unfinished" if mark.plan else "could not be removed"
         notice(f"{place.name}: is incomplete, and {what}: {error}")

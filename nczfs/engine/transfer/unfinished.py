@@ -1,8 +1,8 @@
-"""The key that marks a prefix as unfinished, and says which process makes what there.
+"""The key that marks a prefix as unfinished, and names the process at work there.
 
-The key is there from before the first object is stored until after the last one. Meanwhile what is
-made has not all of its documents, so that nobody takes it for a dataset. A process that is killed
-leaves the key behind.
+The key exists from before the first object is stored until after the last one. Meanwhile documents
+are missing, so that no reader takes the objects for a dataset. A process that is killed leaves the
+key behind.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from nczfs.zmap.base import ABSENT, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
 _BYTES_MAX = 1 << 16
-_ABOUT = "What lies here is not whole: it is being written, or the program that wrote it was ended."
+_ABOUT = "This place is unfinished: it is being written, or the program that wrote it was ended."
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The content of the key.
+    """The contents of the key.
 
     Attributes
     ----------
-    command : "import" or "cp"; "" where that cannot be read.
-    plan : a digest of all that is to be made; "" where no other run can go on with it.
-    host, process : that makes it; None after an orderly end, or where it is not known.
+    command : "import" or "cp"; "" if that cannot be read.
+    plan : a digest of everything to be made; "" if no other run can continue it.
+    host, process : at work there; None after an orderly end, or if unknown.
     """
 
     command: str
@@ -48,21 +48,21 @@ class Mark:
         return not theirs.has_ended()
 
     def started(self) -> Mark:
-        """The same, made by this process."""
+        """Return the mark with this process at work."""
         return replace(self, host=socket.gethostname(), process=current_process())
 
     def stopped(self) -> Mark:
-        """The same, after an orderly end."""
+        """Return the mark after an orderly end."""
         return replace(self, host="", process=None)
 
 
 @dataclass(slots=True)
 class MarkedPlace:
-    """A prefix of a store, and the mark that it has.
+    """A prefix of a store, and its mark.
 
     Attributes
     ----------
-    version : of the mark that was read or written last; `ABSENT`: there is none.
+    version : of the mark that was last read or written; `ABSENT`: there is none.
     """
 
     zmap: ZMap
@@ -76,7 +76,7 @@ class MarkedPlace:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name of the place, for messages."""
         return "/".join(part for part in (self.zmap.name, self.prefix) if part)
 
     def look(self) -> Mark | None:
@@ -90,7 +90,7 @@ class MarkedPlace:
         return self.mark
 
     def check_left(self) -> None:
-        """Raise ObjectExists where a process of this machine still writes there."""
+        """Raise ObjectExists if a process of this machine still writes there."""
         if self.mark is not None and self.mark.is_under_way:
             assert self.mark.process is not None
             pid = self.mark.process.pid
@@ -101,20 +101,20 @@ class MarkedPlace:
 
         Raises
         ------
-        Conflict : another process has changed it, or put one there. StoreError.
+        Conflict : another process has changed it, or has put one there. StoreError.
         """
         self.version = self.zmap.write(self.key, _spelled(mark), replaces=self.version)
         self.mark = mark
 
     def is_ours(self) -> bool:
-        """Whether the store still has the mark that was put last."""
+        """Return whether the store still has the mark that was put last."""
         try:
             return self.zmap.stat(self.key).version == self.version
         except NoSuchObject:
             return False
 
     def remove(self) -> None:
-        """Say that what is there is whole. Raises StoreError: the mark is there still."""
+        """Remove the mark of a complete node. Raises StoreError: the mark is still there."""
         try:
             self.zmap.delete(self.key)
         except NoSuchObject:
@@ -125,7 +125,7 @@ class MarkedPlace:
         self.mark, self.version = None, ABSENT
 
     def left(self) -> Owned:
-        """The keys at the prefix, the mark included."""
+        """Return the keys at the prefix, including the mark."""
         return owned(self.prefix, [stat.key for stat in self.zmap.list(self.prefix)])
 
     def clear(self, *, force: bool = False) -> None:
@@ -133,7 +133,7 @@ class MarkedPlace:
 
         Parameters
         ----------
-        force : where there are foreign objects, too; those stay.
+        force : also if there are foreign objects; those stay.
 
         Raises
         ------
@@ -161,7 +161,7 @@ def _process(members: dict[str, object]) -> ProcessIdentity:
 
 
 def _parsed(data: bytes) -> Mark:
-    """A mark of whatever content: that it is there is what counts."""
+    """Parse a mark with any contents: only its presence counts."""
     try:
         found = json.loads(data)
         process = found["process"]

@@ -1,1 +1,1 @@
-"""Whether a dataset is sound, what it lacks, and checksums of its values."""
+"""Verification of datasets: their soundness, missing chunks, and checksums of values."""

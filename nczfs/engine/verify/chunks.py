@@ -1,4 +1,4 @@
-"""Whether stored chunks decode to what their array declares; many at a time, none of them kept."""
+"""Checks that stored chunks decode to what their array declares, many at a time."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefus
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A chunk that was read; `trouble` is what was wrong with it."""
+    """A chunk that was read; `trouble` says what was wrong with it."""
 
     chunk: StoredChunk
     trouble: str | None
 
 
 class ChunkChecks:
-    """Reads and decodes chunks in the pools of an engine, in bounded memory.
+    """Checks of chunks in the pools of an engine, in bounded memory.
 
-    Results come in the order in which the chunks were given. A chunk that went away meanwhile is
-    sound: it reads as fill.
+    Results come in the order of the submitted chunks. A chunk that was removed meanwhile is sound:
+    it reads as fill.
 
     Parameters
     ----------
-    budget_bytes : of the chunks under way at a time; one alone may be larger.
+    budget_bytes : of the chunks under way at a time; a single one may be larger.
     """
 
     def __init__(self, subject: Subject, budget_bytes: int) -> None:
@@ -49,11 +49,11 @@ class ChunkChecks:
         return self._subject.metadata.far
 
     def submit(self, chunk: StoredChunk) -> Iterator[Checked]:
-        """Start with a chunk, and give the results that are there, or had to be waited for.
+        """Submit a chunk, and yield the results that are ready, or that it had to wait for.
 
         Raises
         ------
-        StoreError : a chunk could not be asked for.
+        StoreError : a chunk could not be requested.
         """
         cost = _cost(chunk)
         while self._under_way and (
@@ -66,7 +66,7 @@ class ChunkChecks:
         self._under_way.append((chunk, self._start(chunk)))
 
     def drain(self) -> Iterator[Checked]:
-        """The results of all that is under way. Raises as `submit` does."""
+        """Yield the results of everything under way. Raises as `submit` does."""
         while self._under_way:
             yield self._next()
 
@@ -77,7 +77,7 @@ class ChunkChecks:
 
     def _start(self, chunk: StoredChunk) -> Future[str | None]:
         dataset, variable = self._subject.dataset, chunk.variable
-        # Of one chunk, so that what is too long is known to be this one.
+        # One for each chunk, so that a message about a long chunk belongs to this one.
         too_long: list[str] = []
         chunkio = ChunkIO(
             dataset.zmap,
@@ -112,12 +112,12 @@ class ChunkChecks:
 
 
 def _cost(chunk: StoredChunk) -> int:
-    """About what it takes in memory: what is stored, and two steps of the codecs."""
+    """Estimate its memory: the stored bytes, and two steps of the codecs."""
     return chunk.stat.size + 2 * chunk.variable.array.chunk_bytes
 
 
 def _fail(result: Future[str | None], where: str, error: Exception) -> None:
-    """What the data are to blame for is the result; all else ends the verification."""
+    """Turn an error of the data into a result; any other error ends the verification."""
     if isinstance(error, CodecError | CorruptStore | MetadataError | ReferenceRefused):
         result.set_result(str(error).removeprefix(where))
     else:

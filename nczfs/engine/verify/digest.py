@@ -6,10 +6,10 @@ SHA-256 over the elements in C order:
   as they are; netCDF text (char): its bytes; structures: their fields one after the other.
 * strings, of fixed or variable length: a little-endian 4-byte length and then the UTF-8 of each,
   without NULs at its end.
-* bytes and arrays of variable length: the same with their (little-endian) bytes; anything else
-  that JSON can say: the same with its most compact JSON, members sorted.
+* bytes and arrays of variable length: the same with their (little-endian) bytes; any other value
+  that JSON has: the same with its most compact JSON, members sorted.
 
-Where nothing was written the fill value counts, as it is what reading gives.
+Elements that were never written count as the fill value, which they read as.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from nczfs.engine.options import Tally
 from nczfs.model.boxes import Box, index_of
 from nczfs.model.dtypes import NcType
 
-BLOCK_BYTES = 64 << 20  # read at a time as a rule
+BLOCK_BYTES = 64 << 20  # usual size of a read
 BLOCK_BYTES_MAX = 512 << 20
-_OBJECT_BYTES = 256  # taken for an element of variable length, which may be anything
+_OBJECT_BYTES = 256  # estimate for an element of variable length
 
 Selection: TypeAlias = tuple[slice, ...]
 Told: TypeAlias = Callable[[int], object]
-"""Hears how many elements, or chunks, are done since it was last told."""
+"""Takes the number of elements, or chunks, that are done since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """What a digest is made of.
+    """The elements of a digest.
 
     Attributes
     ----------
     chunks : a block of these lengths costs no more to read than any part of it.
-    is_char : elements of one byte are text of netCDF, and no strings.
-    read : the elements of a box.
+    is_char : whether elements of one byte are netCDF text rather than strings.
+    read : reads the elements of a box.
     """
 
     shape: tuple[int, ...]
@@ -60,13 +60,13 @@ class Elements:
 def digest_of(
     array: Array, block_bytes_max: int = BLOCK_BYTES_MAX, told: Told = lambda _count: None
 ) -> str:
-    """The checksum of the values of an array, in hexadecimal.
+    """Return the checksum of the values of an array, in hexadecimal.
 
     Parameters
     ----------
-    block_bytes_max : of values in memory at a time. A chunk is decoded once where a row of them
+    block_bytes_max : of values in memory at a time. Each chunk is decoded once if a row of chunks
         fits.
-    told : hears of the elements after each block.
+    told : called with the number of elements after each block.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def digest_of_elements(
     block_bytes_max: int = BLOCK_BYTES_MAX,
     told: Told = lambda _count: None,
 ) -> str:
-    """The checksum of any elements. Raises what reading them raises."""
+    """Return the checksum of any elements. Raises what reading them raises."""
     hasher = hashlib.sha256()
     item = _OBJECT_BYTES if elements.dtype.hasobject else max(1, elements.dtype.itemsize)
     usual, most = max(1, BLOCK_BYTES // item), max(1, block_bytes_max // item)
@@ -111,12 +111,13 @@ def blocks(
 
     Parameters
     ----------
-    usual : number of elements in a box, more or less.
-    most : that a box may have; up to there it is made larger for the sake of whole chunk rows.
+    usual : approximate number of elements in a box.
+    most : limit up to which a box becomes larger to contain whole rows of chunks.
     """
     if not prod(shape):
         return
-    # Along the slowest dimension in which a step is small enough; those before it, index by index.
+    # Cut along the slowest dimension in which a step is small enough; those before it, index by
+    # index.
     d = next((i for i in range(len(shape)) if prod(shape[i + 1 :]) <= most), None)
     if d is None:
         yield ()
@@ -142,13 +143,13 @@ def _encoded(flat: Values, *, is_char: bool) -> Iterator[bytes | memoryview]:
 
 
 def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The same type little-endian, and without bytes between its fields."""
+    """Return the same type little-endian, and without padding between its fields."""
     packed: np.dtype[Any] = repack_fields(dtype, recurse=True) if dtype.names else dtype
     return packed.newbyteorder("<")
 
 
 def element_bytes(value: object) -> bytes:
-    """What a digest takes of an element that is a string, or of variable length."""
+    """Return the bytes of a string or an element of variable length for the digest."""
     match value:
         case str():
             data = value.rstrip("\0").encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""The checksums of many variables, one after the other, and those that earlier runs made."""
+"""The checksums of many variables, including those from earlier runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nczfs.model.hierarchy import Variable
 
 @dataclass(frozen=True, slots=True)
 class DigestJob:
-    """A checksum that can be made.
+    """A checksum to compute.
 
     Attributes
     ----------
     path : of the variable, with a leading slash.
     size : its number of elements.
-    incarnation : tells something that changes when the values do.
-    digest : makes the checksum; tells the number of elements after each block.
+    incarnation : returns something that changes when the values change.
+    digest : computes the checksum, and reports the number of elements after each block.
     """
 
     path: str
@@ -34,7 +34,7 @@ class DigestJob:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """A checksum, or what kept it from being made: one of the two is ""."""
+    """A checksum, or the error that prevented it: one of the two is ""."""
 
     path: str
     value: str
@@ -44,7 +44,7 @@ class Digest:
 def dataset_jobs(
     subject: Subject, nodes: Nodes, block_bytes_max: int = BLOCK_BYTES_MAX
 ) -> list[DigestJob]:
-    """The checksums of the variables that `nodes` found, sorted by path."""
+    """Return the checksums to compute for the variables that `nodes` found, sorted by path."""
     jobs = [
         DigestJob(
             nodes.shown_path(node.path),
@@ -61,11 +61,11 @@ def dataset_jobs(
 def digests(
     jobs: Iterable[DigestJob], state: VerifyState | None, told: Told = lambda _count: None
 ) -> Iterator[Digest]:
-    """Make the checksums, those left out that `state` has of the same values.
+    """Compute the checksums, except those that `state` has for the same values.
 
     Raises
     ------
-    StoreError : the store could not be asked.
+    StoreError : the store could not be reached.
     """
     for job in jobs:
         mark = mark_of("digest", job.path, job.incarnation()) if state is not None else b""
@@ -85,7 +85,7 @@ def digests(
 
 
 def _incarnation(subject: Subject, variable: Variable) -> str:
-    """The description of an array, and the versions of all its chunks in whatever order."""
+    """Return a digest of an array's description and of the versions of its chunks in any order."""
     cut = len(variable.key) + 1 if variable.key else 0
     total = 0
     for stat in subject.zmap.list(subject.dataset.prefix(variable.key)):

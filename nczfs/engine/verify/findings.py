@@ -1,4 +1,4 @@
-"""What a verification finds, and what it counts."""
+"""The findings and counts of a verification."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from nczfs.model.printing import printable
 
 
 class Severity(Enum):
-    """Whether something cannot be read as it is declared, or merely lies about."""
+    """The severity of a finding: something cannot be read as declared, or is merely superfluous."""
 
     ERROR = "error"
     NOTE = "note"
 
 
 class Kind(Enum):
-    """What a finding is about (docs/verify.md has a row for each)."""
+    """The kind of a finding (docs/verify.md has a row for each)."""
 
     UNREADABLE = "unreadable"
     DOCUMENT = "document"
@@ -43,12 +43,12 @@ _NOTES = frozenset({Kind.FILL, Kind.BEYOND, Kind.STRAY, Kind.UNLISTED, Kind.EMPT
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be.
+    """Something that is not as it should be.
 
     Attributes
     ----------
     path : of the group or variable, with a leading slash.
-    key : of the object, below the dataset; "" where it is about no single one.
+    key : of the object, below the dataset; "" if the finding is about no single object.
     message : what was wrong.
     """
 
@@ -63,14 +63,14 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """The finding on one line, whatever bytes the names in it have."""
+        """The finding on one line, with unprintable characters of names escaped."""
         where = f" {self.key}" if self.key else ""
         return printable(f"{self.severity.value} {self.path}{where}: {self.message}")
 
 
 @dataclass(slots=True)
 class Counts:
-    """How far a verification came.
+    """The progress of a verification.
 
     Attributes
     ----------

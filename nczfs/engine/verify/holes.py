@@ -1,4 +1,4 @@
-"""The chunks of an array that were never written: its grid without what the store lists."""
+"""The chunks of an array that were never written: its grid minus what the store lists."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nczfs.model.hierarchy import Variable
 
 
 def holes(subject: Subject, variable: Variable) -> Iterator[ChunkIndex]:
-    """The missing chunks of a variable, in C order. For memory see `ChunkSet`.
+    """Yield the missing chunks of a variable, in C order. For the memory see `ChunkSet`.
 
     Raises
     ------
-    StoreError : the store could not be asked.
+    StoreError : the store could not be reached.
     """
     array = variable.array
     stored = ChunkSet(array.grid)

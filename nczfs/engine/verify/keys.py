@@ -1,4 +1,4 @@
-"""What each key of a dataset is: a document, a chunk, or something that does not belong to it."""
+"""The meaning of each key of a dataset: a document, a chunk, or a foreign object."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class StoredChunk:
 
 
 class KeySorter:
-    """Tells what a key is, from the nodes that are known. Keeps nothing of the keys it has seen.
+    """A classifier of keys by the known nodes. It does not remember the keys it has seen.
 
-    Keys below a node that cannot be read are passed over: what is wrong with it was told.
+    Keys below an unreadable node are skipped, because the node was already reported.
     """
 
     def __init__(self, zmap: ZMap, nodes: Nodes) -> None:
@@ -46,7 +46,7 @@ class KeySorter:
         self._places: OrderedDict[str, bool] = OrderedDict()
 
     def sort(self, stat: Stat) -> StoredChunk | Finding | None:
-        """A chunk, or what is to be said of the key; None: a document, or nothing new."""
+        """Return a chunk, or a finding about the key; None: a document, or nothing new."""
         if stat.key.rpartition("/")[2] == RENAMING:
             return self._renamed(stat.key)
         for place in _upwards(stat.key):
@@ -60,7 +60,7 @@ class KeySorter:
         return None
 
     def _renamed(self, key: Key) -> Finding:
-        """What an interrupted rename left, by a mark of the old or the new place."""
+        """Report what an interrupted rename left, from the mark of the old or the new place."""
         place = Key(key.rpartition("/")[0])
         mark, path = read_mark(self._zmap, key), f"/{place}"
         if mark.goes_to is not None:
@@ -74,13 +74,13 @@ class KeySorter:
         else:
             source = mark.comes_from and join(parent_of(place), mark.comes_from)
             if source is None or self._is_found(source) or not self._is_found(place):
-                told = repr(mark.comes_from) if mark.comes_from is not None else "something"
-                why = f"a rename of {told} to it was not completed, and what is here is not whole"
+                old = repr(mark.comes_from) if mark.comes_from is not None else "another node"
+                why = f"the rename of {old} to it was not completed; this copy is incomplete"
                 return Finding(Kind.RENAME, path, "", f"{why}; `nczfs rm -r` removes it")
         return Finding(Kind.STRAY, path, key, "left by a rename that is over; ignored")
 
     def _is_found(self, place: str) -> bool:
-        """Whether readers find a node at a place."""
+        """Return whether readers find a node at a place."""
         return place in self._nodes.found or place in self._nodes.broken
 
     def _in_array(self, variable: Variable, stat: Stat) -> StoredChunk | Finding | None:
@@ -115,7 +115,7 @@ class KeySorter:
         )
 
     def _is_node(self, place: str) -> bool:
-        """Whether a group or array lies at a place that no group leads to."""
+        """Return whether a group or array lies at a place that no group leads to."""
         known = self._places.get(place)
         if known is None:
             known = any(self._exists(join(place, name)) for name in (ZARRAY, ZGROUP, "zarr.json"))
@@ -133,14 +133,14 @@ class KeySorter:
 
 
 def _upwards(key: str) -> Iterator[str]:
-    """The places that a key lies below, the nearest first, and at last the root."""
+    """Yield the places that a key lies below, from the nearest to the root."""
     while key:
         key = key.rpartition("/")[0]
         yield key
 
 
 def _downwards(group: str, parent: str) -> Iterator[str]:
-    """The places below a group, down to one below it."""
+    """Yield the places below a group, down to one below it."""
     place = group
     for name in parent[len(group) :].strip("/").split("/"):
         if name:

@@ -1,4 +1,4 @@
-"""The checksums of the variables of a netCDF file, to be compared with those of a dataset."""
+"""The checksums of the variables of a netCDF file, for comparison with those of a dataset."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _USER_TYPES = (netCDF4.CompoundType, netCDF4.VLType, netCDF4.EnumType)
 def file_jobs(
     path: str | os.PathLike[str], block_bytes_max: int = BLOCK_BYTES_MAX
 ) -> Iterator[list[DigestJob]]:
-    """The checksums that can be made of a netCDF file, sorted by path.
+    """Return the checksums to compute for a netCDF file, sorted by path.
 
-    Those of variables of types that a user defined raise Unsupported.
+    Those of variables with user-defined types raise Unsupported.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _variables(group: Any, above: str) -> Iterator[tuple[str, Any]]:
 
 
 def _refusal(file: str, message: str) -> DigestJob:
-    """For a variable that netCDF4 leaves out, and only warns of, without its group."""
+    """Return a failing checksum for a variable that netCDF4 skips with only a warning."""
 
     def digest(_told: Told) -> str:
         raise Unsupported(f"{file}: {message.removeprefix('WARNING: ')}")
@@ -78,7 +78,7 @@ def _refusal(file: str, message: str) -> DigestJob:
 
 def _digester(file: str, path: str, variable: Any, block_bytes_max: int) -> Callable[[Told], str]:
     def digest(told: Told) -> str:
-        # A string is a VLType too, without a name of its own.
+        # A string is a VLType, too, but has no name.
         if isinstance(variable.datatype, _USER_TYPES) and variable.dtype is not str:
             raise Unsupported(
                 f"{file}: {path}: the type {variable.datatype.name!r} is "

@@ -1,4 +1,4 @@
-"""The documents of a dataset: whether every one can be read, and agrees with the others."""
+"""Checks that each document of a dataset can be read, and agrees with the others."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ DOCUMENT_NAMES = frozenset(
         *(".nczarr", ".nczgroup", ".nczarray", ".nczattrs", ".nczvar", ".nczattr"),
     }
 )
-"""The last components of keys that are documents, of whichever format."""
+"""The last components of the keys of documents, in all formats."""
 
-_AT_ONCE = 500  # nodes whose documents are asked for together
+_AT_ONCE = 500  # nodes whose documents are requested together
 _UNREADABLE = (MetadataError, CorruptStore, ReferenceRefused)
 
 
@@ -44,8 +44,8 @@ class Nodes:
 
     Attributes
     ----------
-    found : readable nodes by the key that they lie at; filled by `walk`.
-    broken : the keys of nodes that are there and cannot be read.
+    found : readable nodes by their keys; filled by `walk`.
+    broken : the keys of nodes that exist but cannot be read.
     sound_codecs : the keys of the variables whose chunks can be decoded.
     """
 
@@ -81,7 +81,7 @@ class Nodes:
             groups += reversed(children)
 
     def shown_path(self, path: str) -> str:
-        """The path of a node as users see it."""
+        """Return the path of a node as users see it."""
         return f"/{path or self._root_name()}"
 
     def _root_name(self) -> str:
@@ -138,7 +138,7 @@ class Nodes:
                 )
 
     def _about_document(self, kind: Kind, path: str, text: str) -> Finding:
-        """A finding from a message that begins with the key of a document."""
+        """Make a finding from a message that begins with the key of a document."""
         key, colon, rest = text.partition(": ")
         if colon and key.rpartition("/")[2] in DOCUMENT_NAMES:
             return Finding(kind, self.shown_path(path), key, rest)
@@ -146,7 +146,7 @@ class Nodes:
 
 
 def fill_trouble(variable: Variable) -> str | None:
-    """How the attribute ``_FillValue`` and the fill value of the array contradict each other."""
+    """Describe how the attribute ``_FillValue`` and the array's fill value differ, if they do."""
     array = variable.array
     attribute = next((a for a in variable.attributes if a.name == "_FillValue"), None)
     if attribute is None or array.fill_value is None or array.dtype.vlen is not None:
@@ -170,7 +170,7 @@ def _is_fill(value: object, array: ArrayDescription) -> bool:
         return False
     if other.size != 1:
         return False
-    # NaN is NaN, whatever its bits.
+    # NaN equals NaN with any bits.
     return other.tobytes() == fill.tobytes() or bool(np.all(other != other) and fill != fill)
 
 
@@ -179,7 +179,7 @@ def _plain(value: object) -> object:
 
 
 def stale_copies(subject: Subject, nodes: Nodes) -> Iterator[Finding]:
-    """How the consolidated metadata differ from the single documents."""
+    """Report how the consolidated metadata differ from the single documents."""
     documents = subject.documents()
     try:
         data = documents.get(consolidated.KEY)

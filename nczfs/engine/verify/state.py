@@ -1,4 +1,4 @@
-"""What an earlier verification found sound, in a file, so that it is not read again."""
+"""A file with what earlier verifications found sound, so that it is not read again."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _MARK_BYTES = 16
 
 
 def mark_of(*parts: str) -> bytes:
-    """A digest of what was read: another array, key or version gives another one."""
+    """Return a digest of what was read: another array, key or version has another digest."""
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return hashlib.blake2b(text, digest_size=_MARK_BYTES).digest()
 
 
 class VerifyState:
-    """Marks of what is sound, and digests by mark, in a database of one file.
+    """Marks of what is sound, and digests by mark, in a database file.
 
-    An interruption, a crash of the process too, costs the work of the last second. Only sound
-    chunks are marked: what was wrong is looked at, and told, again. For use by one thread.
+    An interruption, even a crash of the process, costs the work of the last second. Only sound
+    chunks are marked: broken ones are checked and reported again. For use by one thread.
 
     Parameters
     ----------
-    path : of the file; made when it is not there.
-    subject : name of what is verified; a file knows one.
+    path : of the file, which is made if it is missing.
+    subject : the name of what is verified; a file belongs to one subject.
 
     Raises
     ------
-    UsageError : the file is not one of ours, or of something else that was verified.
+    UsageError : the file is not a state file, or belongs to another subject.
     """
 
     def __init__(self, path: str | os.PathLike[str], subject: str) -> None:
@@ -62,7 +62,7 @@ class VerifyState:
         self.close()
 
     def is_sound(self, mark: bytes) -> bool:
-        """Whether an earlier run, or this one, marked it."""
+        """Return whether this run or an earlier one marked it."""
         with self._translated():
             found = self._database.execute("SELECT 1 FROM sound WHERE mark = ?", (mark,))
             return found.fetchone() is not None
@@ -75,20 +75,20 @@ class VerifyState:
                 self._commit()
 
     def digest(self, mark: bytes) -> str | None:
-        """The digest that was kept under a mark."""
+        """Return the digest that was stored under a mark."""
         with self._translated():
             found = self._database.execute("SELECT digest FROM digests WHERE mark = ?", (mark,))
             row = found.fetchone()
         return str(row[0]) if row is not None else None
 
     def add_digest(self, mark: bytes, digest: str) -> None:
-        """Keep a digest."""
+        """Store a digest."""
         with self._translated():
             self._database.execute("INSERT OR REPLACE INTO digests VALUES (?, ?)", (mark, digest))
             self._commit()
 
     def close(self) -> None:
-        """Write down what is not written yet."""
+        """Write pending marks and digests, and close the file."""
         with self._translated():
             if self._database.in_transaction:
                 self._database.execute("COMMIT")

@@ -1,4 +1,4 @@
-"""A dataset opened to be verified: by its single documents, whatever was consolidated."""
+"""A dataset that is opened for verification, by its single documents."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nczfs.zmap.url import parse_url
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A dataset at the root of a store, and what it is read by.
+    """A dataset at the root of a store, with what is needed to read it.
 
     Attributes
     ----------
-    name : what a root that is an array is called.
+    name : of the variable, if the root is an array.
     """
 
     dataset: Dataset
@@ -43,11 +43,11 @@ class Subject:
         return self.dataset.engine
 
     def documents(self) -> StoreDocuments:
-        """The single documents."""
+        """Return the single documents."""
         return StoreDocuments(self.metadata, ROOT, self.options)
 
     def fetch_nodes(self, paths: Iterable[str]) -> None:
-        """Ask for the documents of several nodes at once."""
+        """Request the documents of several nodes at once."""
         self.documents().fetch(key for path in paths for key in self.format.keys(path))
 
 
@@ -55,7 +55,7 @@ class Subject:
 def subject_at(
     url: str, store_options: StoreOptions | None = None, options: EngineOptions | None = None
 ) -> Iterator[Subject]:
-    """The dataset at a URL.
+    """Open the dataset at a URL.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def subject_at(
     """
     parsed = parse_url(url)
     zmap = open_store(parsed, store_options or StoreOptions())
-    # What was read once during a verification is what is verified.
+    # A verification reads each document once, and judges what it has read.
     engine = Engine(replace(options or EngineOptions(), metadata_ttl_s=math.inf))
     try:
         yield subject_of(
@@ -77,7 +77,7 @@ def subject_at(
 def subject_of(
     zmap: ZMap, engine: Engine, options: FormatOptions | None = None, name: str = ""
 ) -> Subject:
-    """The dataset at the root of an open store. Raises as `subject_at` does."""
+    """Return the dataset at the root of an open store. Raises as `subject_at` does."""
     options = options or FormatOptions()
     metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
     documents = StoreDocuments(metadata, ROOT, options)

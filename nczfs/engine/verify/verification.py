@@ -1,4 +1,4 @@
-"""Verifying a dataset: every document, every chunk, and every key that is neither."""
+"""The verification of a dataset: every document, every chunk, and every other key."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _SHARE_OF_MEMORY = 2  # half of the limit is for chunks under way
 class Verification:
     """One run over a dataset, or a part of it.
 
-    The documents are read first, then the keys are listed once, page by page, and each chunk is
-    read when its key is met: memory does not grow with the number of chunks.
+    The documents are read first. Then the keys are listed once, page by page, and each chunk is
+    read when its key comes: memory does not grow with the number of chunks.
 
     Parameters
     ----------
     subject : the dataset.
-    state : what earlier runs found sound; None: all is read.
-    told : hears of the chunks that are done.
+    state : what earlier runs found sound; None: everything is read.
+    told : called with the number of chunks that are done.
 
     Attributes
     ----------
-    counts : how far it came.
+    counts : the progress of the run.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Verification:
         self.counts = Counts()
 
     def run(self, start: str = "") -> Iterator[Finding]:
-        """Verify the node at a path and all below it; findings come as they are made.
+        """Verify the node at a path and all below it. Yields findings as they are made.
 
         Raises
         ------
         NoSuchNode : nothing is at `start`.
-        StoreError : the store could not be asked; what was found sound until then is in the state.
+        StoreError : the store could not be reached; the state has what was found sound before.
         """
         for finding in self._findings(start):
             self.counts.add(finding)

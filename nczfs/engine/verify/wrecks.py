@@ -12,7 +12,7 @@ from nczfs.messages import shown
 from nczfs.model.hierarchy import GroupHeader
 
 CHUNKS = "chunks"
-"""The directory of a variable's chunks in a mount: a copy of it that fails is a group."""
+"""The directory of a variable's chunks in a mount, which becomes a group if a copy fails."""
 
 _OF_VARIABLES = frozenset(
     {
@@ -20,18 +20,18 @@ _OF_VARIABLES = frozenset(
         *("scale_factor", "add_offset", "valid_min", "valid_max", "valid_range", "axis"),
     }
 )
-"""Attributes that mean something of values, and nothing of a group."""
+"""Attributes that describe values, and mean nothing on a group."""
 
 
 def wrecks(nodes: Nodes) -> Iterator[Finding]:
-    """What is to be said of groups without members; the root of a dataset may have none."""
+    """Report groups without members; only the root of a dataset may have none."""
     members = _members(nodes)
 
     def is_hollow(path: str) -> bool:
         return members.get(path) == []
 
     def had_chunks(path: str) -> bool:
-        """Whether a group contains only a former directory of chunks."""
+        """Return whether a group contains only a former directory of chunks."""
         return bool(path) and members.get(path) == [CHUNKS] and is_hollow(below(path, CHUNKS))
 
     for path in members:
@@ -43,11 +43,13 @@ def wrecks(nodes: Nodes) -> Iterator[Finding]:
             if group.name != CHUNKS:
                 yield from _hollow(nodes, group)
             elif not had_chunks(parent_of(path)):
-                yield _wreck(nodes, path, "it is empty, and called like the directory of chunks")
+                yield _wreck(
+                    nodes, path, "it is empty, and has the name of the directory of chunks"
+                )
 
 
 def _hollow(nodes: Nodes, group: GroupHeader) -> Iterator[Finding]:
-    """A group without members and dimensions."""
+    """Report a group without members and dimensions."""
     telling = next((a.name for a in group.attributes if a.name in _OF_VARIABLES), None)
     if telling is not None:
         yield _wreck(nodes, group.path, f"it has the attribute {shown(telling)} and no members")
@@ -62,7 +64,7 @@ def _hollow(nodes: Nodes, group: GroupHeader) -> Iterator[Finding]:
 
 
 def _members(nodes: Nodes) -> Mapping[str, list[str]]:
-    """The members of each group that was found, those that cannot be read among them."""
+    """Return the members of each group that was found, including unreadable ones."""
     members: dict[str, list[str]] = {
         path: [] for path, node in nodes.found.items() if isinstance(node, GroupHeader)
     }
