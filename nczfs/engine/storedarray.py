@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Hashable
 from itertools import count
+from typing import ClassVar
 from weakref import WeakValueDictionary
 
 from nczfs.engine.place import ArrayPlace, Gate
@@ -31,12 +32,15 @@ class StoredArray:
     place : its place; the same object as long as the array exists.
     revision : changes after each write, and when everything is read anew; a reader that sees the
         same revision twice has read no old values in between.
+    last_revision : of all arrays; while it is the same, no array has another revision.
     written_ns : the time of the last write; 0: there was none.
     has_lost : whether something that was written to it went into the spool for good, because
         another client had removed or replaced it.
     """
 
     __slots__ = ("__weakref__", "_over", "_zmap", "has_lost", "place", "revision", "written_ns")
+
+    last_revision: ClassVar[int] = 0
 
     def __init__(self, zmap: ZMap, place: ArrayPlace) -> None:
         self._zmap = zmap
@@ -79,7 +83,9 @@ class StoredArray:
 
     def note_changed(self) -> None:
         """Note a change, so that readers look at the chunks anew."""
-        self.revision = next(_revisions)
+        self.revision = revision = next(_revisions)
+        # Afterwards: a reader that sees it sees the revision of the array as well.
+        StoredArray.last_revision = revision
 
 
 class StoredArrays:

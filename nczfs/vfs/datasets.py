@@ -10,6 +10,7 @@ from nczfs.engine.coordinates import fetch_coordinates
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.spool.space import Spool
+from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import CorruptStore, NczfsError, NoSuchObject, NoSuchPath
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
@@ -63,7 +64,7 @@ class DatasetsTree:
         open_archive: Callable[[ZMap, Key], ZMap],
         *,
         writable: bool = False,
-        written: Callable[[Prefix], None] = lambda _: None,
+        written: Callable[[Prefix, StoredArray], None] = lambda *_: None,
         edited: Callable[[Prefix], None] = lambda _: None,
         removed: Callable[[Prefix], None] = lambda _: None,
         renamed: Callable[[Prefix, Prefix], None] = lambda *_: None,

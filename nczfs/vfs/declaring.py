@@ -30,7 +30,8 @@ from nczfs.vfs.nodes import OpenFile
 from nczfs.vfs.refusals import RefusalsOfFile
 from nczfs.vfs.resolved import At
 from nczfs.vfs.viewfile import ViewContext, ViewFile
-from nczfs.views.catalog import INFO, LINES, RAW, View
+from nczfs.views.base import View
+from nczfs.views.catalog import INFO, LINES, RAW
 from nczfs.views.declaration import Wanted, WantedVariable, wanted_node
 
 INFO_BYTES_MAX = 16 << 20

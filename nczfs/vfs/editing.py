@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -43,7 +43,7 @@ class Editing:
         engine: Engine,
         metadata: MetadataCache,
         options: FormatOptions,
-        written: Callable[[Prefix], None],
+        written: Callable[[Prefix, StoredArray], None],
         removed: Callable[[Prefix], None],
         *,
         may_remove: bool,
@@ -80,20 +80,24 @@ class Editing:
         editor.create_group(path)
         editor.sync(path, parent_of(path))
 
-    def store(self, dataset: Dataset, variable: Variable, array: StoredArray) -> None:
-        """Have everything stored that was written to a variable, and made it longer."""
-        self._engine.writeback.flush(lambda known: known is array)
+    def store(
+        self, dataset: Dataset, variables: Sequence[Variable], arrays: Sequence[StoredArray]
+    ) -> None:
+        """Have everything stored that was written to variables, and made them longer."""
+        wanted = set(arrays)
+        self._engine.writeback.flush(lambda known: known in wanted)
         if dataset.has_changes:
-            groups = {dimension.group for dimension in variable.dimensions}
-            dataset.store({variable.path, *groups})
-        self.show(dataset, variable.key, array)
+            groups = {each.group for variable in variables for each in variable.dimensions}
+            dataset.store({variable.path for variable in variables} | groups)
+        for variable, array in zip(variables, arrays, strict=True):
+            self.show(dataset, variable.key, array)
 
     def show(self, dataset: Dataset, path: str, array: StoredArray) -> None:
         """Have every file of a variable shown anew, if it was written to since the last time."""
         revision = array.revision
         if self._shown.get(array, 0) != revision:
             self._shown[array] = revision
-            self._written(dataset.prefix(path))
+            self._written(dataset.prefix(path), array)
 
     def growing(self, dataset: Dataset, variable: Variable) -> Growing | None:
         """The end of a variable whose records can be added to; None when they cannot."""

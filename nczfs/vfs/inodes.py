@@ -24,6 +24,7 @@ class Inode:
     """
 
     __slots__ = (
+        "__weakref__",
         "ino",
         "lookups",
         "name",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from weakref import WeakKeyDictionary, WeakSet
 
 from nczfs.engine.array import now
+from nczfs.engine.storedarray import StoredArray
 from nczfs.vfs.base import Notifier
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.nodes import File
@@ -25,6 +27,7 @@ class KernelCache:
         self._inodes = inodes
         self._notifier = notifier
         self._pages_ttl_s = pages_ttl_s
+        self._showing: WeakKeyDictionary[StoredArray, WeakSet[Inode]] = WeakKeyDictionary()
 
     def changing(self, *entries: tuple[Inode, str]) -> AbstractContextManager[None]:
         """Around a request of the kernel that changes something, and perhaps names in directories.
@@ -55,6 +58,8 @@ class KernelCache:
         if not keep:
             inode.pages_token = token
             inode.pages_from = now()
+            if len(node.arrays) > 1:
+                self._note_showing(inode, node)
         return keep and not node.direct_io
 
     def check_size(self, inode: Inode) -> None:
@@ -88,6 +93,10 @@ class KernelCache:
         for inode in self._inodes.below(found[-1]):
             self._forget_content(inode)
 
+    def forget_showing(self, array: StoredArray) -> None:
+        """Have the kernel ask again for the files that show an array together with others."""
+        self.forget_contents(list(self._showing.get(array, ())))
+
     def forget_contents(self, inodes: Iterable[Inode]) -> None:
         """Have the kernel ask again for the bytes and sizes of some files."""
         for inode in inodes:
@@ -103,6 +112,10 @@ class KernelCache:
             for inode in self._inodes.children(directory):
                 if isinstance(inode.node, File):
                     self._forget(inode)
+
+    def _note_showing(self, inode: Inode, node: File) -> None:
+        for array in node.arrays:
+            self._showing.setdefault(array, WeakSet()).add(inode)
 
     def _forget(self, inode: Inode) -> None:
         self._forget_content(inode)

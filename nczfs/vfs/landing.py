@@ -21,14 +21,8 @@ LINES_AT_ONCE = 4096
 
 def values_file(context: ViewContext, dataset: Dataset, variable: Variable) -> ValuesFile:
     """The `values.raw` of a variable."""
-    return ValuesFile(
-        context,
-        dataset,
-        variable,
-        RAW,
-        lambda known: catalog.variable_views(dataset, known)[RAW],
-        context.mtime_ns,
-    )
+    view = catalog.variable_views(dataset, variable)[RAW]
+    return ValuesFile(context, dataset, RAW, view, context.mtime_ns)
 
 
 def check_held(variable: Variable, held: dict[str, HeldFile]) -> None:
@@ -103,7 +97,7 @@ def _land_lines(context: ViewContext, dataset: Dataset, variable: Variable, held
         elements = elements_of_lines(lines, dtype)
         array.write_run(first, elements)
         first += len(elements)
-    editing.store(dataset, variable, array.stored)
+    editing.store(dataset, (variable,), (array.stored,))
 
 
 def _lines(held: HeldFile) -> Iterator[list[bytes]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nczfs.errors import NoSuchPath, PathError
 from nczfs.model.boxes import index_of
 from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import Variable
+from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.base import Changes
 from nczfs.vfs.declaring import InfoFile
 from nczfs.vfs.editing import refusal
@@ -18,7 +18,7 @@ from nczfs.vfs.resolved import At, Broken
 from nczfs.vfs.valuesfile import ValuesFile
 from nczfs.vfs.viewfile import ViewContext, ViewFile
 from nczfs.views import catalog
-from nczfs.views.catalog import LINES, View
+from nczfs.views.base import View, Writing
 
 
 class ChunksDirectory(NumberedDirectory):
@@ -68,7 +68,6 @@ class ChunksDirectory(NumberedDirectory):
             self._at,
             f"chunks/{self.name_of(number)}",
             catalog.chunk_view(self._at.dataset, self._variable, chunk),
-            lambda variable: catalog.chunk_view(self._at.dataset, variable, chunk),
         )
 
     def child_stat(self) -> NodeStat:
@@ -129,30 +128,24 @@ def broken_info(context: ViewContext, broken: Broken) -> ViewFile:
     return ViewFile(context, view, broken.problem, context.mtime_ns)
 
 
-def view_file(
-    context: ViewContext,
-    at: At,
-    name: str,
-    view: View,
-    view_of: Callable[[Variable], View],
-) -> File:
+def view_file(context: ViewContext, at: At, name: str, view: View) -> File:
     """A view of a node as a file.
 
     Parameters
     ----------
     name : what the access log calls it.
-    view_of : the same view of another incarnation of the variable.
     """
-    node = at.loaded.node
-    if not (view.holds_values and isinstance(node, Variable)):
+    if not view.variables:
         return text_file(context, at, name, view)
     mtime_ns = context.mtime_ns_of(at.loaded)
-    if view.is_arithmetic:
-        return ValuesFile(context, at.dataset, node, name, view_of, mtime_ns)
-    array = at.dataset.array(node)
-    if name == LINES and context.editing_of(at.dataset) is not None:
-        return LinesFile(context, view, (array.stored, array.stored.revision), mtime_ns, at)
-    return ViewFile(context, view, (array.stored, array.stored.revision), mtime_ns)
+    if not view.is_text:
+        group = at.path if isinstance(at.loaded.node, GroupHeader) else None
+        return ValuesFile(context, at.dataset, name, view, mtime_ns, group)
+    arrays = tuple(at.dataset.array(variable).stored for variable in view.variables)
+    token = tuple((array, array.revision) for array in arrays)
+    if view.writing is Writing.WHOLE and context.editing_of(at.dataset) is not None:
+        return LinesFile(context, view, token, mtime_ns, at)
+    return ViewFile(context, view, token, mtime_ns)
 
 
 def info_file(context: ViewContext, at: At, view: View) -> InfoFile:

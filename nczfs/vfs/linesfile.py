@@ -9,7 +9,8 @@ from nczfs.vfs.landing import land
 from nczfs.vfs.nodes import OpenFile
 from nczfs.vfs.resolved import At
 from nczfs.vfs.viewfile import ViewContext, ViewFile
-from nczfs.views.catalog import LINES, View
+from nczfs.views.base import View
+from nczfs.views.catalog import LINES
 
 
 class LinesFile(ViewFile):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from nczfs.errors import StaleHandle
-from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.attributes import AttributesDirectory
 from nczfs.vfs.leaves import ChunksDirectory, broken_info, info_file, view_file
 from nczfs.vfs.nodes import Node
 from nczfs.vfs.resolved import At, Broken
 from nczfs.vfs.viewfile import ViewContext
 from nczfs.views import catalog
-from nczfs.views.catalog import INFO, View
+from nczfs.views.base import View
+from nczfs.views.catalog import INFO
 
 
 def node_files(
@@ -53,10 +53,4 @@ def stem(name: str) -> str:
 
 
 def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], Node]:
-    def view_of(variable: Variable) -> View:
-        view = catalog.variable_views(at.dataset, variable).get(name)
-        if view is None:
-            raise StaleHandle(f"/{variable.path}/{name}: the variable has become too large for it")
-        return view
-
-    return lambda: view_file(context, at, name, view, view_of)
+    return lambda: view_file(context, at, name, view)

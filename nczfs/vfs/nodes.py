@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError
 from nczfs.vfs.base import Buffer, Changes
 
@@ -240,6 +241,9 @@ class File(Node):
     """Whether the kernel must not cache pages: the content is made when the file is opened."""
 
     writable = False
+
+    arrays: tuple[StoredArray, ...] = ()
+    """The arrays whose values it shows, if it shows values."""
 
     @property
     def pages_token(self) -> object:

@@ -16,6 +16,7 @@ from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.recovery import left_of
 from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
+from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import BadKey
 from nczfs.vfs.access import AccessLog
 from nczfs.vfs.appearance import Appearance
@@ -118,7 +119,7 @@ def mount_tree(
         Choice(options.views),
         archive_in,
         writable=not options.read_only,
-        written=lambda prefix: filesystem.kernel.forget_content(shown_at(prefix)),
+        written=lambda prefix, array: written(prefix, array),
         edited=lambda prefix: filesystem.kernel.forget_files(shown_at(prefix)),
         removed=lambda prefix: removed(prefix),
         renamed=lambda *prefixes: renamed(*prefixes),
@@ -130,6 +131,10 @@ def mount_tree(
     def shown_at(prefix: str) -> str:
         words = [DATASETS, *([parsed.last_word] if is_dataset else []), prefix]
         return "/".join(word for word in words if word)
+
+    def written(prefix: Prefix, array: StoredArray) -> None:
+        filesystem.kernel.forget_content(shown_at(prefix))
+        filesystem.kernel.forget_showing(array)
 
     def changed(key: str) -> None:
         node = node_of(key)

@@ -1,9 +1,8 @@
-"""The values of a variable, or of one chunk of it, as a file."""
+"""The values of one variable or several, or of one chunk, as a file."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import NotPermitted, StaleHandle
@@ -13,81 +12,98 @@ from nczfs.vfs.editing import Growing
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.viewfile import OpenView, ViewContext
 from nczfs.vfs.writing import WritingView
-from nczfs.views.catalog import View
+from nczfs.views.base import Variables, View, Writing
+from nczfs.views.catalog import FILE_BYTES_MAX
 from nczfs.views.layout import Layout
-
-GROWING_VIEW = "values.raw"
 
 
 class ValuesFile(File):
-    """A view of values. Its layout follows the variable when that grows.
+    """A view of values. Its layout follows the variables when they grow.
 
-    `_lock` guards the layout; building it is arithmetic.
+    `_lock` guards the layout; it is held while that is built, which blocks if it is no arithmetic.
 
     Parameters
     ----------
-    name : for the access log.
-    view_of : the view of an incarnation of the variable.
+    name : for messages and the access log.
+    group : the path of the group whose file it is; None: it is a file of its one variable.
     """
 
     def __init__(
         self,
         context: ViewContext,
         dataset: Dataset,
-        variable: Variable,
         name: str,
-        view_of: Callable[[Variable], View],
+        view: View,
         mtime_ns: int,
+        group: str | None = None,
     ) -> None:
         self._context = context
         self._dataset = dataset
-        self._variable = variable
         self._name = name
-        self._view_of = view_of
+        self._view = view
         self._mtime_ns = mtime_ns
-        self._array = dataset.array(dataset.latest(variable))
-        self.writable = context.editing_of(dataset) is not None
+        self._group = group
+        self.arrays = tuple(
+            dataset.array(dataset.latest(variable)).stored for variable in view.variables
+        )
+        can_change = context.editing_of(dataset) is not None
+        self.writable = can_change and view.writing is not Writing.NOTHING
         self._lock = threading.Lock()
-        self._layout: tuple[Variable, Layout] | None = None
+        self._layout: tuple[Variables, Layout] | None = None
 
     @property
     def token(self) -> object:
-        """Another one when bytes lie elsewhere by now; when the file has grown, they do not."""
-        inner = self._variable.dimensions[1:]
-        return self._array.stored, tuple(each.size for each in inner if not each.unlimited)
+        """Another one when bytes lie elsewhere by now.
+
+        They do not when the one variable of a file has grown.
+        """
+        fixed = tuple(
+            each.size
+            for variable in self._view.variables
+            for each in variable.dimensions[1:]
+            if not each.unlimited
+        )
+        if len(self.arrays) == 1:
+            return self.arrays, fixed
+        return self.arrays, tuple(variable.array.shape for variable in self._view.variables)
 
     @property
     def pages_token(self) -> object:
-        return self._array.stored, self._array.stored.revision
+        return self.arrays, self._revision
 
     def stat(self) -> NodeStat:
-        return self.listing_stat()
+        return self._stat_of(self.layout())
 
     def listing_stat(self) -> NodeStat:
-        size = self.layout().size
-        if self._context.editing is not None and self._name == GROWING_VIEW:
-            size += self._context.editing.held_bytes(self._array.stored)
-        return NodeStat(size, max(self._mtime_ns, self._array.stored.written_ns))
+        if not self._view.is_arithmetic and self._known(self._now()) is None:
+            return NodeStat(0, self._mtime_ns, exact=False)
+        return self._stat_of(self.layout())
 
     def layout(self) -> Layout:
-        """What the file is made of by now."""
-        variable = self._now()
+        """Return what the file is made of by now."""
+        variables = self._now()
         with self._lock:
-            if self._layout is None or self._layout[0] is not variable:
-                self._layout = variable, self._view_of(variable).build()
-            return self._layout[1]
+            found = self._known(variables)
+            if found is None:
+                found = self._view.build(variables)
+                if found.size > FILE_BYTES_MAX:
+                    raise StaleHandle(f"{self.place}: the variable has become too large for it")
+                self._layout = variables, found
+            return found
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         context = self._context
         if context.is_prompt:
             self._look_anew()
-        context.opened(self._dataset, self._variable)
+        for variable in self._view.variables:
+            context.opened(self._dataset, variable)
         if not (writing or truncate):
             return self.reader()
         editing = context.editing_of(self._dataset)
-        if editing is None:
+        if editing is None or not self.writable:
             raise NotPermitted(f"{self.place}: can only be read")
-        self._array.require_codecs()
+        for variable in self._now():
+            self._dataset.array(variable).require_codecs()
         return WritingView(
             self.place,
             self.reader,
@@ -96,7 +112,7 @@ class ValuesFile(File):
             self._dataset.zmap.flush,
             context.engine.writeback.wait_for_room,
             self._growing(),
-            self._array.stored,
+            self.arrays,
             self._dataset.lease,
             rewrite=truncate,
         )
@@ -113,52 +129,71 @@ class ValuesFile(File):
         self._context.check_changes(changes)
 
     def reader(self) -> OpenView:
-        """The file as it is now, open for reading."""
+        """Return the file as it is now, open for reading."""
         context, layout = self._context, self.layout()
-        what = f"{self._dataset.url('')} /{self._variable.path} {self._name}"
+        what = f"{self._dataset.url('')} /{self._node_path} {self._name}"
         access = context.access_log.opened(what, layout)
-        fresh_since = context.fresh_since
-        return OpenView(
-            context.engine, layout, access, self._array.stored, fresh_since, self._store
-        )
-
-    def _look_anew(self) -> None:
-        """Have the layout be that of the variable now.
-
-        Raises
-        ------
-        StaleHandle : it was removed, or made anew; the kernel looks the path up again then.
-        """
-        loaded = self._context.load(self._dataset, self._variable.path)
-        node = loaded.node if loaded is not None else None
-        is_same = isinstance(node, Variable) and (
-            self._dataset.array(node).stored is self._array.stored
-        )
-        if not is_same:
-            raise StaleHandle(f"{self.place}: the variable was removed or replaced")
-
-    def _store(self) -> None:
-        """Have all stored that was written to the variable, through whichever file or handle."""
-        editing = self._context.editing_of(self._dataset)
-        if editing is not None:
-            editing.store(self._dataset, self._now(), self._array.stored)
+        return OpenView(context.engine, layout, access, context.fresh_since, self._store)
 
     @property
     def place(self) -> str:
         """Of the file in its dataset, for messages."""
-        return f"/{self._now().path}/{self._name}"
-
-    def _now(self) -> Variable:
-        """The variable as long as it is by now, and where it is."""
-        return self._dataset.latest(self._variable, self._array.stored)
+        path = self._node_path
+        return f"/{path}/{self._name}" if path else f"/{self._name}"
 
     @property
     def grows(self) -> bool:
         """Whether records can be added at its end."""
         return self._growing() is not None
 
+    def _stat_of(self, layout: Layout) -> NodeStat:
+        size = layout.size
+        if self._context.editing is not None and self._view.writing is Writing.RECORDS:
+            size += sum(map(self._context.editing.held_bytes, self.arrays))
+        written_ns = max((array.written_ns for array in self.arrays), default=0)
+        return NodeStat(size, max(self._mtime_ns, written_ns))
+
+    def _known(self, variables: Variables) -> Layout | None:
+        """The layout, if it was built for these incarnations of the variables."""
+        known = self._layout
+        if known is None or not all(a is b for a, b in zip(known[0], variables, strict=True)):
+            return None
+        return known[1]
+
+    def _look_anew(self) -> None:
+        """Have the layout be that of the variables now.
+
+        Raises
+        ------
+        StaleHandle : one was removed, or made anew; the kernel looks the path up again then.
+        """
+        for variable, array in zip(self._view.variables, self.arrays, strict=True):
+            loaded = self._context.load(self._dataset, variable.path)
+            node = loaded.node if loaded is not None else None
+            if not (isinstance(node, Variable) and self._dataset.array(node).stored is array):
+                raise StaleHandle(f"{self.place}: the variable was removed or replaced")
+
+    def _store(self) -> None:
+        """Have all stored that was written to the variables, through any file or handle."""
+        editing = self._context.editing_of(self._dataset)
+        if editing is not None:
+            editing.store(self._dataset, self._now(), self.arrays)
+
+    def _now(self) -> Variables:
+        """The variables as long as they are by now, and where they are."""
+        latest = self._dataset.latest
+        return tuple(map(latest, self._view.variables, self.arrays))
+
+    @property
+    def _node_path(self) -> str:
+        return self._now()[0].path if self._group is None else self._group
+
+    @property
+    def _revision(self) -> int:
+        return max((array.revision for array in self.arrays), default=0)
+
     def _growing(self) -> Growing | None:
         editing = self._context.editing_of(self._dataset)
-        if editing is None or self._name != GROWING_VIEW:
+        if editing is None or self._view.writing is not Writing.RECORDS:
             return None
-        return editing.growing(self._dataset, self._now())
+        return editing.growing(self._dataset, self._now()[0])

@@ -20,7 +20,7 @@ from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.editing import Editing
 from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
 from nczfs.vfs.refusals import Refusals
-from nczfs.views.catalog import View
+from nczfs.views.base import View
 from nczfs.views.layout import Layout
 from nczfs.views.reader import read_at, read_if_cached, request
 
@@ -138,7 +138,7 @@ class ViewFile(File):
         with self._lock:
             if not self._is_current():
                 self._made_of = self._revision()
-                self._text = self._view.build().text()
+                self._text = self._view.layout().text()
                 self._made_at = now()
             assert self._text is not None
             return self._text
@@ -149,9 +149,8 @@ class OpenView(OpenFile):
 
     Parameters
     ----------
-    array : the one that is shown.
     fresh_since : chunks confirmed with the store before that time are asked for again.
-    store : has everything stored that was written to the array.
+    store : has everything stored that was written to the arrays that are shown.
     """
 
     def __init__(
@@ -159,19 +158,18 @@ class OpenView(OpenFile):
         engine: Engine,
         layout: Layout,
         access: Access,
-        array: StoredArray,
         fresh_since: float,
         store: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._layout = layout
         self._access = access
-        self._array = array
         self._fresh_since = fresh_since
         self._store = store
         self._tally: Tally = access.tally
+        self._looked_at = StoredArray.last_revision
+        self._ahead_of = layout.revision
         self._ahead = self._new_ahead()
-        self._ahead_of = array.revision
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
         ahead = self._ahead_of_now()
@@ -202,10 +200,13 @@ class OpenView(OpenFile):
 
     def _ahead_of_now(self) -> ReadAhead:
         """What was read ahead, unless somebody wrote meanwhile."""
-        revision = self._array.revision
-        if revision != self._ahead_of:
-            old, self._ahead, self._ahead_of = self._ahead, self._new_ahead(), revision
-            old.close()
+        looked_at = StoredArray.last_revision
+        if looked_at != self._looked_at:
+            self._looked_at = looked_at
+            revision = self._layout.revision
+            if revision != self._ahead_of:
+                old, self._ahead, self._ahead_of = self._ahead, self._new_ahead(), revision
+                old.close()
         return self._ahead
 
     def _new_ahead(self) -> ReadAhead:

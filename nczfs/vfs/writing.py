@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from nczfs.engine import effects
@@ -38,10 +38,11 @@ class WritingView(OpenFile):
     place : of the file, for messages.
     new_reader : opens the file for reading, as it is then.
     layout : the layout as it is by now.
-    store : has everything stored that was written to the variable.
+    store : has everything stored that was written to the variables.
     commit : has the store make sure of what it gathers first.
     room : waits until memory has room for what is written.
     growing : the end of the variable; None: its length is fixed.
+    arrays : those that are shown.
     lease : of the dataset, held as long as the file is open.
     rewrite : it was truncated: what is written replaces everything, when it is whole.
     """
@@ -57,7 +58,7 @@ class WritingView(OpenFile):
         commit: Callable[[], None],
         room: Callable[[], None],
         growing: Growing | None,
-        array: StoredArray,
+        arrays: Sequence[StoredArray],
         lease: Lease,
         *,
         rewrite: bool,
@@ -69,7 +70,7 @@ class WritingView(OpenFile):
         self._commit = commit
         self._room = room
         self._growing = growing
-        self._array = array
+        self._arrays = arrays
         self._lease = lease
         lease.require()
         self._lock = threading.Lock()
@@ -134,8 +135,9 @@ class WritingView(OpenFile):
     def flush(self) -> None:
         with self._lock, _named(self._place):
             writes, has_written = self._writes, self._writes > self._answered
-            if has_written or self._array.has_lost:
-                self._array.check()
+            for array in self._arrays:
+                if has_written or array.has_lost:
+                    array.check()
             # A shell closes its own descriptor of a file that it opened with O_TRUNC before a byte.
             if self._rewrite is not None and has_written:
                 self._apply(self._rewrite)
@@ -159,7 +161,8 @@ class WritingView(OpenFile):
             log.warning("%s: not stored at its last close: %s", self._place, error)
         finally:
             if self._rewrite is not None:
-                self._array.note_changed()  # the kernel may have pages of what was dropped
+                for array in self._arrays:
+                    array.note_changed()  # the kernel may have pages of what was dropped
             if self._growing is not None:
                 self._growing.closed()
             self.drop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from nczfs.formats.cdl import printer as cdl
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.views import info, npy, text
+from nczfs.views.base import Variables, View, Writing
 from nczfs.views.elements import ArrayElements, ChunkElements
 from nczfs.views.layout import Layout, native_run
 from nczfs.views.segments import Literal, Run
@@ -37,22 +37,6 @@ LATER_GROUP_SUFFIXES = (".nc", ".classic.nc", ".ncs")
 LATER_GROUP_NAMES = ("zom.json", "preview.png")
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """A virtual file.
-
-    Attributes
-    ----------
-    build : makes the layout; may block when `is_arithmetic` is false.
-    is_arithmetic : the layout, and so the size, follows from the variable's description alone.
-    holds_values : reading it reads chunks of the variable.
-    """
-
-    build: Callable[[], Layout]
-    is_arithmetic: bool = True
-    holds_values: bool = False
-
-
 Notes: TypeAlias = Callable[[], tuple[str, ...]]
 """What is to be said of a node besides what is wrong with it."""
 
@@ -68,67 +52,74 @@ def variable_views(
     """
     description = variable.array
     dtype, count = description.dtype, description.size
+    shown = (variable,)
     views: dict[str, View] = {}
     problems: list[str] = []
 
-    def show(name: str, build: Callable[[], Layout], size: int) -> None:
+    def show(
+        name: str,
+        build: Callable[[Variables], Layout],
+        item_bytes: int,
+        writing: Writing = Writing.IN_PLACE,
+    ) -> None:
+        size = count * item_bytes
         if size > FILE_BYTES_MAX:
             problems.append(f"{name}: {size} bytes are more than a file can have")
         else:
-            views[name] = View(build, holds_values=True)
+            views[name] = View(build, variables=shown, writing=writing)
 
     if dtype.vlen is None:
 
-        def raw() -> Layout:
-            elements = ArrayElements(dataset.array(variable), variable)
-            return Layout([native_run(elements, dtype, count)])
+        def raw(shown: Variables) -> Layout:
+            return Layout([_all_native(dataset, shown[0])])
 
-        def saved() -> Layout:
-            elements = ArrayElements(dataset.array(variable), variable)
-            header = Literal(npy.header(description.shape, dtype.native))
-            return Layout([header, native_run(elements, dtype, count)])
+        def saved(shown: Variables) -> Layout:
+            header = Literal(npy.header(shown[0].array.shape, dtype.native))
+            return Layout([header, _all_native(dataset, shown[0])])
 
-        show("values.raw", raw, count * dtype.native.itemsize)
-        show("values.npy", saved, count * dtype.native.itemsize)
+        show("values.raw", raw, dtype.native.itemsize, Writing.RECORDS)
+        show("values.npy", saved, dtype.native.itemsize)
         form = text.text_form(dtype)
         if form is not None:
 
-            def lines() -> Layout:
-                elements = ArrayElements(dataset.array(variable), variable)
-                return Layout([Run(elements, form, 0, count)])
+            def lines(shown: Variables) -> Layout:
+                elements = ArrayElements(dataset.array(shown[0]), shown[0])
+                return Layout([Run(elements, form, 0, shown[0].array.size)])
 
-            show("values.txt", lines, count * form.width)
+            show("values.txt", lines, form.width)
     elif count * dtype.native.itemsize <= RENDERED_BYTES_MAX:
 
-        def rendered() -> Layout:
-            return Layout([Literal(text.json_lines(_all_values(dataset, variable)))])
+        def rendered(shown: Variables) -> Layout:
+            return Layout([Literal(text.json_lines(_all_values(dataset, shown[0])))])
 
-        views["values.txt"] = View(rendered, is_arithmetic=False, holds_values=True)
+        views["values.txt"] = View(
+            rendered, is_arithmetic=False, is_text=True, variables=shown, writing=Writing.WHOLE
+        )
     else:
         problems.append(f"values.txt: {count} elements of variable length are too many to render")
     if description.grid.chunk_count > FILE_BYTES_MAX:
         chunk_count = description.grid.chunk_count
         problems.append(f"chunks: {chunk_count} files are more than a directory can have")
-    views[INFO] = View(lambda: _info(dataset, variable, [*problems, *notes()]))
+    views[INFO] = View(lambda _: _info(dataset, variable, [*problems, *notes()]), is_text=True)
     return views
 
 
 def chunk_view(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> View:
     """The file of one chunk: its elements, or for variable-length types a JSON list of them."""
-    description = variable.array
-    if description.dtype.vlen is None:
+    if variable.array.dtype.vlen is None:
 
-        def decoded() -> Layout:
-            elements = ChunkElements(dataset.array(variable), variable, chunk)
-            return Layout([native_run(elements, description.dtype, prod(description.chunk_shape))])
+        def decoded(shown: Variables) -> Layout:
+            array = shown[0].array
+            elements = ChunkElements(dataset.array(shown[0]), shown[0], chunk)
+            return Layout([native_run(elements, array.dtype, prod(array.chunk_shape))])
 
-        return View(decoded, holds_values=True)
+        return View(decoded, variables=(variable,), writing=Writing.IN_PLACE)
 
-    def rendered() -> Layout:
-        with dataset.array(variable).chunk(chunk, Tally()) as values:
+    def rendered(shown: Variables) -> Layout:
+        with dataset.array(shown[0]).chunk(chunk, Tally()) as values:
             return Layout([Literal(text.json_list(values))])
 
-    return View(rendered, is_arithmetic=False, holds_values=True)
+    return View(rendered, is_arithmetic=False, is_text=True, variables=(variable,))
 
 
 def has_chunks(variable: Variable) -> bool:
@@ -144,19 +135,19 @@ def group_views(
 ) -> Mapping[str, View]:
     """The files of a group, by name; `file_name` is what they are called after."""
 
-    def described() -> Layout:
+    def described(_: Variables) -> Layout:
         node = dataset.node(header.path)
         if isinstance(node, Variable):  # it has become one
             return _info(dataset, node, list(notes()))
         return Layout([Literal(info.group_info(dataset.group(header.path), notes()))])
 
-    def printed() -> Layout:
+    def printed(_: Variables) -> Layout:
         text = cdl.header(dataset.group(header.path), name=file_name)
         return Layout([Literal(text.encode("utf-8", "surrogateescape"))])
 
     return {
-        f"{file_name}.cdl": View(printed, is_arithmetic=False),
-        "info.json": View(described, is_arithmetic=False),
+        f"{file_name}.cdl": View(printed, is_arithmetic=False, is_text=True),
+        "info.json": View(described, is_arithmetic=False, is_text=True),
     }
 
 
@@ -175,12 +166,17 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
 
 def broken_view(path: str, problem: str) -> View:
     """The info.json of a node whose metadata cannot be read."""
-    return View(lambda: Layout([Literal(info.broken_info(path, problem))]))
+    return View(lambda _: Layout([Literal(info.broken_info(path, problem))]), is_text=True)
 
 
 def _info(dataset: Dataset, variable: Variable, problems: list[str]) -> Layout:
     problems = [*dataset.problems(variable), *problems]
     return Layout([Literal(info.variable_info(variable, problems))])
+
+
+def _all_native(dataset: Dataset, variable: Variable) -> Run:
+    elements = ArrayElements(dataset.array(variable), variable)
+    return native_run(elements, variable.array.dtype, variable.array.size)
 
 
 def _all_values(dataset: Dataset, variable: Variable) -> Values:

@@ -73,6 +73,11 @@ class Layout:
         """The arrays that are shown, each once."""
         return tuple(dict.fromkeys(source.stored for source in self.sources))
 
+    @property
+    def revision(self) -> int:
+        """Another number after each write to any of the arrays."""
+        return max((array.revision for array in self.arrays), default=0)
+
     def ahead(self, room: int) -> AheadOptions:
         """Return how a file of this layout is read ahead with `room` bytes of memory."""
         found = NOT_AHEAD

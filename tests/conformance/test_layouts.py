@@ -57,21 +57,21 @@ class TestRaw(LayoutSuite):
     @pytest.fixture(params=NAMES)
     def layout(self, dataset: Dataset, request: pytest.FixtureRequest) -> Layout:
         views = catalog.variable_views(dataset, variable(dataset, request.param))
-        return views["values.raw"].build()
+        return views["values.raw"].layout()
 
 
 class TestNpy(LayoutSuite):
     @pytest.fixture(params=["rows-f4", "tiles-c8"])
     def layout(self, dataset: Dataset, request: pytest.FixtureRequest) -> Layout:
         views = catalog.variable_views(dataset, variable(dataset, request.param))
-        return views["values.npy"].build()
+        return views["values.npy"].layout()
 
 
 class TestText(LayoutSuite):
     @pytest.fixture(params=[f"tiles-{dtype}" for dtype in DTYPES])
     def layout(self, dataset: Dataset, request: pytest.FixtureRequest) -> Layout:
         views = catalog.variable_views(dataset, variable(dataset, request.param))
-        return views["values.txt"].build()
+        return views["values.txt"].layout()
 
 
 class TestChunk(LayoutSuite):
@@ -79,7 +79,7 @@ class TestChunk(LayoutSuite):
     def layout(self, dataset: Dataset, request: pytest.FixtureRequest) -> Layout:
         found = variable(dataset, request.param)
         last = tuple(count - 1 for count in found.array.grid.counts)
-        return catalog.chunk_view(dataset, found, last).build()
+        return catalog.chunk_view(dataset, found, last).layout()
 
     @pytest.fixture
     def other(self, layout: Layout, whole: bytes) -> bytes:
@@ -98,7 +98,7 @@ class TestChunk(LayoutSuite):
 class TestInfo(LayoutSuite):
     @pytest.fixture
     def layout(self, dataset: Dataset) -> Layout:
-        return catalog.variable_views(dataset, variable(dataset, "rows-f4"))["info.json"].build()
+        return catalog.variable_views(dataset, variable(dataset, "rows-f4"))["info.json"].layout()
 
 
 class TestCdl(LayoutSuite):
@@ -106,4 +106,4 @@ class TestCdl(LayoutSuite):
     def layout(self, dataset: Dataset) -> Layout:
         header = dataset.node("")
         assert isinstance(header, GroupHeader)
-        return catalog.group_views(dataset, header, "layouts")["layouts.cdl"].build()
+        return catalog.group_views(dataset, header, "layouts")["layouts.cdl"].layout()

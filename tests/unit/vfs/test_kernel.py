@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-
 import pytest
 
-from nczfs.vfs.base import ROOT_INODE, Entry, InodeNo
+from nczfs.vfs.base import ROOT_INODE
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.kernel import KernelCache
 from nczfs.vfs.nodes import File, FixedDirectory, NodeStat, OpenFile
+from tests.support.kernels import Kernel
 
 
 class TokenFile(File):
@@ -39,28 +37,6 @@ class VersionedFile(TokenFile):
 
 class UncachedFile(TokenFile):
     direct_io = True
-
-
-class Kernel:
-    """Notes what it is told."""
-
-    def __init__(self) -> None:
-        self.inodes: list[InodeNo] = []
-        self.entries: list[Entry] = []
-        self.changes: list[tuple[Collection[Entry], Collection[InodeNo]]] = []
-
-    def invalidate_inode(self, ino: InodeNo) -> None:
-        self.inodes.append(ino)
-
-    def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
-        self.entries.append((parent, name))
-
-    @contextmanager
-    def changing(
-        self, entries: Collection[Entry] = (), locked: Collection[InodeNo] = ()
-    ) -> Iterator[None]:
-        self.changes.append((entries, locked))
-        yield
 
 
 class Tree:

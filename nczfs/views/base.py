@@ -1,0 +1,47 @@
+"""What a virtual file is: a layout, the variables that it shows, and what can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from nczfs.model.hierarchy import Variable
+from nczfs.views.layout import Layout
+
+Variables: TypeAlias = tuple[Variable, ...]
+
+
+class Writing(Enum):
+    """What can be written to a virtual file whose dataset can be changed."""
+
+    NOTHING = "nothing"
+    IN_PLACE = "the bytes that it has"
+    RECORDS = "the bytes that it has, and records behind them where the variable can grow"
+    WHOLE = "a whole new content, taken at the close"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A virtual file.
+
+    Attributes
+    ----------
+    build : makes the layout of the variables, which may have grown or been renamed since the view
+        was made; may block when `is_arithmetic` is false.
+    is_arithmetic : the layout, and so the size, follows from descriptions of arrays alone.
+    is_text : the layout has literals only, and is kept as one text.
+    variables : whose values it shows; reading it reads their chunks. None: it shows no values.
+    writing : what can be written. Which bytes of the layout can be, its segments know.
+    """
+
+    build: Callable[[Variables], Layout]
+    is_arithmetic: bool = True
+    is_text: bool = False
+    variables: Variables = ()
+    writing: Writing = Writing.NOTHING
+
+    def layout(self) -> Layout:
+        """Return the layout of the variables as they were when the view was made."""
+        return self.build(self.variables)
