@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from nczfs.engine.spool.basis import Sent
-from nczfs.engine.spool.entries import Entry, Kind, seal
+from nczfs.engine.spool.entries import SUFFIX, Entry, Kind, seal
 from nczfs.engine.spool.space import Spool, Survives, disk
 from nczfs.engine.spool.staged import StagedLog
 from nczfs.errors import NczfsError, ObjectTooLarge, Unavailable
@@ -60,13 +60,18 @@ def stage(spool: Spool, key: str, size: int = 0, base: Base | None = None) -> St
     base : what the file is where nothing was written; None: zeros.
     """
     path = spool.new_path(key)
-    with disk(path):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    spool.promise_end()
     try:
-        return StagedFile(spool, path, fd, size, base)
+        with disk(path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            return StagedFile(spool, path, fd, size, base)
+        except NczfsError:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
     except NczfsError:
-        os.close(fd)
-        path.unlink(missing_ok=True)
+        spool.end_promise()
         raise
 
 
@@ -217,7 +222,8 @@ class StagedFile:
     def keep(self, key: str, replaces: Version, reason: str) -> Path:
         """Leave the file in the spool as an entry, and close it: where it is then.
 
-        Where no entry can be made, the file stays as one that survives this process, if it is one.
+        A full disk leaves room enough for that. Where no entry can be made all the same, the file
+        stays as one that survives this process, if it is one.
 
         Parameters
         ----------
@@ -225,21 +231,23 @@ class StagedFile:
 
         Raises
         ------
-        NoSpace, Unavailable : it is no entry; its bytes are left where they are.
+        NoSpace, Unavailable : it is no entry; its bytes, if it has any, are left where they are.
         """
         missing = list(self._valid.gaps(0, self._base_stop))
         attempts = [each.document() for each in self._sent]
         details = {"replaces": replaces, "missing": missing, "sent": attempts}
         entry = Entry(Kind.OBJECT, self._spool.url, key, reason, details)
         try:
-            if self._log is not None:
-                self._log.sealing(self.size)
-            kept = seal(self.path, self._fd, entry, self._spool.sync)
+            kept = self._spool.pressed(lambda: self._sealed(entry))
         except NczfsError:
-            if self._log is None or not self._log.leave():
-                self._close()
+            whole = self.path.with_name(self.path.name + SUFFIX)
+            if whole.exists():  # and a power failure may take its name away
+                kept = whole
+            elif self._log is not None and self._log.leave():
+                kept, self._log = self.path, None
+            else:
+                self._close() if self._valid.total else self.discard()
                 raise
-            kept, self._log = self.path, None
         self._spool.keep(kept, self._valid.total)
         self._valid.cut(0)
         self._close()
@@ -250,6 +258,12 @@ class StagedFile:
         with contextlib.suppress(OSError):
             os.unlink(self.path)
         self._close()
+
+    def _sealed(self, entry: Entry) -> Path:
+        if self._log is not None:
+            self._log.sealing(self.size)
+        self._resize(self.size)  # a try before this one may have left a part of what it ends in
+        return seal(self.path, self._fd, entry, self._spool.sync)
 
     def _write(self, offset: int, data: Buffer) -> None:
         stop = offset + len(data)
@@ -286,6 +300,7 @@ class StagedFile:
         self._spool.reserve(-self._valid.total)
         self._valid.cut(0)
         os.close(self._fd)
+        self._spool.end_promise()
         if self._log is not None:
             self._log.remove()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,3 +118,35 @@ def _some(values: np.ndarray, start: int, stop: int, value: float) -> bytes:
     """Set a run of elements; their bytes."""
     values.reshape(-1)[start:stop] = value
     return values.reshape(-1)[start:stop].tobytes()
+
+
+def test_what_a_full_spool_took_before_is_kept_when_the_store_refuses_it(
+    ceph_with_faults: Faults, tmp_path: Path
+) -> None:
+    """SEMANTICS O9, O13: nothing is called lost that can be put back."""
+    refusing = refusing_bucket(ceph_with_faults, *REFUSALS["403"])
+    taken: dict[str, bytes] = {}
+    with small_disk(tmp_path / "disk", 3):
+        spool = tmp_path / "disk/spool"
+        with store_served(refusing.place.url, "--spool-dir", str(spool), expect=TOLD) as mount:
+            refusing.refuse()
+            for number in range(200):
+                name = f"f{number}"
+                file = os.open(mount.path / "objects" / name, os.O_WRONLY | os.O_CREAT)
+                try:
+                    os.write(file, bytes([number]) * 20_480)
+                    taken[name] = bytes([number]) * 20_480
+                except OSError as error:
+                    assert error.errno == errno.ENOSPC  # noqa: PT017 - it must end so
+                with failing_with(errno.EACCES):
+                    os.close(file)
+            wait_until(mount, unsaved_files=0)
+            lost = re.findall(r"(\w+): lost", mount.log.read_text())
+        refusing.allow()
+        put_back = nczfs("recover", "--spool-dir", spool)
+        assert put_back.returncode == 0, put_back
+        assert not list(spool.glob("*"))
+    assert 50 < len(taken) < 200
+    objects = refusing.place.objects()
+    assert not objects.keys() & {*lost}
+    assert {name: objects[name] for name in taken} == taken

@@ -9,13 +9,15 @@ import itertools
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from tempfile import mkstemp
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from nczfs.errors import (
+    NczfsError,
     NoSpace,
     ObjectTooLarge,
     OutOfDescriptors,
@@ -24,7 +26,11 @@ from nczfs.errors import (
     UsageError,
 )
 
+T = TypeVar("T")
+
 LOCK: Final = "lock"
+END_BYTES: Final = 4096  # room for what the entry of a file ends in
+RESERVE_STEP: Final = 64 * 1024
 NAME_BYTES_MAX: Final = 200  # leaves room in a file name of 255 bytes
 _ERRORS: Final[Mapping[int, type[StoreError]]] = {
     errno.ENOSPC: NoSpace,
@@ -74,7 +80,8 @@ class Spool:
     The directory is made with the first file and goes at the end, unless something unsaved is in
     it. As long as the mount lives it holds a lock there, which tells others to leave it alone; the
     file of the lock says the URL.
-    `_lock` guards the sum of bytes and the making.
+    `_lock` guards the sum of bytes and the making. `_pressing` guards the reserve: a file without a
+    name, whose room and descriptor are there for what must not fail (`pressed`).
 
     Parameters
     ----------
@@ -101,6 +108,11 @@ class Spool:
         self._numbers = itertools.count(1)
         self._lock_fd: int | None = None
         self._directory_fd: int | None = None
+        self._pressing = threading.RLock()
+        self._reserve_fd: int | None = None
+        self._is_pressed = False
+        self._ends = 0
+        self._held_bytes = 0
 
     def new_path(self, name: str, before: str = "") -> Path:
         """The path of a new file, named after a key. Raises NoSpace, Unavailable.
@@ -140,6 +152,39 @@ class Spool:
             self._bytes_taken -= taken
             self._kept[path] = taken
 
+    def promise_end(self) -> None:
+        """Hold room for the end of one more entry, until `end_promise`. Raises NoSpace."""
+        with self._pressing:
+            self._ends += 1
+            try:
+                self._hold_reserve()
+            except NczfsError:
+                self._ends -= 1
+                raise
+
+    def end_promise(self) -> None:
+        """The file has become an entry, or will never be one."""
+        with self._pressing:
+            self._ends -= 1
+
+    def pressed(self, call: Callable[[], T]) -> T:
+        """What a call gives that must not fail for want of room, or of a descriptor.
+
+        Where it does, it is called once more with what is held in reserve. Raises as `call`.
+        """
+        try:
+            return call()
+        except (NoSpace, OutOfDescriptors):
+            with self._pressing:
+                self._let_reserve_go()
+                self._is_pressed = True
+                try:
+                    return call()
+                finally:
+                    self._is_pressed = False
+                    with contextlib.suppress(NczfsError):
+                        self._hold_reserve()
+
     def sync(self) -> None:
         """Have the names in the directory survive a power failure; takes no descriptor."""
         if self._directory_fd is not None:
@@ -166,6 +211,8 @@ class Spool:
 
     def close(self) -> None:
         """Remove the directory, unless something unsaved is in it."""
+        with self._pressing:
+            self._let_reserve_go()
         with self._lock:
             fd, self._lock_fd = self._lock_fd, None
             directory_fd, self._directory_fd = self._directory_fd, None
@@ -189,6 +236,35 @@ class Spool:
                 if self._directory_fd is None:
                     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
                     self._directory_fd = os.open(self.directory, flags)
+
+    def _hold_reserve(self) -> None:
+        """Hold what was promised, and a little more if there is room. Raises NoSpace."""
+        if self._is_pressed:
+            return
+        if self._reserve_fd is None and self._directory_fd is not None:
+            with contextlib.suppress(OSError):  # without a descriptor there is no reserve
+                self._reserve_fd, path = mkstemp(dir=self.directory)
+                os.unlink(path)
+        least = END_BYTES * self._ends
+        if self._reserve_fd is None or self._held_bytes >= least:
+            return
+        for size in (least + RESERVE_STEP, least):
+            try:
+                with disk(self.directory):
+                    os.posix_fallocate(self._reserve_fd, 0, size)
+            except NoSpace:
+                if size == least:
+                    raise
+            except NczfsError:
+                return  # the disk cannot hold room
+            else:
+                self._held_bytes = size
+                return
+
+    def _let_reserve_go(self) -> None:
+        fd, self._reserve_fd, self._held_bytes = self._reserve_fd, None, 0
+        if fd is not None:
+            os.close(fd)
 
     def _made(self) -> int | None:
         """The lock of the directory, or None: somebody took it for a dead mount's meanwhile."""

@@ -274,8 +274,7 @@ class LiveFile:
             self.linked = not self._lost
             why = str(self._failure or "the mount ended before it was closed")
             try:
-                staged = staged or self._store.stage(self.key, None)
-                kept = staged.keep(self.key, self._replaces, why)
+                kept = self._store.keep(staged, self.key, self._replaces, why)
             except NczfsError as error:
                 log.critical("%s: lost: not stored (%s) and not kept: %s", self.key, why, error)
             else:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import TypeVar
 
 from nczfs.engine.listings import LISTED_ENTRIES_MAX
@@ -174,6 +175,12 @@ class ObjectStore:
         if stat is None:
             return stage(self._spool, key)
         return stage(self._spool, key, stat.size, self.base_of(stat))
+
+    def keep(self, staged: StagedFile | None, key: Key, replaces: Version, reason: str) -> Path:
+        """Leave a file that could not be stored in the spool; None: an empty one."""
+        if staged is None:
+            staged = self._spool.pressed(lambda: stage(self._spool, key))
+        return staged.keep(key, replaces, reason)
 
     def base_of(self, stat: Stat) -> Base:
         """A version of an object, as what a staged file begins with."""

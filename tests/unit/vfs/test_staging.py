@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from nczfs.engine.spool.entries import read_entry
 from nczfs.engine.spool.salvage import salvage
 from nczfs.engine.spool.space import LOCK, Spool, Survives
-from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors
+from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors, Unavailable
 from nczfs.vfs.staging import Base, Snapshot, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Piece, Range, Stat, Version, Zeros, part_bytes
 from nczfs.zmap.keys import Key
@@ -47,6 +49,19 @@ def source() -> Source:
 @pytest.fixture
 def staged(spool: Spool, source: Source) -> StagedFile:
     return stage(spool, "a/b", len(OLD), Base(STAT, source.fetch, 10))
+
+
+def fill(disk: Path) -> Path:
+    """Take all that is free on a disk: the file that has it."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    return filler
+
+
+def failing(*_: object) -> None:
+    raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
 
 def content(staged: StagedFile) -> bytes:
@@ -209,21 +224,53 @@ def test_what_is_kept_counts_until_somebody_has_removed_it(tmp_path: Path) -> No
     another.discard()
 
 
-def test_a_spool_that_is_full_is_told_of_what_could_not_be_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL])
+def test_what_is_on_a_full_disk_is_kept(tmp_path: Path, survives: Survives) -> None:
+    """SEMANTICS O9: there is room in reserve for what entries end in."""
     with small_disk(tmp_path / "disk", 1):
-        spool = Spool(tmp_path / "disk")
+        spool = Spool(tmp_path / "disk/spool", survives=survives)
+        written = [stage(spool, f"f{number}") for number in range(20)]
+        for staged in written:
+            staged.write(0, bytes(4096))
+            staged.note_unsaved(staged.path.name, ABSENT)
+        fill(tmp_path / "disk")
+        with pytest.raises(NoSpace):
+            written[0].write(4096, bytes(4096))
+        with contextlib.suppress(NoSpace):
+            written.extend(stage(spool, "empty") for _ in range(80))
+        kept = [staged.keep("a", ABSENT, "the store is full too") for staged in written]
+        sizes = [read_entry(path).sections[0].size for path in kept]
+        assert sizes == [4096] * 20 + [0] * (len(written) - 20)
+        assert spool.kept_count == len(written) < 100
+        spool.close()
+        assert sorted(os.listdir(spool.directory)) == sorted([LOCK, *(path.name for path in kept)])
+
+
+def test_a_spool_that_is_full_is_told_of_what_could_not_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", failing)  # there are disks that hold no room
+    with small_disk(tmp_path / "disk", 1):
+        spool = Spool(tmp_path / "disk/spool")
         staged = stage(spool, "a")
         staged.write(0, b"x" * 4096)
-        filler = (tmp_path / "disk/filler").open("wb", buffering=0)
-        with filler, contextlib.suppress(OSError):
-            while True:
-                filler.write(bytes(4096))
-        with pytest.raises(NoSpace):
-            staged.write(4096, b"x" * 4096)
+        fill(tmp_path / "disk")
         with pytest.raises(NoSpace):
             staged.keep("a", ABSENT, "for no reason")
+        assert staged.path.read_bytes() == b"x" * 4096
         assert (spool.kept_count, spool.bytes_used) == (0, 0)
         spool.close()
+
+
+def test_what_has_become_an_entry_is_kept_although_its_directory_was_not_synced(
+    staged: StagedFile, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS O9: nothing is called lost that can be put back."""
+    staged.write(0, b"new")
+    monkeypatch.setattr(spool, "sync", mock.Mock(side_effect=Unavailable("the disk fails")))
+    kept = staged.keep("a/b", Version("1"), "the store was full")
+    assert read_entry(kept).key == "a/b"
+    assert spool.kept_count == 1
 
 
 def test_a_full_disk_gives_the_reservation_back(
@@ -291,17 +338,15 @@ def test_without_descriptors_nothing_is_begun_and_what_is_there_is_kept(
 
 
 def test_what_no_entry_can_be_made_of_on_a_full_disk_is_recovered_from_its_log(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", failing)  # there are disks that hold no room
     with small_disk(tmp_path / "disk", 1):
         spool = Spool(tmp_path / "disk/spool", survives=Survives.KILL)
         staged = stage(spool, "a")
         staged.write(0, bytes(4096))
         staged.note_unsaved("a", ABSENT)
-        filler = tmp_path / "disk/filler"
-        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while file.write(bytes(4096)):
-                pass
+        filler = fill(tmp_path / "disk")
         assert staged.keep("a", ABSENT, "the store is full too") == staged.path
         assert spool.kept_count == 1
         spool.close()
