@@ -97,7 +97,8 @@ def _write_text(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -
 
     from nczfs.cli.value_blocks import value_blocks
     from nczfs.engine.variable import storable
-    from nczfs.views.text import json_element, text_form
+    from nczfs.views.jsonvalues import json_pieces
+    from nczfs.views.text import text_form
 
     form = text_form(variable.description.array.dtype)
     if form is None and not variable.dtype.hasobject:
@@ -111,7 +112,9 @@ def _write_text(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -
             terminal.write_bytes(form.render(np.ascontiguousarray(cells).reshape(-1)), keep="\n")
         else:
             for value in block.values.reshape(-1):
-                out.write(json.dumps(json_element(value)).encode() + b"\n")
+                for piece in json_pieces(value):
+                    terminal.write_bytes(piece.encode("utf-8", "surrogatepass"))
+                terminal.write_bytes(b"\n", keep="\n")
 
 
 def _write_json(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -> None:

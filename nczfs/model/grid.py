@@ -67,6 +67,18 @@ class RegularGrid:
             0 <= i < n for i, n in zip(chunk, self.counts, strict=True)
         )
 
+    def rows(self) -> Iterator[Box]:
+        """Yield the elements of the array by rows of chunks along the first dimension."""
+        if not self.shape:
+            yield Box((), ())
+            return
+        if 0 in self.shape:
+            return
+        length, chunk = self.shape[0], self.chunk_shape[0]
+        for start in range(0, length, chunk):
+            stop = min(start + chunk, length)
+            yield Box((start, *(0 for _ in self.shape[1:])), (stop, *self.shape[1:]))
+
     def parts(self, box: Box) -> Iterator[Part]:
         """The pieces of a box, one for each chunk that it touches, in C order of the grid."""
         if box.size == 0:

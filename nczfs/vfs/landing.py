@@ -14,7 +14,7 @@ from nczfs.vfs.valuesfile import ValuesFile
 from nczfs.vfs.viewfile import ViewContext
 from nczfs.views import catalog
 from nczfs.views.catalog import LINES, RAW
-from nczfs.views.text import elements_of_lines
+from nczfs.views.jsonvalues import elements_of_lines
 
 LINES_AT_ONCE = 4096
 

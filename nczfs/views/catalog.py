@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
+from nczfs.engine.weight import weight_of_values
+from nczfs.errors import CodecError
 from nczfs.formats.cdl import printer as cdl
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.views import info, npy, text
 from nczfs.views.base import Variables, View, Writing
 from nczfs.views.elements import ArrayElements, ChunkElements
+from nczfs.views.jsonvalues import JsonText
 from nczfs.views.layout import Layout, native_run
 from nczfs.views.segments import Literal, Run
 
 RENDERED_BYTES_MAX = 64 << 20
 """Variable-length elements are shown as text up to so many decoded bytes."""
+
+HELD_BYTES_MAX = 192 << 20
+"""Decoded elements of variable length that wait for being shown."""
 
 FILE_BYTES_MAX = (1 << 63) - (1 << 32)
 """No system has larger files; the last 4 GiB are left to headers."""
@@ -90,7 +95,7 @@ def variable_views(
     elif count * dtype.native.itemsize <= RENDERED_BYTES_MAX:
 
         def rendered(shown: Variables) -> Layout:
-            return Layout([Literal(text.json_lines(_all_values(dataset, shown[0])))])
+            return Layout([Literal(_lines_of_all(dataset, shown[0]))])
 
         views["values.txt"] = View(
             rendered, is_arithmetic=False, is_text=True, variables=shown, writing=Writing.WHOLE
@@ -116,8 +121,10 @@ def chunk_view(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> View:
         return View(decoded, variables=(variable,), writing=Writing.IN_PLACE)
 
     def rendered(shown: Variables) -> Layout:
+        made = JsonText(dataset.url(f"{shown[0].path}/{CHUNKS}"), RENDERED_BYTES_MAX)
         with dataset.array(shown[0]).chunk(chunk, Tally()) as values:
-            return Layout([Literal(text.json_list(values))])
+            made.add_list(values)
+        return Layout([Literal(made.taken())])
 
     return View(rendered, is_arithmetic=False, is_text=True, variables=(variable,))
 
@@ -179,8 +186,23 @@ def _all_native(dataset: Dataset, variable: Variable) -> Run:
     return native_run(elements, variable.array.dtype, variable.array.size)
 
 
-def _all_values(dataset: Dataset, variable: Variable) -> Values:
-    description = variable.array
-    values = np.empty(description.size, description.dtype.native)
-    dataset.array(variable).read_run(0, values, Tally())
-    return values
+def _lines_of_all(dataset: Dataset, variable: Variable) -> bytes:
+    """The lines of all elements of variable length, read one row of chunks after the other."""
+    array = dataset.array(variable)
+    array.require_codecs()  # which refuses more dimensions than NumPy has
+    place = dataset.url(f"{variable.path}/{LINES}")
+    shown = JsonText(place, RENDERED_BYTES_MAX)
+    for box in variable.array.grid.rows():
+        values = np.empty(box.shape, variable.array.dtype.native)
+        held = 0
+        for part in variable.array.grid.parts(box):
+            index: tuple[Any, ...] = (*part.target.slices(), ...)
+            piece = values[index]
+            array.read_box(part.target.relative_to(tuple(-n for n in box.start)), piece, Tally())
+            held += weight_of_values(piece)
+            if held > HELD_BYTES_MAX:
+                raise CodecError(
+                    f"{place}: a row of chunks takes more than {HELD_BYTES_MAX} bytes of memory"
+                )
+        shown.add_lines(values)
+    return shown.taken()

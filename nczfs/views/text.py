@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +12,7 @@ import numpy as np
 
 from nczfs.engine.loaded import Values
 from nczfs.errors import BadValue
-from nczfs.messages import shown
-from nczfs.model.dtypes import DataType, VlenKind
+from nczfs.model.dtypes import DataType
 from nczfs.views.forms import Buffer, Flags, Form
 
 # The digits that read back to the same bits, and the widest that such a number can be:
@@ -204,70 +202,3 @@ def _without_controls(values: Values) -> Flags:
     else:
         clean = [all(unicodedata.category(c) != "Cc" for c in text) for text in values.tolist()]
     return np.array(clean, bool)
-
-
-def json_element(value: object) -> object:
-    """An element of a variable-length type as JSON has it; bytes as Latin-1 text."""
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
-
-
-def json_lines(values: Values) -> bytes:
-    """One JSON value a line: the form of variable-length elements."""
-    return "".join(
-        json.dumps(json_element(value), ensure_ascii=False) + "\n" for value in values.reshape(-1)
-    ).encode("utf-8", "surrogatepass")
-
-
-def json_list(values: Values) -> bytes:
-    """The elements of a chunk as one JSON list and a newline."""
-    elements = [json_element(value) for value in values.reshape(-1)]
-    return (json.dumps(elements, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
-
-
-def elements_of_lines(lines: Sequence[bytes], dtype: DataType) -> Values:
-    """Elements of a variable-length type by their lines: the inverse of `json_lines`.
-
-    Raises
-    ------
-    ValueError : a line is no JSON, or none of the type.
-    """
-    values = np.empty(len(lines), object)
-    for number, line in enumerate(lines):
-        try:
-            element = json.loads(line.decode("utf-8", "surrogatepass"))
-        except (ValueError, RecursionError):
-            raise ValueError(f"{shown(line)} is no JSON") from None
-        values[number] = _element(element, dtype)
-    return values
-
-
-def _element(value: object, dtype: DataType) -> object:
-    """The inverse of `json_element`."""
-    match dtype.vlen, value:
-        case VlenKind.JSON, _:
-            return value
-        case VlenKind.TEXT, str():
-            return value
-        case VlenKind.BYTES, str() if all(ord(character) < 256 for character in value):
-            return value.encode("latin-1")
-        case VlenKind.ARRAY, list():
-            return _array(value, dtype)
-        case VlenKind.ARRAY, None:
-            return None
-    raise ValueError(f"{shown(value)} is no {dtype.vlen.value if dtype.vlen else dtype.typestr}")
-
-
-def _array(items: list[object], dtype: DataType) -> Values:
-    try:
-        found = np.array(items, dtype.base)
-    except (TypeError, OverflowError) as error:
-        raise ValueError(f"{shown(items)} is no list of {dtype.base}") from error
-    if found.ndim != 1:
-        raise ValueError(f"{shown(items)} is no list of {dtype.base}")
-    return found

@@ -14,12 +14,10 @@ import pytest
 from nczfs.testing.datasets import put_array, put_group, put_json
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.registry import open_store
-from tests.support.looking import failing_with, peak_bytes, store_served
-from tests.support.neighbour import neighbour
+from tests.support.enduring import enduring
+from tests.support.looking import failing_with, store_served
 
 FIELD = np.arange(24, dtype="<f4").reshape(4, 6)
-MEMORY_BYTES = 400 << 20  # 100 MB without any data, 64 MiB of budget, one chunk that is refused
-CPU_S = 4.0  # a tenth of it, measured; what hangs takes minutes
 LINE_LENGTH_MAX = 600
 
 
@@ -66,14 +64,53 @@ def test_a_hostile_chunk_is_refused_while_its_neighbour_is_read(tmp_path: Path, 
     expect = r"d\.zarr/bad/0"
     with store_served(tmp_path, "--memory-limit", "64MiB", expect=expect) as mount:
         place = mount.path / "datasets/d.zarr"
-        with neighbour(mount, place / "good/values.raw") as beside:
+        with enduring(mount, place / "good/values.raw"):
             for path in ("chunks/0", "values.txt"):
                 with failing_with(errno.EIO):
                     (place / "bad" / path).read_bytes()
-        assert beside.error is None
-        assert beside.reads
-        assert beside.waited_cpu_s < CPU_S
-        assert peak_bytes(mount.process.pid) < MEMORY_BYTES
         lines = mount.log.read_text().splitlines()
         assert any("d.zarr/bad/0" in line for line in lines)
         assert max(map(len, lines)) < LINE_LENGTH_MAX
+
+
+def lengths(*texts: bytes) -> bytes:
+    """A chunk of texts as ``vlen-utf8`` and ``vlen-bytes`` store them."""
+    return struct.pack("<I", len(texts)) + b"".join(struct.pack("<I", len(t)) + t for t in texts)
+
+
+ELEMENTS: dict[str, tuple[dict[str, Any], bytes]] = {
+    "fill_value": (
+        filtered("vlen-utf8")
+        | {"shape": [10**6], "chunks": [10**6], "fill_value": "x" * (10 << 20)},
+        b"",
+    ),
+    "escapes": (filtered("vlen-utf8"), lengths(*[b"\x01" * (9 << 20)] * 6)),
+    "numbers": (filtered("vlen-array", dtype="|u1"), lengths(*[b"\xff" * (9 << 20)] * 6)),
+    "row_of_chunks": (
+        filtered("vlen-utf8") | {"shape": [1, 40], "chunks": [1, 1]},
+        lengths(b"x" * (50 << 20)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["fill_value", "escapes", "numbers", "row_of_chunks"])
+def test_elements_that_are_too_long_as_text_are_refused_while_their_neighbour_is_read(
+    tmp_path: Path, name: str
+) -> None:
+    """SEMANTICS A5, A7, D16."""
+    store = open_store(str(tmp_path))
+    put_group(store, "d.zarr", {})
+    put_array(store, "d.zarr/good", FIELD, (2, 4))
+    document, data = ELEMENTS[name]
+    put_json(store, "d.zarr/bad/.zarray", document)
+    compressed = zlib.compress(data, 1)
+    is_row = len(document["shape"]) == 2
+    for key in [f"0.{n}" for n in range(40)] if is_row else ["0"] if data else []:
+        store.write(parse_key(f"d.zarr/bad/{key}"), compressed)
+    expect = r"d\.zarr/bad/(chunks|values\.txt): (as text, the values|a row of chunks) takes? more"
+    with store_served(tmp_path, "--memory-limit", "64MiB", expect=expect) as mount:
+        place = mount.path / "datasets/d.zarr"
+        with enduring(mount, place / "good/values.raw"):
+            for path in ("values.txt",) if is_row else ("chunks/0", "values.txt"):
+                with failing_with(errno.EIO):
+                    (place / "bad" / path).read_bytes()
