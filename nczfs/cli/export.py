@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nczfs.cli import interrupts, logs
+from nczfs.cli import interrupts, logs, terminal
 from nczfs.cli.command import Command, Request
 from nczfs.cli.parser import typed
 from nczfs.cli.progress import progress_bar, tell
@@ -102,6 +102,7 @@ def _write(source: Source, request: Request, limit: int) -> None:
         arguments.skip_unsupported,
     )
     with (
+        terminal.libraries_muted(),  # HDF5's filters print what they fail at
         progress_bar(source.nbytes, "B") as progress,
         interrupts.deferred(lambda: remove_temporary(new)),
     ):

@@ -7,8 +7,10 @@ import json
 import logging
 import logging.handlers
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from nczfs.cli.sources import Settings
 from nczfs.engine.spool.space import make_private
@@ -47,6 +49,14 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields)
 
 
+class StderrHandler(logging.StreamHandler[TextIO]):
+    """A handler that prints on whatever stderr is at the moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 class LogFileHandler(logging.handlers.WatchedFileHandler):
     """A handler that appends to a file, which its rotation keeps private to owner and group."""
 
@@ -58,14 +68,14 @@ class LogFileHandler(logging.handlers.WatchedFileHandler):
 
 def configure_command(settings: Settings) -> None:
     """Configure the log of a command that runs and ends: warnings on stderr, more on request."""
-    _install(logging.StreamHandler(), settings, _level(settings, "warning"), "nczfs: %(message)s")
+    _install(StderrHandler(), settings, _level(settings, "warning"), "nczfs: %(message)s")
 
 
 def configure_foreground(settings: Settings) -> Path | None:
     """Configure the log of a mount in the foreground: stderr, or the returned file (--log-file)."""
     name = settings.maybe_text("log-file")
     if name is None:
-        _install(logging.StreamHandler(), settings, _level(settings, "info"), _TEXT)
+        _install(StderrHandler(), settings, _level(settings, "info"), _TEXT)
         return None
     path = Path(name)
     _install(LogFileHandler(path), settings, _level(settings, "info"), _TEXT)

@@ -47,10 +47,20 @@ def checked_name(name: str) -> str:
 
 
 def _fault(name: str) -> str | None:
-    if not name:
-        return "it is empty"
     if name.startswith(_RESERVED) or name == "zarr.json":
         return "such names are reserved by the format"
+    return netcdf_fault(name, NAME_BYTES_MAX)
+
+
+def netcdf_fault(name: str, bytes_max: int) -> str | None:
+    """Tell why netCDF can have no such name, in a clause about "it"; None: it can.
+
+    Parameters
+    ----------
+    name : in normal form C.
+    """
+    if not name:
+        return "it is empty"
     if not (name[0].isalnum() or name[0] == "_" or ord(name[0]) > 127):
         return "it does not begin with a letter, a digit or an underscore"
     if "/" in name:
@@ -61,8 +71,8 @@ def _fault(name: str) -> str | None:
         return "it ends with a blank"
     if any(0xD800 <= ord(character) < 0xE000 for character in name):
         return "it is not UTF-8"
-    if len(name.encode()) > NAME_BYTES_MAX:
-        return f"it has more than {NAME_BYTES_MAX} bytes"
+    if len(name.encode()) > bytes_max:
+        return f"it has more than {bytes_max} bytes"
     return None
 
 

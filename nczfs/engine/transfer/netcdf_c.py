@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import netCDF4
 import numpy as np
 from netCDF4 import _netCDF4
 
@@ -74,6 +75,30 @@ def set_attribute(group: int, variable: int, given: Attribute) -> None:
         _call("nc_put_att", *place, _NUMBER_OF_TYPE[nc_type], ctypes.c_size_t(count), values)
     except RuntimeError as error:
         raise BadValue(f"attribute {given.name!r}: {error}") from error
+
+
+def close(file: Any) -> None:
+    """Close a netCDF4.Dataset; an error does not have it closed a second time."""
+    try:
+        file.close()
+    except RuntimeError:
+        _is_closed(file)
+        raise
+
+
+def abandon(file: Any) -> None:
+    """Leave a netCDF4.Dataset open until the process ends, because of an error.
+
+    Closing it, like nc_abort, writes what the library still holds of it, and crashes the process
+    where a write failed before (netcdf-c 4.10.1 with HDF5 2.2.0, on full disks).
+    """
+    _is_closed(file)
+
+
+def _is_closed(file: Any) -> None:
+    """Keep netCDF4-python from closing a file when it forgets it."""
+    # Set on the object, it would be taken for an attribute of the file. The stubs do not know it.
+    netCDF4.Dataset._isopen.__set__(file, 0)  # type: ignore[attr-defined]
 
 
 @contextmanager

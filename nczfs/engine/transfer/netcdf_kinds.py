@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -10,7 +11,8 @@ from nczfs.engine.convert import attribute_of
 from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value, is_fill_value
 from nczfs.engine.transfer.source import Notice, Source, groups_of, variables_of
 from nczfs.errors import BadValue, Unsupported
-from nczfs.formats.names import below, parent_of
+from nczfs.formats.names import below, netcdf_fault, parent_of
+from nczfs.messages import shown
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension
@@ -19,6 +21,24 @@ _CLASSIC_TYPES = frozenset(
     {NcType.BYTE, NcType.CHAR, NcType.SHORT, NcType.INT, NcType.FLOAT, NcType.DOUBLE}
 )
 _ALL_TYPES = frozenset(NcType) - {NcType.JSON}
+
+_NAME_BYTES_MAX = 256  # NC_MAX_NAME
+HDF5_ATTRIBUTES = frozenset(
+    {
+        "CLASS",
+        "DIMENSION_LIST",
+        "NAME",
+        "REFERENCE_LIST",
+        "_Format",
+        "_IsNetcdf4",
+        "_NCProperties",
+        "_Netcdf4Coordinates",
+        "_Netcdf4Dimid",
+        "_SuperblockVersion",
+        "_nc3_strict",
+    }
+)
+"""Attributes that netcdf-c keeps for itself in files of HDF5 (its table of reserved names)."""
 
 
 Format: TypeAlias = Literal[
@@ -98,24 +118,40 @@ class _Fitting:
         open_ended = [d for d in root.dimensions if d.unlimited or not d.size]
         open_ended.sort(key=lambda d: (f"/{d.name}" not in self._used, not d.unlimited))
         self._record = open_ended[0] if open_ended else None
+        self._left_out: set[str] = set()
         self.refused: list[str] = []
         self.changed: list[str] = []
 
     def group(self, group: GroupDeclaration, path: str) -> GroupDeclaration:
-        groups = group.groups
+        groups, names = group.groups, set[str]()
         if groups and not self._kind.has_groups:
             self.refused += [f"/{below(path, child.name)} is a group" for child in groups]
             groups = ()
         return replace(
             group,
-            dimensions=tuple(self._dimensions(group.dimensions)),
+            dimensions=tuple(self._dimensions(group.dimensions, path)),
             attributes=self._attributes(group.attributes, f"/{path}"),
-            variables=tuple(self._variables(group.variables, path)),
-            groups=tuple(self.group(child, below(path, child.name)) for child in groups),
+            variables=tuple(self._variables(group.variables, path, names)),
+            groups=tuple(
+                self.group(child, below(path, child.name))
+                for child in groups
+                if self._takes_name("group", child.name, names, path)
+            ),
         )
 
-    def _dimensions(self, dimensions: tuple[Dimension, ...]) -> Iterator[Dimension]:
+    def _takes_name(self, noun: str, name: str, names: set[str], path: str) -> bool:
+        """Whether a name of a member of a group can be given; `names` gets it."""
+        wrong = _name_fault(name, names)
+        if wrong is not None:
+            self.refused.append(f"/{path} has a {noun} {shown(name)} ({wrong})")
+        return wrong is None
+
+    def _dimensions(self, dimensions: tuple[Dimension, ...], path: str) -> Iterator[Dimension]:
+        names: set[str] = set()
         for dimension in dimensions:
+            if not self._takes_name("dimension", dimension.name, names, path):
+                self._left_out.add(f"/{below(path, dimension.name)}")
+                continue
             if not dimension.unlimited and not dimension.size:
                 self.changed.append(f"dimension {dimension.name!r} of length 0 becomes unlimited")
             if self._can_grow(dimension) or (dimension.size and not dimension.unlimited):
@@ -128,9 +164,11 @@ class _Fitting:
         return self._kind.has_groups or dimension is self._record
 
     def _variables(
-        self, variables: tuple[VariableDeclaration, ...], path: str
+        self, variables: tuple[VariableDeclaration, ...], path: str, names: set[str]
     ) -> Iterator[VariableDeclaration]:
         for variable in variables:
+            if not self._takes_name("variable", variable.name, names, path):
+                continue
             place = f"/{below(path, variable.name)}"
             wrong = self._fault(variable, path)
             if wrong is not None:
@@ -164,6 +202,8 @@ class _Fitting:
             name = nc_type.value if isinstance(nc_type, NcType) else nc_type
             return f"is of type {name}"
         for name in variable.dimensions:
+            if name in self._left_out:
+                return f"has the dimension {shown(name)}"
             if _nearest(self._declared, name.rpartition("/")[2], path) != name:
                 return f"has a dimension {name} that is hidden by a nearer one of that name"
         if not self._kind.has_groups:
@@ -176,17 +216,38 @@ class _Fitting:
 
     def _attributes(self, attributes: tuple[Attribute, ...], place: str) -> tuple[Attribute, ...]:
         found: list[Attribute] = []
+        names: set[str] = set()
         for attribute in attributes:
             value = attribute.value
-            if attribute.type in self._kind.types or attribute.type is NcType.JSON:
+            wrong = _name_fault(attribute.name, names)
+            if self._kind.is_hdf5 and attribute.name in HDF5_ATTRIBUTES:
+                wrong = "netCDF keeps it for itself"
+            if wrong is not None:
+                self.refused.append(f"{place} has an attribute {shown(attribute.name)} ({wrong})")
+            elif attribute.type in self._kind.types or attribute.type is NcType.JSON:
                 found.append(attribute)
             elif attribute.type is NcType.STRING and isinstance(value, tuple) and len(value) == 1:
                 found.append(Attribute(attribute.name, NcType.CHAR, str(value[0])))
             else:
                 self.refused.append(
-                    f"{place} has an attribute {attribute.name!r} of type {attribute.type.value}"
+                    f"{place} has an attribute {shown(attribute.name)} of type "
+                    f"{attribute.type.value}"
                 )
         return tuple(found)
+
+
+def stored_name(name: str) -> str:
+    """The form in which netCDF stores a name, or a path."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _name_fault(name: str, names: set[str]) -> str | None:
+    """Why a name cannot be given beside others, which get it if it can."""
+    stored = stored_name(name)
+    if stored in names:
+        return "it is the same as another one in normal form C"
+    names.add(stored)
+    return netcdf_fault(stored, _NAME_BYTES_MAX)
 
 
 def _nearest(declared: dict[str, Dimension], name: str, path: str) -> str:

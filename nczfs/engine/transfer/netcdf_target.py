@@ -17,7 +17,7 @@ from nczfs.engine.loaded import Values
 from nczfs.engine.transfer import netcdf_c
 from nczfs.engine.transfer.blocks import BLOCK_SHARE, block_size
 from nczfs.engine.transfer.copying import Writes, copy
-from nczfs.engine.transfer.netcdf_kinds import Kind, fitted
+from nczfs.engine.transfer.netcdf_kinds import Kind, fitted, stored_name
 from nczfs.engine.transfer.netcdf_source import chunk_shape, translated
 from nczfs.engine.transfer.source import (
     Content,
@@ -35,7 +35,9 @@ from nczfs.formats.names import below
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec
+from nczfs.zmap.oserrors import kind_of
 
+_PROBE_BYTES = 1 << 16
 _SUBSTITUTE = (CodecSpec("shuffle"), CodecSpec("zlib", {"level": 4}))
 
 
@@ -70,8 +72,8 @@ def write_netcdf(source: Source, new: NewFile, notice: Notice, progress: Progres
     ------
     Unsupported : files of the kind cannot hold something; nothing was written.
     ObjectExists : the file exists.
-    AccessDenied, CorruptStore : the file cannot be written. BadValue, CodecError, StoreError : the
-        source cannot be read. Nothing is left of the file.
+    AccessDenied, NoSpace, CorruptStore : the file cannot be written. BadValue, CodecError,
+        StoreError : the source cannot be read. Nothing is left of the file.
     """
     source = fitted(source, new.kind, notice, skip_unsupported=new.skip_unsupported)
     done = 0.0
@@ -99,7 +101,7 @@ def _write(source: Source, new: NewFile, notice: Notice, progress: Progress) -> 
             _Definer(file, new, notice).define(source.root)
         with _opened(temporary, "r+", new) as file:
             for path, content in source.contents.items():
-                _Filler(file[path], path, declared[path], new).fill(content, progress)
+                _Filler(file[stored_name(path)], path, declared[path], new).fill(content, progress)
 
 
 class _Filler:
@@ -174,12 +176,28 @@ def _renamed_at_end(new: NewFile) -> Iterator[str]:
         yield temporary
         _check_free(new)
         os.replace(temporary, new.path)
+    except (CorruptStore, PermissionError):
+        _check_disk(new)
+        raise
     finally:
         remove_temporary(new)
 
 
+def _check_disk(new: NewFile) -> None:
+    """Raise what the operating system says of more bytes in the file, which netCDF conceals."""
+    try:
+        with open(_temporary(new), "ab") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise kind_of(error)(f"{new.path}: {error.strerror}") from error
+
+
 def remove_temporary(new: NewFile) -> None:
     """Remove what this process has written of an incomplete file, if anything."""
+    with suppress(OSError):
+        os.truncate(_temporary(new), 0)  # the library may keep it open, and its space
     with suppress(FileNotFoundError):
         os.unlink(_temporary(new))
 
@@ -201,11 +219,10 @@ def _opened(path: str, mode: Literal["w", "r+"], new: NewFile) -> Iterator[Any]:
     try:
         yield file
     except BaseException:
-        with suppress(Exception):  # the file is removed, and the first error is the one to report
-            file.close()
+        netcdf_c.abandon(file)
         raise
     with translated(new.path):
-        file.close()
+        netcdf_c.close(file)
 
 
 @dataclass
