@@ -172,6 +172,7 @@ class DatasetsTree:
             self.times.pop(path, None)
         if self.arrivals is not None:
             self.arrivals.forget(prefix)
+        self.context.refusals.forget(prefix)
         self._removed(prefix)
 
     def _archive_version(self, key: Key) -> object:

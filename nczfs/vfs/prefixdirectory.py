@@ -22,6 +22,7 @@ from nczfs.errors import (
     PathExists,
 )
 from nczfs.model.hierarchy import Variable
+from nczfs.vfs.arrivals import goal_of
 from nczfs.vfs.arriving import NodeArrivals, held_file
 from nczfs.vfs.attributes import AttributesDirectory
 from nczfs.vfs.base import Changes
@@ -34,7 +35,7 @@ from nczfs.vfs.objects import is_file_name
 from nczfs.vfs.removing import Removing
 from nczfs.vfs.resolved import At, Broken, Plain, Resolved
 from nczfs.views import catalog
-from nczfs.views.catalog import ATTRIBUTES, LINES, RAW
+from nczfs.views.catalog import ATTRIBUTES, CHUNKS, LINES, RAW
 from nczfs.zmap import keys
 from nczfs.zmap.keys import Key, Prefix
 
@@ -146,6 +147,8 @@ class PrefixDirectory(Directory):
             raise self.refusal(name)
         if not is_file_name(name):
             raise BadArgument(f"{name}: cannot be the name of a group")
+        if isinstance(resolved, At) and self._is_part_of_a_copy(name):
+            raise self._noted(name, NotPermitted(f"{name}: {COPYING}"))
         try:
             self._child(name, resolved)
         except NoSuchPath:
@@ -180,8 +183,7 @@ class PrefixDirectory(Directory):
                 raise NotPermitted(f"{name}: {COPYING}")
             return arriving.create(name, exclusive=exclusive)
         except NotPermitted as error:
-            self._tree.context.refusals.note_once(self._prefix, name, str(error))
-            raise
+            raise self._noted(name, error) from None
 
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         """A group or variable gets another name in its group; a file that is held gets its own."""
@@ -240,6 +242,8 @@ class PrefixDirectory(Directory):
             raise NotADirectory(f"{name}: is a file")
         if isinstance(node, PrefixDirectory) and node.remove_hollow():
             return
+        if isinstance(node, PrefixDirectory) and self._removable and node.has_members():
+            raise DirectoryNotEmpty(f"{name}: holds groups or variables")
         removing = self._removing(name)
         if not isinstance(node, ChunksDirectory) and next(node.listing(), None) is not None:
             raise DirectoryNotEmpty(f"{name}: is not empty")
@@ -261,6 +265,15 @@ class PrefixDirectory(Directory):
         if arrivals is not None and arrivals.held_in(self._prefix):
             return False
         return removing.hollow(resolved.dataset, resolved.path)
+
+    def has_members(self) -> bool:
+        """Whether groups, variables or other prefixes are in this directory."""
+        resolved = self.resolve()
+        if isinstance(resolved, Broken):
+            return False
+        if isinstance(resolved, At) and isinstance(resolved.loaded.node, Variable):
+            return False
+        return next(self._members(resolved), None) is not None
 
     def remove(self, removing: Removing, above: Resolved) -> None:
         """Remove this node, or directory without keys; nothing of it is shown any more.
@@ -313,6 +326,23 @@ class PrefixDirectory(Directory):
         if removing is None or not removing.is_allowed:
             raise self.refusal(name)
         return removing
+
+    def _is_part_of_a_copy(self, name: str) -> bool:
+        """Whether a directory would only hold more files that are refused.
+
+        That is the one of a variable's chunks, and any in a new group in which a file was refused
+        that is called like a view: a program that copies goes no deeper then.
+        """
+        tree = self._tree
+        if tree.arrivals is not None:
+            return False
+        refused = tree.context.refusals.names(self._prefix) if self._prefix in tree.times else ()
+        return name == CHUNKS or any(catalog.is_like_a_view(goal_of(n) or n) for n in refused)
+
+    def _noted(self, name: str, error: NotPermitted) -> NotPermitted:
+        """A refusal, which the `problems` of this node say if it is the first one."""
+        self._tree.context.refusals.note_once(self._prefix, name, str(error))
+        return error
 
     def _arriving(self, at: At) -> NodeArrivals | None:
         """What comes into this directory file by file; None where nothing can."""

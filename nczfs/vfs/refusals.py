@@ -44,6 +44,13 @@ class Refusals:
             found = [(name, why) for (node, name), why in self._notes.items() if node == prefix]
         return tuple(_message(name, why) for name, why in found)
 
+    def names(self, prefix: Prefix) -> tuple[str, ...]:
+        """The files of a node of which something is to be said."""
+        if not self._notes:
+            return ()
+        with self._lock:
+            return tuple(name for node, name in self._notes if node == prefix)
+
     def file(self, prefix: Prefix, name: str) -> RefusalsOfFile:
         """Those of one file."""
         return RefusalsOfFile(self, prefix, name)

@@ -171,6 +171,12 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
     )
 
 
+def is_like_a_view(name: str) -> bool:
+    """Whether a virtual file of some group or variable has this name, now or in a later version."""
+    names = (*VARIABLE_VIEWS, *LATER_VARIABLE_NAMES, *LATER_GROUP_NAMES)
+    return name in names or name.endswith((".cdl", *LATER_GROUP_SUFFIXES))
+
+
 def broken_view(path: str, problem: str) -> View:
     """The info.json of a node whose metadata cannot be read."""
     return View(lambda _: Layout([Literal(info.broken_info(path, problem))]), is_text=True)

@@ -24,7 +24,7 @@ _OF_VARIABLES = frozenset(
 
 
 def wrecks(nodes: Nodes) -> Iterator[Finding]:
-    """Report groups without members; only the root of a dataset may have none."""
+    """Report groups without members."""
     members = _members(nodes)
 
     def is_hollow(path: str) -> bool:
@@ -39,8 +39,8 @@ def wrecks(nodes: Nodes) -> Iterator[Finding]:
         assert isinstance(group, GroupHeader)
         if had_chunks(path):
             yield _wreck(nodes, path, f"its only member is the empty group {CHUNKS!r}")
-        elif path and is_hollow(path) and not group.dimensions:
-            if group.name != CHUNKS:
+        elif is_hollow(path) and not group.dimensions:
+            if not path or group.name != CHUNKS:
                 yield from _hollow(nodes, group)
             elif not had_chunks(parent_of(path)):
                 yield _wreck(
@@ -51,15 +51,15 @@ def wrecks(nodes: Nodes) -> Iterator[Finding]:
 def _hollow(nodes: Nodes, group: GroupHeader) -> Iterator[Finding]:
     """Report a group without members and dimensions."""
     telling = next((a.name for a in group.attributes if a.name in _OF_VARIABLES), None)
-    if telling is not None:
+    if group.path and telling is not None:
         yield _wreck(nodes, group.path, f"it has the attribute {shown(telling)} and no members")
     elif not group.attributes:
         yield Finding(
             Kind.EMPTY,
             nodes.shown_path(group.path),
             "",
-            "a group without members, dimensions and attributes; a copy that was refused leaves "
-            "such groups, and rmdir in a mount removes them",
+            f"a {'group' if group.path else 'dataset'} without members, dimensions and attributes; "
+            "a copy that was refused leaves such groups, and rmdir in a mount removes them",
         )
 
 

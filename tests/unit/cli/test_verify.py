@@ -97,7 +97,7 @@ def test_json_is_one_document(place: Path) -> None:
 def test_documents_have_their_lists_also_when_they_are_empty(
     tmp_path: Path, words: list[str], expected: set[str]
 ) -> None:
-    put_group(DirectoryZMap(tmp_path), "")
+    put_group(DirectoryZMap(tmp_path), "", {"title": "t"})
     found = json.loads(nczfs("verify", "--json", *words, tmp_path).stdout)
     assert {name for name, value in found.items() if value == []} == expected
 

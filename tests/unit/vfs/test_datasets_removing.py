@@ -126,8 +126,6 @@ PLACES = {
     "chunks": (rmdir, f"{N}/v/chunks"),
     "attributes": (rmdir, f"{N}/v/attributes"),
     "variable": (rmdir, f"{N}/v"),
-    "group": (rmdir, f"{N}/g"),
-    "dataset": (rmdir, N),
 }
 
 
@@ -144,6 +142,70 @@ def test_nothing_goes_without_the_option(
     with pytest.raises(ReadOnlyMount):
         remove(mount(read_only=True), path)
     assert keys_of(store) == before
+
+
+@pytest.mark.parametrize("allow_delete", [False, True])
+@pytest.mark.parametrize("path", [f"{N}/g", N, "datasets/d", f"{N}/left", "datasets/papers"])
+def test_what_holds_something_is_not_empty_whatever_is_allowed(
+    mount: Mount, store: ZMap, path: str, allow_delete: bool
+) -> None:
+    """SEMANTICS W11, W16."""
+    for key in ("d/n.zarr/left/notes/one.txt", "papers/new/one.txt"):
+        store.write(parse_key(key), b"")
+    before = keys_of(store)
+    fs = mount(allow_delete=allow_delete)
+    with pytest.raises(DirectoryNotEmpty):
+        rmdir(fs, path)
+    with pytest.raises(ReadOnlyMount):
+        rmdir(mount(read_only=True), path)
+    assert keys_of(store) == before
+
+
+def test_the_wreck_of_a_variable_goes_from_the_inside(mount: Mount, store: ZMap) -> None:
+    """SEMANTICS W26."""
+    for name in ("t", "t/chunks"):
+        put_group(store, f"d/z.zarr/{name}", {})
+    put_group(store, "d/z.zarr", {"a": 1})
+    fs = mount(allow_delete=False)
+    with pytest.raises(DirectoryNotEmpty, match="holds groups or variables"):
+        rmdir(fs, "datasets/d/z.zarr/t")
+    rmdir(fs, "datasets/d/z.zarr/t/chunks")
+    rmdir(fs, "datasets/d/z.zarr/t")
+    assert keys_of(store, "d/z.zarr") == ["d/z.zarr/.zattrs", "d/z.zarr/.zgroup"]
+
+
+def test_a_copy_that_is_refused_goes_no_deeper(mount: Mount, store: ZMap) -> None:
+    """SEMANTICS W12."""
+    fs = mount(allow_delete=False)
+    mkdir(fs, f"{N}/new")
+    with pytest.raises(NotPermitted, match="--views copy"):
+        mkdir(fs, f"{N}/new/chunks")
+    mkdir(fs, f"{N}/new/sub")
+    for path, name in ((f"{N}/new/sub", "values.raw"), (N, "n.nc"), (f"{N}/new", "README")):
+        with pytest.raises(NotPermitted):
+            write(fs, f"{path}/{name}", b"x")
+    with pytest.raises(NotPermitted, match="--views copy"):
+        mkdir(fs, f"{N}/new/sub/deeper")
+    mkdir(fs, f"{N}/beside")  # the group was there before
+    mkdir(fs, f"{N}/new/beside")  # no view is called so
+    fs.refresh(f"{N}/new/sub")
+    mkdir(fs, f"{N}/new/sub/deeper")
+    rmdir(fs, f"{N}/new/sub/deeper")
+    rmdir(fs, f"{N}/new/sub")
+
+
+@pytest.mark.parametrize("name", ["a.cdl", ".a.cdl.x1Y2z3", "values.npy", ".values.txt.aBcDeF"])
+def test_each_name_of_a_view_tells_a_copy(mount: Mount, name: str) -> None:
+    """SEMANTICS W12."""
+    fs = mount(allow_delete=False)
+    mkdir(fs, "datasets/d/copy.zarr")
+    with pytest.raises(NotPermitted):
+        write(fs, f"datasets/d/copy.zarr/{name}", b"x")
+    with pytest.raises(NotPermitted, match="--views copy"):
+        mkdir(fs, "datasets/d/copy.zarr/t")
+    rmdir(fs, "datasets/d/copy.zarr")
+    mkdir(fs, "datasets/d/copy.zarr")
+    mkdir(fs, "datasets/d/copy.zarr/t")
 
 
 def test_a_view_a_chunk_and_the_directory_of_chunks_are_only_hidden(
@@ -348,7 +410,7 @@ def test_a_group_that_holds_anything_stays(mount: Mount, store: ZMap, name: str)
     mkdir(fs, f"{N}/hollow")
     HOLDINGS[name](fs, store)
     before = keys_of(store)
-    with pytest.raises(NotPermitted, match="allow_delete"):
+    with pytest.raises((NotPermitted, DirectoryNotEmpty), match=r"allow_delete|holds groups"):
         rmdir(fs, f"{N}/hollow")
     assert keys_of(store) == before
 

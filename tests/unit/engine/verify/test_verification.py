@@ -153,6 +153,19 @@ def test_groups_that_a_failed_copy_left_are_named(
     assert all(f.severity is Severity.ERROR for f in found if f.kind is Kind.WRECK)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "wanted"), [({}, [(Kind.EMPTY, "/")]), ({"units": "K"}, [])]
+)
+def test_a_dataset_that_holds_nothing_is_named(
+    engine: Engine, attributes: dict[str, Json], wanted: list[tuple[Kind, str]]
+) -> None:
+    store = MemoryZMap()
+    put_group(store, "", attributes)
+    found = list(Verification(subject_of(store, engine)).run())
+    assert [(f.kind, f.path) for f in found] == wanted
+    assert all("a dataset without members" in f.message for f in found)
+
+
 def test_a_group_that_declares_dimensions_is_no_wreck(engine: Engine) -> None:
     store = MemoryZMap()
     with open_zmap(store, "w") as root:
@@ -300,7 +313,7 @@ def test_keys_in_consolidated_metadata_cannot_leave_the_store(engine: Engine) ->
     put_group(store, "")
     metadata = {".zgroup": {"zarr_format": 2}, "../up/.zattrs": {}, "a//.zarray": {}}
     put_json(store, ".zmetadata", {"zarr_consolidated_format": 1, "metadata": metadata})
-    assert verify(store, engine) == []
+    assert [f.kind for f in verify(store, engine)] == [Kind.EMPTY]
 
 
 def test_broken_consolidated_metadata_are_found(store: CountedStore, engine: Engine) -> None:
