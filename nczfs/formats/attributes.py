@@ -1,4 +1,4 @@
-"""Attributes: from JSON to the model, and the text of one."""
+"""Attributes: from JSON to the model, and their text."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nczfs.model.hierarchy import Attribute, Json
 
 NAMES_MAX = 1 << 16
 
-# What netcdf-c calls text, in all releases; the byte order of a type string means nothing here.
+# The type strings of text in all releases of netcdf-c; their byte order means nothing.
 _TEXT_TYPES = frozenset({"S1", "U1"})
 
 
 MAXSTRLEN = "_nczarr_maxstrlen"
 DEFAULT_MAXSTRLEN = "_nczarr_default_maxstrlen"
-"""Attributes with which users of netcdf-c say how many bytes a string has: ordinary, and shown."""
+"""Attributes in which users of netcdf-c give the bytes per string. They are shown."""
 
 
 def is_hidden(name: str) -> bool:
-    """Whether an attribute belongs to the format and not to the user."""
+    """Return whether an attribute belongs to the format and not to the user."""
     if name in (MAXSTRLEN, DEFAULT_MAXSTRLEN):
         return False
     return name in ("_ARRAY_DIMENSIONS", "_NCProperties") or name.startswith(
@@ -42,14 +42,14 @@ def read_attributes(
     text_type: NcType = NcType.CHAR,
     variable_type: NcType | None = None,
 ) -> tuple[Attribute, ...]:
-    """The attributes of a node, in stored order, those of the format left out.
+    """Read the attributes of a node, in stored order, without those of the format.
 
     Parameters
     ----------
     values : the members of ``.zattrs``.
     types : the type strings that NCZarr keeps beside them, by name; empty in pure Zarr.
     where : the key of the document, for messages.
-    lists_of_one : netcdf-c 4.8.0 stores every value as a list, a text too.
+    lists_of_one : whether every value is a list, even a text, as in netcdf-c 4.8.0.
     text_type : what the type strings of text mean. Where netcdf-c reads a dataset as pure Zarr,
         ``>S1`` is a STRING.
     variable_type : of the elements of a variable; None: the node is a group, or netCDF has no such
@@ -57,8 +57,8 @@ def read_attributes(
 
     Notes
     -----
-    With a type: `typed`. Without one, or with one that the value does not fit: `untyped`. Nothing
-    that an attribute may hold is an error.
+    An attribute with a type is read by `typed`; without one, or if the value does not fit it, by
+    `untyped`. No contents of an attribute are an error.
     """
     found: list[Attribute] = []
     for name, stored in values.items():
@@ -89,12 +89,12 @@ def read_attributes(
 def typed(
     name: str, value: Json, typestr: str, text_type: NcType = NcType.CHAR
 ) -> Attribute | None:
-    """An attribute of the type that NCZarr states; None when the value does not fit it.
+    """Return an attribute of the type that NCZarr states; None if the value does not fit.
 
     Notes
     -----
     netcdf-c stores a text that is JSON as that JSON (``"1.50"`` as ``1.50``, ``"[1,2]"`` as
-    ``[1,2]``). Here the text comes back, spelled as it is stored.
+    ``[1,2]``). Here the text is restored, spelled as it is stored.
     """
     code = _code(typestr)
     if code in _TEXT_TYPES:
@@ -115,12 +115,12 @@ def typed(
 
 
 def untyped(name: str, value: Json, variable_type: NcType | None = None) -> Attribute:
-    """An attribute of a Zarr dataset, with the type that its value suggests.
+    """Return an attribute of a Zarr dataset, with the type that its value suggests.
 
-    Integers are INT, UINT, INT64 or UINT64, the first that holds them all; numbers of which one
-    has a point are DOUBLE, and among numbers the words that Zarr has for NaN and infinities are
-    numbers too; a string is CHAR, a list of strings STRING; everything else stays JSON. What can be
-    a number of the type of the variable is one in its ``_FillValue``, as netCDF demands it.
+    Integers are INT, UINT, INT64 or UINT64, the first that holds them all; numbers of which one has
+    a point are DOUBLE, and among numbers Zarr's words for NaN and infinities are numbers, too; a
+    string is CHAR, a list of strings STRING; everything else stays JSON. A ``_FillValue`` becomes a
+    number of the variable's type if it can, as netCDF requires.
     """
     if name == "_FillValue" and variable_type is not None and variable_type in CODE_OF_NC_TYPE:
         only = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -140,11 +140,10 @@ def untyped(name: str, value: Json, variable_type: NcType | None = None) -> Attr
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """The text of an attribute with a newline: the content of its file.
+    """Return the text of an attribute with a newline: the contents of its file.
 
-    Text is itself. Numbers are printed as in CDL, without the suffix that tells the type, joined
-    by a blank, with as many digits as it takes to read them back. Everything else is JSON on one
-    line.
+    Text stays as it is. Numbers are printed as in CDL without type suffixes, separated by blanks,
+    with as many digits as reading them back needs. Everything else is JSON on one line.
     """
     value = attribute.value
     match attribute.type:

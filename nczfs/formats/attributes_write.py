@@ -28,19 +28,18 @@ def check_attributes(
 
     Parameters
     ----------
-    existing : the attributes as they are read now; they may stay, whatever they are.
-    early : the layout is one that knows no strings.
+    existing : the attributes as they are read now; these may stay in any form.
+    early : whether the layout has no strings.
 
     Raises
     ------
-    Unsupported : the name belongs to the format, or there is no form for the value.
+    Unsupported : the name is reserved by the format, or the value has no stored form.
     """
     known = {attribute.name: attribute for attribute in existing}
     for attribute in attributes:
         if is_hidden(attribute.name):
             raise Unsupported(
-                f"{where}: {shown(attribute.name)} is a name that the format reserves; "
-                "choose another one"
+                f"{where}: {shown(attribute.name)} is reserved by the format; choose another name"
             )
         if not attribute.name:
             raise Unsupported(f"{where}: an attribute without a name cannot be stored")
@@ -55,16 +54,16 @@ def check_attributes(
 def attribute_json(
     attribute: Attribute, *, json_as_text: bool = False, is_typed: bool = True
 ) -> Json:
-    """The value in the form of ``.zattrs``.
+    """Return the value in the form of ``.zattrs``.
 
-    Text is a string, also where netcdf-c would write the JSON that it looks like. Without values an
-    attribute is an empty text: netcdf-c does not open a dataset with an empty list.
+    Text is a string, also where netcdf-c would write it as the JSON that it resembles. An attribute
+    without values becomes an empty text: netcdf-c does not open a dataset with an empty list.
 
     Parameters
     ----------
-    json_as_text : JSON becomes a text.
-    is_typed : a type stands beside the value. Without one NaN and infinities are bare words, as
-        zarr-python and xarray write them: in quotes they are texts to all readers.
+    json_as_text : whether JSON becomes a text.
+    is_typed : whether a type is stored beside the value. Without one NaN and infinities are bare
+        words, as zarr-python and xarray write them: in quotes they are texts for all readers.
     """
     value = attribute.value
     if attribute.type is NcType.CHAR:
@@ -85,12 +84,12 @@ def attribute_json(
 def attribute_typestr(
     attribute: Attribute, *, early: bool = False, text_type: NcType = NcType.CHAR
 ) -> str:
-    """The type string that NCZarr keeps for an attribute.
+    """Return the type string that NCZarr stores for an attribute.
 
     Parameters
     ----------
-    early : the layout calls text ``<U1``, and has no other strings.
-    text_type : what the type of text is read as (`attributes.read_attributes`).
+    early : whether the layout calls text ``<U1``, and has no other strings.
+    text_type : as in `attributes.read_attributes`.
 
     Notes
     -----

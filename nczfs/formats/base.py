@@ -1,4 +1,4 @@
-"""The seam to metadata: documents in, nodes of the data model out, and back."""
+"""The interface of metadata formats: documents in, nodes of the data model out, and back."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ CONSOLIDATED = ".zmetadata"
 
 
 class Documents(Protocol):
-    """A store as the formats see it; keys are relative to the root of the dataset."""
+    """A store as the formats see it. Keys are relative to the root of the dataset."""
 
     def get(self, key: str) -> bytes | None:
-        """The document, None when the store says that there is none."""
+        """Return the document; None if the store has none."""
 
     def fetch(self, keys: Iterable[str]) -> None:
-        """Ask for several documents at once; `get` then answers from what came."""
+        """Request several documents at once; `get` then answers from the results."""
 
     def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
-        """What `make` gives, which may be remembered as long as some documents stay the same.
+        """Return the result of `make`, which may be cached as long as some documents are the same.
 
         Parameters
         ----------
-        name : of what is made; no other thing that is made for the dataset has it.
-        keys : of the documents that it is made of.
-        make : gives it, and about how many bytes it takes in memory.
+        name : of the result, unique within the dataset.
+        keys : of the documents that the result depends on.
+        make : returns the result and its approximate bytes in memory.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """How metadata is read and written.
+    """Options of reading and writing metadata.
 
     Attributes
     ----------
     xarray : whether ``_ARRAY_DIMENSIONS`` names dimensions, and is written (URL mode ``noxarray``
         turns it off).
-    pure : read as pure Zarr, although NCZarr keys are there (URL mode ``zarr``).
-    document_bytes_max : a larger document is refused by name. One that repeats all documents of a
-        dataset may have eight times as much.
+    pure : whether to read as pure Zarr, even if there are NCZarr keys (URL mode ``zarr``).
+    document_bytes_max : a larger document is refused by name. Consolidated metadata may have eight
+        times as much.
     chunk_bytes_max : a chunk that decodes to more is refused by name.
     """
 
@@ -57,7 +57,7 @@ class FormatOptions:
     chunk_bytes_max: int = 2 << 30
 
     def bytes_max(self, key: str) -> int:
-        """How large the document of a key may be."""
+        """Return how large the document of a key may be."""
         is_copy = key.rpartition("/")[2] == CONSOLIDATED
         return self.document_bytes_max * (8 if is_copy else 1)
 
@@ -67,11 +67,11 @@ Node: TypeAlias = "GroupHeader | Variable"
 
 @dataclass(frozen=True, slots=True)
 class StoredType:
-    """How the elements of a new variable are stored.
+    """The stored form of the elements of a new variable.
 
     Attributes
     ----------
-    filters : the codecs that must stand in front of all others (variable-length types).
+    filters : the codecs that must precede all others (variable-length types).
     """
 
     dtype: DataType
@@ -79,13 +79,13 @@ class StoredType:
 
 
 class MetadataFormat(ABC):
-    """Reads and writes the nodes of one dataset. Holds what was learnt at its root, no more.
+    """A reader and writer of the nodes of one dataset. It holds only what its root says.
 
     Attributes
     ----------
-    declares : groups declare their dimensions and list their members; else both are what the
-        store holds.
-    last_is_compressor : in new arrays the last codec is the compressor, whatever it is.
+    declares : whether groups declare their dimensions and list their members; otherwise both are
+        what the store holds.
+    last_is_compressor : whether the last codec of a new array counts as its compressor.
     """
 
     name: str
@@ -94,48 +94,48 @@ class MetadataFormat(ABC):
 
     @property
     def single(self) -> MetadataFormat:
-        """The format of the single documents, which are the truth whatever a copy of them says."""
+        """The format of the single documents, which take precedence over any copy."""
         return self
 
     @abstractmethod
     def array_keys(self, path: str) -> tuple[str, ...]:
-        """The documents that describe an array at `path`; without the first there is none."""
+        """Return the keys that describe an array at `path`; without the first there is none."""
 
     @abstractmethod
     def group_keys(self, path: str) -> tuple[str, ...]:
-        """The documents that describe a group at `path`."""
+        """Return the keys of the documents that describe a group at `path`."""
 
     def keys(self, path: str) -> tuple[str, ...]:
-        """The documents that can describe the node at `path`, whatever it is."""
+        """Return the keys of all documents that can describe a node at `path`."""
         return tuple(dict.fromkeys((*self.array_keys(path), *self.group_keys(path))))
 
     def names_below(self, path: str, documents: Documents) -> tuple[str, ...] | None:
-        """The names of the nodes right below a group, where one document tells them all.
+        """Return the names of the nodes right below a group, if one document has them all.
 
-        None: none does; they are what the group lists, or what the store holds.
+        Returns None if none does; the names are what the group lists, or what the store holds.
         """
         return None
 
     @abstractmethod
     def read_node(self, path: str, documents: Documents) -> Node | None:
-        """The group or variable at `path` ("" is the root), None when there is no node.
+        """Return the group or variable at `path` ("" is the root); None if there is no node.
 
         Raises
         ------
-        MetadataError : a document is there and cannot be read; the message names its key.
+        MetadataError : a document exists but cannot be read; the message names its key.
         """
 
     @abstractmethod
     def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
-        """The documents to write, in this order, so that `node` is what is read at its path.
+        """Return the documents to write, in order, so that `node` is read at its path.
 
-        What the format does not govern in the documents that are there stays as it is spelled, and
-        so does what `node` does not change. A document that would not change is not among them.
+        Parts of existing documents that the format does not govern stay as they are spelled, and so
+        does what `node` does not change. Documents without a change are left out.
 
         Parameters
         ----------
-        node : complete, as it shall be read.
-        documents : what is there now: the single documents, never consolidated ones.
+        node : complete, as it is to be read.
+        documents : the present single documents, never consolidated ones.
 
         Raises
         ------
@@ -152,13 +152,13 @@ class MetadataFormat(ABC):
         string_bytes: int | None,
         object_codec: CodecSpec | None = None,
     ) -> StoredType:
-        """How the elements of a new variable are stored.
+        """Return how the elements of a new variable are stored.
 
         Parameters
         ----------
         byte_order : "<" or ">"; None: that of `wanted` if it has one, else little-endian.
-        string_bytes : bytes of an element of fixed-length strings; None: the format's default.
-        object_codec : what makes bytes of objects of any length; None: they are texts.
+        string_bytes : per string of fixed length; None: the format's default.
+        object_codec : the codec from objects of variable length to bytes; None: they are texts.
 
         Raises
         ------

@@ -1,7 +1,7 @@
-"""``.zmetadata``: all documents of a hierarchy in one, and a format that reads nodes from it.
+"""Consolidated metadata (``.zmetadata``): all documents in one, and a format that reads it.
 
-It is a cache, and nothing tells that it is stale: the single documents are the truth. Where they
-cost little they are asked instead; what this module offers is for where a request is a round trip.
+It is a cache without a sign of being stale: the single documents take precedence. They are read
+instead where that costs little; this module is for stores where a request is a round trip.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _DOCUMENTS = frozenset({ZARRAY, ZGROUP, ZATTRS})
 _NEVER_BESIDE = (".ncz", "zarr.json")
 _OF_ZARR_PYTHON = "consolidated_metadata"
 _NAME_BYTES = 100
-_ENTRY_BYTES = 400  # about what the index takes for a document, besides the document
+_ENTRY_BYTES = 400  # approximate memory of the index for a document
 
 
 @dataclass(frozen=True, slots=True)
 class Consolidated:
-    """The content of a ``.zmetadata``: the position of each document; none of them is parsed.
+    """The contents of a ``.zmetadata``: the position of each document, none of them parsed.
 
     Attributes
     ----------
-    nodes : the paths of the groups and arrays among them.
+    nodes : the paths of its groups and arrays.
     """
 
     _parts: Parts
@@ -49,16 +49,16 @@ class Consolidated:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Of the documents, in their order."""
+        """The keys of the documents, in their order."""
         return tuple(self._documents)
 
     @property
     def nbytes(self) -> int:
-        """About what it takes in memory, the text included."""
+        """The approximate memory that it takes, including the text."""
         return self._parts.size + _ENTRY_BYTES * len(self._documents)
 
     def text(self, key: str) -> bytes | None:
-        """The text of a document; None: there is none."""
+        """Return the text of a document; None: there is none."""
         part = self._documents.get(key)
         if part is None:
             return None
@@ -72,12 +72,12 @@ def read_consolidated(data: bytes) -> Consolidated:
 
     Raises
     ------
-    BadMetadata : not JSON, no ``metadata`` in it, or another version.
+    BadMetadata : it is not JSON, has no ``metadata``, or has another version.
 
     Notes
     -----
-    ``zarr_consolidated_format`` must be 1 and ``metadata`` a non-empty object, as netcdf-c demands.
-    What zarr-python 3 adds to the groups (``consolidated_metadata``) is left out.
+    ``zarr_consolidated_format`` must be 1 and ``metadata`` a non-empty object, as netcdf-c
+    requires. The additions of zarr-python 3 to groups (``consolidated_metadata``) are left out.
     """
     parts = Parts(data, KEY, members_max=MEMBERS_MAX)
     members = {part.name: part for part in parts.members}
@@ -95,7 +95,7 @@ def read_consolidated(data: bytes) -> Consolidated:
 
 
 def _without_copies(text: bytes, key: str) -> bytes:
-    """A ``.zgroup`` without the consolidated metadata that zarr-python 3 puts into each group."""
+    """Return a ``.zgroup`` without the consolidated metadata that zarr-python 3 adds to it."""
     try:
         document = parse(text, key).value
     except BadMetadata:
@@ -107,16 +107,16 @@ def _without_copies(text: bytes, key: str) -> bytes:
 
 
 class ConsolidatedDocuments:
-    """The documents of a dataset as its ``.zmetadata`` has them; a `Documents`.
+    """The documents of a dataset as its ``.zmetadata`` has them; implements `Documents`.
 
-    A node that it knows is answered from it alone: what it lacks of the node is absent, and so are
-    the documents that are never consolidated (Zarr v3, the first layout of NCZarr: netcdf-c reads
-    that as pure Zarr too). For nodes that it does not know, added later, the store is asked.
+    For a node that it contains it is the only source: documents that it lacks are absent, and so
+    are those that are never consolidated (Zarr v3, and the first layout of NCZarr, which netcdf-c
+    then reads as pure Zarr, too). For nodes that were added later, the store is read.
 
     Parameters
     ----------
     inner : the documents of the store.
-    found : what `read_consolidated` gave.
+    found : the result of `read_consolidated`.
     """
 
     def __init__(self, inner: Documents, found: Consolidated) -> None:
@@ -136,19 +136,19 @@ class ConsolidatedDocuments:
         return self._inner.derived(name, (KEY, *asked), make)
 
     def consolidated_keys(self) -> tuple[str, ...]:
-        """The keys of the documents that were consolidated."""
+        """Return the keys of the documents that were consolidated."""
         return self._found.keys
 
     def has_answer(self, key: str) -> bool:
-        """Whether `get` answers without asking the store."""
+        """Return whether `get` answers without a request to the store."""
         path, name = _split(key)
         return path in self._found.nodes and (name in _DOCUMENTS or name.startswith(_NEVER_BESIDE))
 
     def is_stale(self, key: str, data: bytes | None) -> bool:
-        """Whether a document of the store says something else than the consolidated one."""
+        """Return whether a document of the store differs from the consolidated one."""
         consolidated = self._found.text(key)
         if consolidated is None or data is None:
-            # No attributes are spelled in two ways.
+            # Missing attributes have two spellings.
             return (consolidated or b"{}", data or b"{}") != (b"{}", b"{}")
         if consolidated == data:
             return False
@@ -156,15 +156,15 @@ class ConsolidatedDocuments:
             copy, single = parse(consolidated, key).value, parse(data, key).value
         except BadMetadata:
             return True
-        # By value, and else by text, because NaN does not equal itself.
+        # Compared by value, otherwise by text, because NaN does not equal itself.
         return copy != single and compact(copy) != compact(single)
 
 
 class ConsolidatedFormat(MetadataFormat):
-    """Reads the nodes of a dataset from its ``.zmetadata``, by the rules of another format.
+    """A reader of a dataset's nodes from its ``.zmetadata``, by the rules of another format.
 
-    When the document changes, it is read again; when it goes away or breaks, the single documents
-    are asked.
+    When the document changes, it is read again; when it disappears or breaks, the single documents
+    are read.
 
     Parameters
     ----------
@@ -220,13 +220,13 @@ class ConsolidatedFormat(MetadataFormat):
         )
 
     def view(self, documents: Documents) -> Documents:
-        """The documents with the consolidated ones over them, where those can be read."""
+        """Return the documents, replaced by the consolidated ones if those can be read."""
         found = _found_in(documents)
         return documents if found is None else ConsolidatedDocuments(documents, found)
 
 
 def _found_in(documents: Documents) -> Consolidated | None:
-    """The content of the ``.zmetadata`` among documents; None: there is none, or it is broken."""
+    """Return the contents of the ``.zmetadata``; None: there is none, or it is broken."""
 
     def read() -> tuple[Consolidated | None, int]:
         data = documents.get(KEY)
@@ -240,12 +240,11 @@ def _found_in(documents: Documents) -> Consolidated | None:
 
 
 def consolidated_document(documents: Mapping[str, bytes]) -> bytes:
-    """The ``.zmetadata`` of a hierarchy.
+    """Return the ``.zmetadata`` of a hierarchy.
 
     Parameters
     ----------
-    documents : by their keys, in the order in which they shall stand there; those that are never
-        consolidated are left out.
+    documents : by their keys, in the desired order; those that are never consolidated are left out.
 
     Raises
     ------
@@ -258,7 +257,7 @@ def consolidated_document(documents: Mapping[str, bytes]) -> bytes:
 
 
 def updated_document(data: bytes, changed: Mapping[str, bytes | None]) -> bytes:
-    """A ``.zmetadata`` after some documents were written; all others stay as they are spelled.
+    """Update a ``.zmetadata`` after documents were written; all others stay as they are spelled.
 
     Parameters
     ----------
@@ -291,7 +290,7 @@ def _object(members: Mapping[str, bytes]) -> bytes:
 
 
 def _strict_text(text: bytes) -> bytes:
-    """A document as it is spelled if that is JSON; what netcdf-c writes besides becomes JSON."""
+    """Return a document as it is spelled if it is JSON; netcdf-c's extensions become JSON."""
     try:
         json.loads(text, parse_int=str, parse_float=str)
     except ValueError:
@@ -304,7 +303,7 @@ def _consolidable(documents: Mapping[str, Data]) -> Iterator[tuple[str, Data]]:
 
 
 def _own(key: str, document: Json) -> Json:
-    """A document without the consolidated metadata that zarr-python 3 puts into each group."""
+    """Return a document without the consolidated metadata that zarr-python 3 adds to groups."""
     if not isinstance(document, dict) or _split(key)[1] != ZGROUP:
         return document
     return {name: value for name, value in document.items() if name != "consolidated_metadata"}

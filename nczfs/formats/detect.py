@@ -1,4 +1,4 @@
-"""Which layout of metadata a dataset has: a table, tried in order."""
+"""Detection of a dataset's metadata layout: a table, tried in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nczfs.formats.zarr2_nodes import Zarr2Format
 ZARR3 = "zarr.json"
 
 NODE_NAMES = (ZARRAY, ZGROUP, ZATTRS)
-"""The documents that tell what a node is, in most datasets."""
+"""The documents that show what a node is, in most datasets."""
 
 ROOT_KEYS = (ZARRAY, ZGROUP, ZATTRS, ZMETADATA, L1.superblock, L1.group, ZARR3)
 """The documents that `detect` may look at, to be fetched together."""
@@ -24,23 +24,23 @@ _Test = Callable[[Writer, FormatOptions], bool]
 _Maker = Callable[[FormatOptions, Writer], MetadataFormat]
 
 FORMATS: tuple[tuple[_Test, _Maker], ...] = (
-    # Some group or array keys are enough: the root may be a group inside of a dataset.
+    # Any group or array keys suffice: the root may be a group inside a dataset.
     (lambda writer, options: writer.layout is not None and not options.pure, NczarrFormat),
     (lambda _writer, _options: True, Zarr2Format),
 )
-"""Of the formats whose test holds, the first one reads the dataset."""
+"""The first format whose test holds reads the dataset."""
 
 
 def detect(documents: Documents, options: FormatOptions) -> MetadataFormat | None:
-    """The format of the dataset whose root is here, None when neither group nor array is.
+    """Return the format of the dataset with its root here; None: there is no group or array.
 
-    A root may be an array, a group of a larger dataset, or, as for netcdf-c, a place with nothing
+    A root may be an array, a group of a larger dataset, or, as in netcdf-c, a place with nothing
     but attributes.
 
     Raises
     ------
     BadMetadata : the root is an array, and its document is broken or missing.
-    Unsupported : Zarr v3, and nothing else; or another version in ``.zgroup``.
+    Unsupported : there is only Zarr v3, or ``.zgroup`` has another version.
     """
     is_bare = all(documents.get(key) is None for key in (ZARRAY, ZGROUP))
     if is_bare:
@@ -60,11 +60,11 @@ FORMAT_NAMES: tuple[str, ...] = (*(layout.name for layout in LAYOUTS), Zarr2Form
 """The formats in which a dataset can be created."""
 
 FORMAT_ALIASES = {"nczarr": L3.name, "zarr": Zarr2Format.name}
-"""Words for the newest of their kind."""
+"""Names for the newest of their kind."""
 
 
 def format_named(name: str, options: FormatOptions) -> MetadataFormat:
-    """The format of a dataset that is to be created.
+    """Return the format of a dataset that is to be created.
 
     Parameters
     ----------
@@ -85,10 +85,10 @@ def format_named(name: str, options: FormatOptions) -> MetadataFormat:
 
 
 def options_of(modes: frozenset[str]) -> FormatOptions:
-    """What the words of ``mode`` in a URL mean, as netcdf-c 4.9.1 and later understand them.
+    """Return the options that the ``mode`` of a URL means, as in netcdf-c 4.9.1 and later.
 
-    ``zarr`` and ``xarray`` ask for pure Zarr; ``noxarray`` implies ``zarr``. ``nczarr`` changes
-    nothing: where there are NCZarr keys they count.
+    ``zarr`` and ``xarray`` select pure Zarr; ``noxarray`` implies ``zarr``. ``nczarr`` changes
+    nothing: NCZarr keys count wherever they are.
     """
     return FormatOptions(
         xarray="noxarray" not in modes,

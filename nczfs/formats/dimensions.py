@@ -1,4 +1,4 @@
-"""The dimensions of a variable: by reference (NCZarr), by name (xarray), or without a name."""
+"""The dimensions of a variable: by reference (NCZarr), by name (xarray), or anonymous."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from nczfs.messages import shown
 from nczfs.model.hierarchy import Dimension, Json
 
 Declared = Callable[[str], Mapping[str, Dimension]]
-"""The dimensions that the group at a path declares, by name; none when there is no such group."""
+"""Returns the dimensions that the group at a path declares, by name; none without a group."""
 
-SCALAR_NAME = "_scalar_"  # what netcdf-c 4.10 calls the one dimension of a scalar
+SCALAR_NAME = "_scalar_"  # netcdf-c 4.10's name for the only dimension of a scalar
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A variable for which dimensions are looked for.
+    """A variable whose dimensions are looked up.
 
     Attributes
     ----------
     group : path of the group that it lies in.
     shape : its lengths.
-    where : the key its names stand in, for messages.
+    where : the key with the names, for messages.
     """
 
     group: str
@@ -33,7 +33,7 @@ class Place:
 
 
 def anonymous(size: int) -> Dimension:
-    """A dimension without a name, called as netcdf-c 4.9.3 and later call it, in the root."""
+    """Return an anonymous dimension in the root, with the name from netcdf-c 4.9.3 and later."""
     return Dimension(f"_Anonymous_Dim_{size}", size, anonymous=True)
 
 
@@ -44,19 +44,19 @@ def anonymous_for(shape: tuple[int, ...]) -> tuple[Dimension, ...]:
 def by_reference(
     references: Json, place: Place, declared: Declared, problems: Problems, *, is_whole: bool
 ) -> tuple[Dimension, ...]:
-    """The dimensions that NCZarr refers to by their full names.
+    """Return the dimensions that NCZarr refers to by their full names.
 
     Parameters
     ----------
-    references : a list of names like ``/g1/lon``, one a dimension; any group of the dataset.
-    is_whole : the root is that of the dataset. When it is a group below, the names count from a
-        root that we do not see: what is not found keeps its last component, with the length that
-        the shape has, unless a dimension of that name and another length is found.
+    references : a list of names like ``/g1/lon``, one per dimension, in any group of the dataset.
+    is_whole : whether the root is that of the dataset. If it is a group below, names begin at an
+        unseen root: a dimension that is not found keeps its last component, with the length from
+        the shape, unless a dimension of that name with another length is found.
 
     Notes
     -----
-    An unlimited dimension may be shorter than the shape: whoever was growing it stopped in the
-    middle, because the dimension is written last. It counts, and the array ends where it does.
+    An unlimited dimension may be shorter than the shape after an interrupted append, because the
+    dimension is written last. Then its length counts, and the array ends there.
     """
     if not isinstance(references, list) or len(references) != len(place.shape):
         problems.add(
@@ -120,9 +120,9 @@ def _referred(
 def by_name(
     names: Json, place: Place, declared: Declared, problems: Problems
 ) -> tuple[Dimension, ...]:
-    """The dimensions that ``_ARRAY_DIMENSIONS`` names (the xarray convention).
+    """Return the dimensions that ``_ARRAY_DIMENSIONS`` names (the xarray convention).
 
-    They belong to the variable's own group, as for netcdf-c since 4.10.0, unless a group above
+    They belong to the variable's own group, as in netcdf-c since 4.10.0, unless a group above
     declares one of that name and length.
     """
     if not isinstance(names, list) or len(names) != len(place.shape):
@@ -162,7 +162,7 @@ def _visible(name: str, size: int, group: str, declared: Declared) -> Dimension:
 def declared_dimensions(
     value: Json, group: str, where: str, problems: Problems
 ) -> dict[str, Dimension]:
-    """The dimensions that an NCZarr group declares, by name.
+    """Return the dimensions that an NCZarr group declares, by name.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""HDF5 filters, which have numbers, and the codecs that do the same, which have names.
+"""HDF5 filters, which have numbers, and the equivalent codecs, which have names.
 
-netcdf-c writes the codecs of this table for the filters of it, and no others.
+netcdf-c writes exactly the codecs of this table for its filters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DEFLATE, SHUFFLE, FLETCHER32, SZIP, BZIP2, BLOSC, ZSTD = 1, 2, 3, 4, 307, 32001,
 
 Parameters = tuple[int, ...]
 
-# Blosc's own numbers of its compressors.
+# Blosc's numbers of its compressors.
 _BLOSC_COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 
@@ -25,7 +25,7 @@ class _Filter:
 
     Attributes
     ----------
-    id : HDF5's number of it.
+    id : HDF5's number of the filter.
     counts : how many parameters it can have.
     """
 
@@ -36,7 +36,7 @@ class _Filter:
 
 
 def codec_of_filter(number: int, parameters: Parameters) -> CodecSpec:
-    """The codec that does what an HDF5 filter does.
+    """Return the codec that is equivalent to an HDF5 filter.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def codec_of_filter(number: int, parameters: Parameters) -> CodecSpec:
 
     Raises
     ------
-    Unsupported : no codec does it, or it does not have such parameters.
+    Unsupported : there is no such codec, or the filter does not take such parameters.
     """
     for name, line in _TABLE.items():
         if line.id == number:
@@ -59,16 +59,16 @@ def codec_of_filter(number: int, parameters: Parameters) -> CodecSpec:
 
 
 def filter_of_codec(codec: CodecSpec) -> tuple[int, Parameters] | None:
-    """The HDF5 filter that corresponds to a codec, as number and parameters; None: there is none.
+    """Return the HDF5 filter of a codec, as number and parameters; None: there is none.
 
-    A member of the codec that is missing, or that no filter takes, gives its default.
+    A member of the codec that is missing, or that no filter takes, becomes its default.
     """
     line = _TABLE.get(codec.name)
     return None if line is None else (line.id, line.parameters(codec.configuration))
 
 
 def _number(members: Mapping[str, Json], name: str, default: int) -> int:
-    """A member that is a whole number, which netcdf-c 4.9 wrote as text; modulo 2**32."""
+    """Return an integer member, which netcdf-c 4.9 wrote as text, modulo 2**32."""
     value = members.get(name)
     try:
         number = int(value) if isinstance(value, int | str) else default
@@ -86,7 +86,7 @@ def _signed(number: int) -> int:
 
 
 def _blosc_configuration(parameters: Parameters) -> dict[str, Json]:
-    # Revision, version and item size come first, and say nothing that the array does not.
+    # Revision, version and item size come first; they add nothing to the array's description.
     block_bytes = parameters[3]
     level, shuffle, compressor = (*parameters[4:7], *(5, 1, 0)[len(parameters) - 4 :])
     if compressor >= len(_BLOSC_COMPRESSORS):
@@ -124,7 +124,7 @@ _TABLE: dict[str, _Filter] = {
         lambda members: tuple(n for n in [_number(members, "elementsize", 0)] if n),
     ),
     "fletcher32": _Filter(FLETCHER32, range(1), lambda _: {}, lambda _: ()),
-    # A file keeps two numbers more than its user gave.
+    # A file stores two more numbers than its user gave.
     "szip": _Filter(
         SZIP,
         range(2, 5),

@@ -1,4 +1,4 @@
-"""The members of a large JSON object as they are spelled, without reading what they are."""
+"""The members of a large JSON object as they are spelled, without parsing their values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Part:
 
     Attributes
     ----------
-    start, stop : where its value stands, without the blanks around it.
+    start, stop : the range of its value, without surrounding blanks.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Part:
 class Parts:
     """The members of a JSON object, and those of its members that are objects.
 
-    What is between them is not read: a value may turn out to be no JSON.
+    Values are not parsed: one may turn out not to be JSON.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Parts:
 
     Raises
     ------
-    BadMetadata : it is no object, or beyond the limit.
+    BadMetadata : the text is not an object, or exceeds the limit.
     """
 
     def __init__(self, data: bytes, where: str, *, members_max: int) -> None:
@@ -60,19 +60,19 @@ class Parts:
 
     @property
     def size(self) -> int:
-        """Bytes of the text."""
+        """The bytes of the text."""
         return len(self._data)
 
     def text(self, part: Part) -> bytes:
-        """The value of a member, as it is spelled."""
+        """Return the value of a member, as it is spelled."""
         return self._data[part.start : part.stop]
 
     def within(self, part: Part) -> Iterator[Part]:
-        """The members of a member that is an object. Raises BadMetadata: it is none."""
+        """Return the members of a member. Raises BadMetadata if that is not an object."""
         return self._members(part.start, part.stop, depth=2)
 
     def _members(self, start: int, stop: int, *, depth: int) -> Iterator[Part]:
-        """The members of the object that is the value from `start` to `stop`."""
+        """Return the members of the object from `start` to `stop`."""
         start, stop = self._trimmed(start, stop)
         marks = self._marks
         low, high = np.searchsorted(marks.places, (start, stop))
@@ -90,7 +90,7 @@ class Parts:
             yield Part(self._name(head[1], before + 1), *self._trimmed(head.end(), after))
 
     def _trimmed(self, start: int, stop: int) -> tuple[int, int]:
-        """What is left of a range without the blanks at both ends."""
+        """Return a range without the blanks at both ends."""
         while start < stop and self._data[start] in _BLANKS:
             start += 1
         while start < stop and self._data[stop - 1] in _BLANKS:

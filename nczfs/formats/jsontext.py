@@ -1,12 +1,12 @@
-"""JSON as metadata documents hold it: strict JSON first, then what netcdf-c writes.
+"""A parser of JSON in metadata documents: strict JSON, otherwise what netcdf-c writes.
 
-netcdf-c 4.9.2 and later write a text attribute that its scanner takes for a number or a word
-without quotes: ``007``, ``+5``, ``1.``, ``0x10``, ``True``, ``nan``. Such a document is not JSON,
-and all its other members are fine. So what strict JSON refuses is read again by a scanner with
-netcdf-c's idea of a word; and numbers remember how they were spelled, because the text of such an
+netcdf-c 4.9.2 and later write a text attribute without quotes if their scanner takes it for a
+number or a word: ``007``, ``+5``, ``1.``, ``0x10``, ``True``, ``nan``. Such a document is not JSON,
+but its other members are fine. So a document that strict JSON refuses is read again by a scanner
+with netcdf-c's idea of a word. Numbers remember how they were spelled, because the text of such an
 attribute is its spelling (``1.50`` is not ``1.5``).
 
-Bounded in all directions: size, depth, number of members. Nothing recurses on the input.
+Size, depth and number of members are bounded. Nothing recurses on the input.
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ from nczfs.model import jsonshape
 from nczfs.model.hierarchy import Json
 
 BYTES_MAX = 64 << 20
-DEPTH_MAX = 100  # real documents have less than ten levels; what walks a value may recurse this far
+DEPTH_MAX = 100  # real documents have less than ten levels; walks over a value may recurse
 MEMBERS_MAX = 1 << 20
-DIGITS_MAX = (
-    1000  # an integer with more digits is kept as a word: converting it takes quadratic time
-)
+DIGITS_MAX = 1000  # a longer integer stays a word: converting it would take quadratic time
 _PART_CHARACTERS = 1 << 20
 
 
 class Unfinished(BadMetadata):
-    """A text ends before it is a document, and what follows may make it one."""
+    """A text is only the beginning of a document."""
 
 
 class Real(float):
@@ -57,7 +55,7 @@ class Word(str):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A document and what was odd about it.
+    """A document, and remarks on its form.
 
     Attributes
     ----------
@@ -72,19 +70,19 @@ class Parsed:
 def parse(
     data: bytes, where: str, *, bytes_max: int = BYTES_MAX, members_max: int = MEMBERS_MAX
 ) -> Parsed:
-    """Read a document.
+    """Parse a document.
 
     Parameters
     ----------
     data : its bytes; UTF-8, with or without a byte order mark.
     where : the key it was found at, for messages.
-    bytes_max, members_max : larger documents, and such with more members, are refused.
+    bytes_max, members_max : larger documents, and those with more members, are refused.
 
     Raises
     ------
-    BadMetadata : not JSON and not what netcdf-c writes, or beyond a limit. The message names the
-        key, and the position where reading stopped.
-    Unfinished : it is the beginning of a document.
+    BadMetadata : the text is neither JSON nor what netcdf-c writes, or exceeds a limit. The message
+        names the key, and the position where reading stopped.
+    Unfinished : the text is only the beginning of a document.
     """
     if len(data) > bytes_max:
         raise BadMetadata(f"{where}: a document of {len(data)} bytes is not read (max {bytes_max})")
@@ -117,11 +115,11 @@ def parse(
 def parse_object(
     data: bytes, where: str, *, bytes_max: int = BYTES_MAX
 ) -> tuple[dict[str, Json], tuple[str, ...]]:
-    """Read a document that must be a JSON object: its members, and what was odd about it.
+    """Parse a document that must be a JSON object. Returns its members and the notes.
 
     Raises
     ------
-    BadMetadata : as `parse`, or the document is no object.
+    BadMetadata : as `parse`, or the document is not an object.
     """
     parsed = parse(data, where, bytes_max=bytes_max)
     if not isinstance(parsed.value, dict):
@@ -130,7 +128,7 @@ def parse_object(
 
 
 def plain(value: Json) -> Json:
-    """The same value with ordinary floats and strings, for whoever does not care for spelling."""
+    """Return a value with ordinary floats and strings, without their spelling."""
     match value:
         case Real():
             return float(value)
@@ -145,11 +143,11 @@ def plain(value: Json) -> Json:
 
 
 def compact(value: Json) -> str:
-    """The JSON of a value in netcdf-c's style, every number and bare word as it was spelled.
+    """Return the JSON of a value in netcdf-c's style, with numbers and words as spelled.
 
     It has blanks after the colons and between the members of an object, but not between the items
-    of a list: ``{"b": [1,2], "c": 1.50}``. What netcdf-c gives back for a text attribute that it
-    has stored as JSON is this text.
+    of a list: ``{"b": [1,2], "c": 1.50}``. netcdf-c returns this text for a text attribute that it
+    has stored as JSON.
     """
     match value:
         case Real():
@@ -168,7 +166,7 @@ def compact(value: Json) -> str:
 
 
 def one_line(value: Json) -> str:
-    """Strict JSON on one line; NaN and infinities are spelled as words in quotes, as Zarr does."""
+    """Return strict JSON on one line; NaN and infinities are words in quotes, as in Zarr."""
     return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
 
 
@@ -189,8 +187,8 @@ def _finite(value: Json) -> Json:
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-# Half of a pair of escapes. Python's reader lets a lonely one through as a character that cannot
-# be encoded; the scanner below does not.
+# Half of a surrogate pair of escapes. Python's reader turns it into a character that cannot be
+# encoded; the scanner below does not.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -198,8 +196,8 @@ def _decode(data: bytes, where: str, notes: list[str]) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # netCDF text has no encoding, and netcdf-c copies its bytes; outside UTF-8 it is Latin-1
-        # as good as always.
+        # netCDF text has no encoding, and netcdf-c copies its bytes; if it is not UTF-8, it is
+        # almost always Latin-1.
         notes.append(f"{where}: byte {error.start} is not UTF-8; such bytes are read as Latin-1")
         text = data.decode("utf-8-sig", "surrogateescape")
         parts = range(0, len(text), _PART_CHARACTERS)
@@ -207,7 +205,7 @@ def _decode(data: bytes, where: str, notes: list[str]) -> str:
 
 
 def _as_latin_1(text: str) -> str:
-    """Bytes that were no UTF-8, which stand in a text as halves of pairs, as characters."""
+    """Return text in which bytes that were not UTF-8 (surrogates) become Latin-1 characters."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
     is_byte = (codes >= 0xDC80) & (codes <= 0xDCFF)
     return np.where(is_byte, codes - 0xDC00, codes).astype("<u4").tobytes().decode("utf-32-le")
@@ -249,7 +247,7 @@ _Members = Callable[[list[tuple[str, Json]]], dict[str, Json]]
 
 
 class _Scanner:
-    """Reads what netcdf-c writes, with a stack of its own and one regular expression a token."""
+    """A scanner of what netcdf-c writes, with its own stack and one regular expression a token."""
 
     def __init__(self, text: str, where: str, members: _Members) -> None:
         self._text = text
@@ -258,8 +256,8 @@ class _Scanner:
         self._position = 0
 
     def document(self) -> Json:
-        # One entry for each open list or object: what is collected so far. A key that waits for
-        # its value stands beside it.
+        # One entry for each open list or object: the values so far, and the key that waits for its
+        # value.
         lists: list[list[Json] | list[tuple[str, Json]]] = []
         names: list[str | None] = []
         while True:
@@ -280,7 +278,7 @@ class _Scanner:
     def _value_or_open(
         self, lists: list[list[Json] | list[tuple[str, Json]]], names: list[str | None]
     ) -> tuple[Json, bool]:
-        """A value, or the beginning of a list or object with members (then True)."""
+        """Read a value, or the beginning of a list or object with members (then True)."""
         character = self._peek()
         if character == "[":
             self._position += 1
@@ -301,7 +299,7 @@ class _Scanner:
     def _put(
         self, value: Json, into: list[Json] | list[tuple[str, Json]], names: list[str | None]
     ) -> tuple[Json, bool]:
-        """Add a value to what is open; at its end, the finished list or object and True."""
+        """Add a value to the open list or object. At the end, returns that and True."""
         name = names[-1]
         if name is None:
             into.append(value)  # type: ignore[arg-type]  # a list holds values when no name waits
@@ -376,6 +374,6 @@ def _unescaped(match: re.Match[str]) -> str:
         return pair.decode("utf-16-be")
     if match[3]:
         code = int(match[3], 16)
-        # Half of a pair is no character; it stands for something that was lost.
+        # Half of a surrogate pair is not a character; it stands for something that was lost.
         return "\ufffd" if 0xD800 <= code < 0xE000 else chr(code)
     return _SHORT.get(match[4], match[4])

@@ -1,11 +1,11 @@
-"""JSON as this program writes it: strict, on one line, in netcdf-c's style.
+"""A writer of JSON: strict, on one line, in netcdf-c's style.
 
-Raw UTF-8, because netcdf-c does not decode ``\\uXXXX``; every float with a point or an exponent, so
-that a reader without types keeps the kind of number; NaN and infinities as words in quotes, unless
-`bare` has made them words without quotes.
+The text is raw UTF-8, because netcdf-c does not decode ``\\uXXXX``. Every float has a point or an
+exponent, so that a reader without types keeps the kind of number. NaN and infinities are words in
+quotes, unless `bare` has made them words without quotes.
 
-A number that was read and is written again keeps its spelling, a bare NaN too: to a reader without
-types the same word in quotes is a text, and it would be changed by a change of something else.
+A number that was read and is written again keeps its spelling, even a bare NaN: in quotes it would
+be a text for a reader without types, so a change elsewhere would change it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def strict(value: Json) -> str:
-    """The JSON of a value: ``{"b": [1,2], "c": 1.50}``, as netcdf-c sets its blanks."""
+    """Return the JSON of a value with netcdf-c's blanks: ``{"b": [1,2], "c": 1.50}``."""
     match value:
         case Real():
             return value.text
         case Word():
-            # An integer too long to be converted is read as a word.
+            # An integer that is too long to be converted is read as a word.
             return str(value) if _INTEGER.match(value) else _quoted(str(value))
         case float():
             return repr(value) if math.isfinite(value) else _quoted(_word(value))
@@ -48,7 +48,7 @@ def strict(value: Json) -> str:
 
 
 def bare(value: Json) -> Json:
-    """The value with words without quotes for NaN and infinities: not JSON, but numbers."""
+    """Return the value with bare words for NaN and infinities: not JSON, but numbers."""
     match value:
         case float() if not math.isfinite(value):
             return Real(_word(value))
@@ -61,11 +61,11 @@ def bare(value: Json) -> Json:
 
 
 def shortest(number: float, dtype: np.dtype[Any]) -> Json:
-    """A number of a float type with the fewest digits that read back to it in that type."""
+    """Return a float with the fewest digits that read back to it in its type."""
     if not math.isfinite(number):
         return _word(number)
     short = float(str(dtype.type(number)))
-    # Readers round that double again: in principle it may end at a neighbour.
+    # Readers round that double again, so in principle it may end at a neighbour.
     return Real(repr(short if dtype.type(short) == number else float(number)))
 
 

@@ -1,4 +1,4 @@
-"""Names of members and paths of groups in documents: unchecked text."""
+"""Names of members and paths of groups in documents, which are unchecked text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nczfs.formats.problems import Problems
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
 
-NAME_BYTES_MAX = 1000  # below the 1024 bytes that a whole key may have
+NAME_BYTES_MAX = 1000  # less than the 1024 bytes of a whole key
 
 
 def is_name(value: Json) -> bool:
-    """Whether a value can be the name of a member: one component of a key, and not a way out."""
+    """Return whether a value can be a member's name: one component of a key, but not ".."."""
     return (
         isinstance(value, str)
         and value not in ("", ".", "..")
@@ -27,17 +27,17 @@ _RESERVED = (".z", ".ncz", ".nczfs")
 
 
 def checked_name(name: str) -> str:
-    """The name of a new group, variable, dimension or attribute, in normal form C.
+    """Return the name of a new group, variable, dimension or attribute in normal form C.
 
     Raises
     ------
-    UsageError : it is no netCDF name, or one of the documents of a format.
+    UsageError : it is not a netCDF name, or is the name of a format's document.
 
     Notes
     -----
     netCDF rules (``NC_check_name``): the first character is a letter, a digit, an underscore or
-    none of ASCII; no slash, no control character, no blank at the end. Names that other programs
-    gave are read by far weaker rules (`is_name`).
+    outside ASCII; no slash, no control character, no blank at the end. Existing names are read by
+    far weaker rules (`is_name`).
     """
     checked = unicodedata.normalize("NFC", name)
     reason = _fault(checked)
@@ -77,9 +77,9 @@ def netcdf_fault(name: str, bytes_max: int) -> str | None:
 
 
 def names_of(value: Json, where: str, problems: Problems) -> tuple[str, ...]:
-    """The names in a list of members, in its order; what can be none, or is doubled, left out.
+    """Return the names in a list of members, in order, without impossible or repeated ones.
 
-    A name is one component, so a list of members cannot lead back up: there are no cycles.
+    A name is one component, so a list of members cannot lead upwards, and there are no cycles.
     """
     if not isinstance(value, list):
         problems.add(f"{where}: {shown(value)} is not a list of names")
@@ -96,7 +96,7 @@ def names_of(value: Json, where: str, problems: Problems) -> tuple[str, ...]:
 
 
 def split_path(path: str) -> tuple[str, str] | None:
-    """Group and name of a full name like ``/g1/lon``: ("g1", "lon"). None: it is not one."""
+    """Split a full name like ``/g1/lon`` into ("g1", "lon"). None: it is not a full name."""
     parts = path.removeprefix("/").split("/")
     if not all(is_name(part) for part in parts):
         return None
@@ -104,10 +104,10 @@ def split_path(path: str) -> tuple[str, str] | None:
 
 
 def parent_of(path: str) -> str:
-    """The path of the group that a node lies in; "" for the root and what is right below it."""
+    """Return the path of a node's group; "" for the root and the nodes right below it."""
     return path.rpartition("/")[0]
 
 
 def below(path: str, name: str) -> str:
-    """The path, or key, of a name below a path."""
+    """Return the path, or key, of a name below a path."""
     return f"{path}/{name}" if path else name

@@ -52,14 +52,14 @@ _DIMENSION_BYTES = 400
 
 
 class NczarrFormat(MetadataFormat):
-    """Members are what a group lists; dimensions are declared by groups and referred to by name.
+    """NCZarr: a group lists its members and declares dimensions, which have names.
 
-    A node that lacks what NCZarr adds, because another program put it there, is read as pure Zarr.
+    A node without NCZarr's additions, made by another program, is read as pure Zarr.
 
     Parameters
     ----------
     options : how to read.
-    writer : what the root told; its layout is not None.
+    writer : what the root says; its layout is not None.
     """
 
     last_is_compressor = True
@@ -115,7 +115,7 @@ class NczarrFormat(MetadataFormat):
     ) -> tuple[tuple[str, bytes], ...]:
         existing = existing_node(self, header, documents)
         if header.arrays is None:
-            # Members that are not told stay; a new group has none.
+            # Unless the group gives members, existing ones stay; a new group has none.
             arrays, groups = ((), ()) if existing is None else (existing.arrays, existing.groups)
             header = replace(header, arrays=arrays, groups=groups)
         check_dimensions(header, existing, self._layout)
@@ -143,7 +143,7 @@ class NczarrFormat(MetadataFormat):
         return rewrite(variable.path, documents, current, wanted, self._options)
 
     def _homes(self, node: Node, existing: Node | None, documents: Documents) -> Homes:
-        """Where the documents of a node have what NCZarr adds."""
+        """Return where the documents of a node have NCZarr's additions."""
         known = () if existing is None else existing.attributes
         check_attributes(node.attributes, known, below(node.path, ZATTRS), early=self._layout.early)
         found = None
@@ -233,14 +233,14 @@ class NczarrFormat(MetadataFormat):
         )
 
     def _declared(self, path: str, documents: Documents) -> Mapping[str, Dimension]:
-        """The dimensions that the group at a path declares; none when it is not there or broken."""
+        """Return the dimensions that a group declares; none if it is missing or broken."""
         keys = [below(path, ZATTRS), below(path, ZGROUP)]
         if self._layout is L1:
             keys.append(below(path, L1.group))
         documents.fetch(keys)
 
         def read() -> tuple[Mapping[str, Dimension], int]:
-            unseen = Problems()  # they belong to the group, and are told with it
+            unseen = Problems()  # they belong to the group, and are reported with it
             attributes, group = (
                 optional_object(documents.get(key), key, self._options, unseen) for key in keys[:2]
             )
@@ -253,7 +253,7 @@ class NczarrFormat(MetadataFormat):
         return documents.derived(f"dimensions of {path}", keys, read)
 
     def _where(self, node: NodeDocuments) -> str:
-        """The key of the document that contains most of what NCZarr adds to a node."""
+        """Return the key of the document with most of NCZarr's additions to a node."""
         if self._layout is L1:
             return node.key(L1.array if node.array is not None else L1.group)
         if self._layout.in_attributes:
@@ -269,5 +269,5 @@ def _dimensions(
 
 
 def _is_scalar(info: dict[str, Json]) -> bool:
-    # netcdf-c 4.9.3 and later look whether the flag is there, not at its value.
+    # netcdf-c 4.9.3 and later check whether the flag exists, not its value.
     return "scalar" in info or info.get("storage") == "scalar"

@@ -1,4 +1,4 @@
-"""Where each generation of netcdf-c keeps what NCZarr adds to Zarr v2, in one table.
+"""The places where each generation of netcdf-c keeps NCZarr's additions to Zarr v2.
 
 ========  ==============  =====================================================================
 layout    written by      where
@@ -10,7 +10,8 @@ L2l       4.9.1 - 4.9.2   the same in lower case
 L3        4.9.3 -         all of them in ``.zattrs``, with longer names inside
 ========  ==============  =====================================================================
 
-The version in the superblock does not tell the layout; the names do. They are case-sensitive.
+The layout follows from these names, not from the version in the superblock. They are
+case-sensitive.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ from nczfs.model.hierarchy import Json
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One generation.
+    """The layout of one generation of netcdf-c.
 
     Attributes
     ----------
-    name : as `GroupHeader.format` tells it.
-    in_attributes : the members stand in ``.zattrs``; else in ``.zgroup`` and ``.zarray``.
+    name : as in `GroupHeader.format`.
+    in_attributes : whether the members are in ``.zattrs``; otherwise in ``.zgroup`` and
+        ``.zarray``.
     superblock, group, array, types : names of the members; for L1, of the documents.
     older : other names of the documents that L1 had in its first release.
-    early : of netcdf-c to 4.9.0, which calls text ``<U1``, and knows neither strings nor unlimited
-        dimensions.
-    dimensions, arrays, references : names inside of `group` and `array`.
+    early : whether it is of netcdf-c up to 4.9.0, which calls text ``<U1``, and has neither strings
+        nor unlimited dimensions.
+    dimensions, arrays, references : names within `group` and `array`.
     """
 
     name: str
@@ -106,7 +108,7 @@ L3 = Layout(
 LAYOUTS = (L3, L2L, L2U, L1)
 
 MEMBER_LAYOUTS = (L3, L2L, L2U)
-"""Those whose keys are members of the Zarr documents, the newest first, as netcdf-c looks."""
+"""Layouts with their keys in Zarr's documents, the newest first, as netcdf-c searches."""
 
 _VERSION = re.compile(r"\bnetcdf=(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
@@ -117,8 +119,8 @@ class Writer:
 
     Attributes
     ----------
-    layout : None: no NCZarr keys are there.
-    is_whole : there is a superblock: this is the root of the dataset, not a group of it.
+    layout : None: there are no NCZarr keys.
+    is_whole : whether there is a superblock: this is the root of the dataset, not a group in it.
     version : of netcdf-c, from ``_NCProperties``.
     """
 
@@ -139,7 +141,7 @@ class Writer:
 
 
 def writer_of(node: NodeDocuments, documents: Documents) -> Writer:
-    """What the documents at a root say about their writer."""
+    """Return what the documents at a root say about their writer."""
     properties = node.attributes.get("_NCProperties")
     match = _VERSION.search(properties) if isinstance(properties, str) else None
     version = (int(match[1]), int(match[2]), int(match[3])) if match else None
@@ -154,7 +156,7 @@ def writer_of(node: NodeDocuments, documents: Documents) -> Writer:
 
 
 def has_superblock(layout: Layout, node: NodeDocuments, documents: Documents) -> bool:
-    """Whether a node is the root of a whole dataset."""
+    """Return whether a node is the root of a whole dataset."""
     if layout.own_documents:
         return documents.get(node.key(layout.superblock)) is not None
     return any(
@@ -163,7 +165,7 @@ def has_superblock(layout: Layout, node: NodeDocuments, documents: Documents) ->
 
 
 def spelled(layout: Layout, found: Json) -> Layout:
-    """A layout with the names that stand inside of a group or array member."""
+    """Return a layout with the names that a group or array member contains."""
     if not isinstance(found, dict):
         return layout
 
@@ -181,31 +183,31 @@ def spelled(layout: Layout, found: Json) -> Layout:
 def group_member(
     layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
 ) -> Json:
-    """What NCZarr keeps about a group; None: nothing."""
+    """Return what NCZarr stores about a group; None: nothing."""
     return _member(layout, node, documents, options, "group")
 
 
 def array_member(
     layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
 ) -> Json:
-    """What NCZarr keeps about an array; None: nothing."""
+    """Return what NCZarr stores about an array; None: nothing."""
     return _member(layout, node, documents, options, "array")
 
 
 def types_member(
     layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
 ) -> dict[str, Json]:
-    """The type strings of the attributes of a node, by name."""
+    """Return the type strings of the attributes of a node, by name."""
     found = _member(layout, node, documents, options, "types")
     types = found.get("types") if isinstance(found, dict) else None
     return types if isinstance(types, dict) else {}
 
 
 def home(layout: Layout, node: NodeDocuments, what: str) -> Layout | None:
-    """The layout whose member "group", "array" or "types" is read at a node; None: there is none.
+    """Return the layout whose "group", "array" or "types" is read at a node; None: none.
 
-    Another one than that of the root where a program of another release wrote the node. For a
-    layout with documents of its own always that.
+    It differs from the root's if a program of another release wrote the node. A layout with
+    separate documents always stays the same.
     """
     if layout.own_documents:
         return layout
@@ -217,12 +219,12 @@ def home(layout: Layout, node: NodeDocuments, what: str) -> Layout | None:
 
 
 def first(found: dict[str, Json], *names: str) -> Json:
-    """The first of several members that is there; netcdf-c tries the newest name first."""
+    """Return the first existing one of several members; netcdf-c tries the newest name first."""
     return next((found[name] for name in names if name in found), None)
 
 
 def own_keys(path: str, writer: Writer, kind: Literal["group", "array"]) -> tuple[str, ...]:
-    """The documents of a group or an array that only its layout has."""
+    """Return the documents of a group or an array that only its layout has."""
     if writer.layout is not L1:
         return ()
     names = [L1.group] if kind == "group" else [L1.array, L1.older[0]]
@@ -247,7 +249,7 @@ def _member(
 
 
 def own_document(path: str, documents: Documents, what: str) -> str:
-    """The name of the document of L1 that contains something; the newest if there is none."""
+    """Return the name of an existing L1 document; the newest name if there is none."""
     names = {
         "group": (L1.group,),
         "array": (L1.array, L1.older[0]),
@@ -267,7 +269,7 @@ def _own_document(
 def _holders(
     layout: Layout, node: NodeDocuments, *, is_types: bool = False
 ) -> tuple[dict[str, Json], ...]:
-    """The documents in which the members of a layout may stand."""
+    """Return the documents that may contain the members of a layout."""
     if layout.in_attributes or is_types:
         return (node.attributes,)
     return (node.group, node.array or {})

@@ -1,4 +1,4 @@
-"""NCZarr nodes as documents: what each layout adds to Zarr v2, encoded."""
+"""Encoding of NCZarr nodes: the additions of each layout to Zarr v2."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ HIDDEN_TYPE = "|J0"
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """Where the additions of NCZarr to a node are, or belong.
+    """The documents and layouts for NCZarr's additions to a node.
 
     Attributes
     ----------
     own, types : the layouts of the group or array member and of the types of attributes.
-    array_document, types_document : names of documents of their own (L1).
+    array_document, types_document : names of separate documents (L1).
     superblock : whether the node has one.
     xarray : whether names of dimensions are written for programs that do not know NCZarr.
     """
@@ -54,7 +54,7 @@ def homes_of(
     documents: Documents,
     options: FormatOptions,
 ) -> Homes:
-    """Where the parts of a node are; missing parts belong where the layout has them."""
+    """Return where the parts of a node are; missing parts belong where the layout has them."""
     what = "group" if node.array is None else "array"
     types = home(layout, node, "types") or layout
     superblock = has_superblock(layout, node, documents)
@@ -76,7 +76,7 @@ def homes_of(
 
 
 def encode_group(header: GroupHeader, homes: Homes) -> Encoding:
-    """The documents of a group; without a list of members none of NCZarr's about them."""
+    """Encode a group; without a list of members it has none of NCZarr's members."""
     layout = homes.own
     own: dict[str, Members] = {}
     if homes.superblock and not layout.own_documents:
@@ -104,7 +104,7 @@ def encode_group(header: GroupHeader, homes: Homes) -> Encoding:
 
 
 def encode_variable(variable: Variable, homes: Homes) -> Encoding:
-    """The documents of a variable; it refers to its dimensions by their full names."""
+    """Encode a variable, which refers to its dimensions by their full names."""
     layout = homes.own
     array = variable.array
     attributes = _attributes(variable.attributes, homes)
@@ -113,7 +113,7 @@ def encode_variable(variable: Variable, homes: Homes) -> Encoding:
         attributes[ARRAY_DIMENSIONS] = names or [SCALAR_NAME]
     references = Members({layout.references: [full_name(d) for d in variable.dimensions]})
     if not array.shape:
-        # netcdf-c up to 4.9.2 looks at the storage, later releases at the flag.
+        # netcdf-c up to 4.9.2 checks the storage, later releases the flag.
         references["scalar"] = 1
     is_early = not array.shape and not layout.in_attributes
     references["storage"] = "scalar" if is_early else "chunked"
@@ -130,7 +130,7 @@ def encode_variable(variable: Variable, homes: Homes) -> Encoding:
 
 
 def full_name(dimension: Dimension) -> str:
-    """The name by which variables of all groups refer to a dimension."""
+    """Return the name by which variables of all groups refer to a dimension."""
     return "/" + below(dimension.group, dimension.name)
 
 
@@ -139,8 +139,8 @@ def check_dimensions(header: GroupHeader, existing: GroupHeader | None, layout: 
 
     Raises
     ------
-    Unsupported : unlimited ones in a layout whose readers know lengths alone; any where the group
-        lists no members, because to declare one would hide them all.
+    Unsupported : an unlimited dimension in a layout whose readers only know lengths; any dimension
+        of a group that lists no members, because declaring one would hide all members.
     """
     known = () if existing is None else existing.dimensions
     where = below(header.path, ZGROUP)
@@ -159,7 +159,7 @@ def check_references(variable: Variable, existing: Variable | None, *, is_whole:
 
     Raises
     ------
-    Unsupported : full names count from a root that is not seen.
+    Unsupported : full names begin at a root that is not visible.
     """
     known = () if existing is None else existing.dimensions
     if is_whole or [*map(full_name, variable.dimensions)] == [*map(full_name, known)]:
@@ -177,7 +177,7 @@ def _length(dimension: Dimension) -> Json:
 
 
 def _attributes(attributes: tuple[Attribute, ...], homes: Homes) -> Members:
-    # An empty list, and in early releases any unusual one, is the end of netcdf-c's reading.
+    # netcdf-c fails on an empty list, and early releases on any unusual one.
     early = homes.types.early
     return Members(
         {a.name: attribute_json(a, json_as_text=early or a.value == []) for a in attributes}

@@ -1,4 +1,4 @@
-"""The documents of one Zarr v2 node, read and bounded; each broken one alone."""
+"""Reading the documents of one Zarr v2 node, within limits, each independently of the others."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ ARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 @dataclass(frozen=True, slots=True)
 class NodeDocuments:
-    """What lies at one place.
+    """The documents of one node.
 
     Attributes
     ----------
     path : of the node.
     array : its ``.zarray``; None for a group.
-    group : its ``.zgroup``; empty where there is none (and for an array).
-    attributes : its ``.zattrs``; empty where there is none, or a broken one.
-    problems : what was wrong so far; whoever reads on adds to it.
+    group : its ``.zgroup``; empty if there is none (and for an array).
+    attributes : its ``.zattrs``; empty if it is missing or broken.
+    problems : what was wrong so far; later readers add to it.
     """
 
     path: str
@@ -36,24 +36,24 @@ class NodeDocuments:
     problems: Problems
 
     def key(self, name: str) -> str:
-        """The key of one of the documents."""
+        """Return the key of one of the documents."""
         return below(self.path, name)
 
 
 def read_documents(
     path: str, documents: Documents, options: FormatOptions, *, is_known: bool = False
 ) -> NodeDocuments | None:
-    """The documents of the node at a path, None when neither an array nor a group is there.
+    """Read the documents of the node at a path; None if there is no array or group.
 
     Parameters
     ----------
-    is_known : something else says that there is a group, even without ``.zgroup``.
+    is_known : whether a group is known to exist, even without ``.zgroup``.
 
     Raises
     ------
-    BadMetadata : the ``.zarray`` is broken. A broken ``.zgroup`` or ``.zattrs`` is a problem of a
-        node that can be shown without it.
-    Unsupported : a group of another version of Zarr.
+    BadMetadata : the ``.zarray`` is broken. A broken ``.zgroup`` or ``.zattrs`` is only a problem,
+        since the node can be shown without it.
+    Unsupported : the group has another version of Zarr.
     """
     problems = Problems()
     array_key = below(path, ZARRAY)
@@ -91,7 +91,7 @@ def stored_shape(data: bytes, key: str) -> tuple[int, ...]:
 def optional_object(
     data: bytes | None, key: str, options: FormatOptions, problems: Problems
 ) -> dict[str, Json]:
-    """A document without which the node can be shown: empty when it is missing or broken."""
+    """Read a document that the node can be shown without; empty if it is missing or broken."""
     if data is None:
         return {}
     try:
@@ -105,11 +105,11 @@ def optional_object(
 
 
 def as_scalar(array: ArrayDescription, where: str, problems: Problems) -> ArrayDescription:
-    """The same array without dimensions: netcdf-c stores a scalar with shape ``[1]``."""
+    """Return an array without dimensions: netcdf-c stores a scalar with shape ``[1]``."""
     if array.shape == ():
         return array
     if array.shape != (1,) or array.chunk_shape != (1,):
-        # Any other chunk has another name than the "0" of a scalar, or more elements.
+        # Any other shape has chunks with another name than a scalar's "0", or more elements.
         problems.add(f"{where}: marked as a scalar, but the shape is {shown(list(array.shape))}")
         return array
     return ArrayDescription((), (), array.dtype, array.fill_value, array.codecs, array.chunk_keys)

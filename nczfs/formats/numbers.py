@@ -1,4 +1,4 @@
-"""Numbers in metadata, in all the forms in which writers spell them."""
+"""Numbers in metadata, in all spellings of their writers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Json
 
 _INTEGER = re.compile(r"\s*[+-]?\d{1,400}\s*\Z")
-# netcdf-c reads these in any case, and writes the ones with an f for floats.
+# netcdf-c reads these in upper and lower case, and writes those with an f for floats.
 _FLOAT_WORD = re.compile(r"\s*([+-]?)(nan|nanf|inf|inff|infinity|infinityf)\s*\Z", re.IGNORECASE)
 
 
 def as_integer(value: Json) -> int | None:
-    """The integer that a value spells: a number without a fraction, a boolean, or such a text."""
+    """Return the integer that a value spells: a whole number, a boolean, or such a text."""
     match value:
         case bool() | int():
             return int(value)
@@ -29,7 +29,7 @@ def as_integer(value: Json) -> int | None:
 
 
 def as_float(value: Json) -> float | None:
-    """The float that a value spells; NaN and infinities by name. None: it spells none."""
+    """Return the float that a value spells, also by name (NaN, infinities); None: none."""
     match value:
         case float():
             return float(value)
@@ -51,7 +51,7 @@ def as_float(value: Json) -> float | None:
 
 
 def in_type(value: Json, nc_type: NcType) -> int | float | None:
-    """A value converted to a netCDF number type; None when it does not fit in it.
+    """Convert a value to a netCDF number type; None if it does not fit.
 
     Floats are rounded to the type; those beyond its range do not fit.
     """
@@ -67,7 +67,7 @@ def in_type(value: Json, nc_type: NcType) -> int | float | None:
 
 
 def rounded(number: float, dtype: np.dtype[np.floating]) -> float | None:
-    """The nearest number of a float type; None beyond its range."""
+    """Return the nearest number of a float type; None beyond its range."""
     with np.errstate(over="ignore"):
         nearest = float(dtype.type(number))
     return None if math.isinf(nearest) and not math.isinf(number) else nearest

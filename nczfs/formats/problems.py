@@ -1,12 +1,12 @@
-"""What was wrong with a node and did not prevent reading it."""
+"""Problems of a node that do not prevent reading it."""
 
 from __future__ import annotations
 
-PROBLEMS_MAX = 50  # a document of a million bad names must not become a million messages
+PROBLEMS_MAX = 50  # a document with a million bad names must not become a million messages
 
 
 class Problems:
-    """Collects messages, each naming its key; only the first `PROBLEMS_MAX` are kept."""
+    """A collection of messages, each naming its key; only the first `PROBLEMS_MAX` are kept."""
 
     def __init__(self) -> None:
         self._messages: list[str] = []
@@ -19,7 +19,7 @@ class Problems:
             self._more += 1
 
     def as_tuple(self) -> tuple[str, ...]:
-        """The messages in the order in which they were found."""
+        """Return the messages in the order in which they were found."""
         if self._more:
             return (*self._messages, f"and {self._more} more problems")
         return tuple(self._messages)

@@ -1,8 +1,8 @@
-"""Documents written again: what changed is replaced, and all else stays as it is spelled.
+"""Rewriting documents: changes are replaced, and everything else stays as it is spelled.
 
-A node is encoded twice: as the documents read now, and as it shall be. Only where the two differ is
-a stored document touched. So whatever a reader does not look at, or understands in a form that we
-would not write, survives.
+A node is encoded twice: as it is read now, and as it is to be. Stored documents change only where
+the two differ. So everything survives that a reader ignores, or understands in a form that nczfs
+would not write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nczfs.model.hierarchy import GroupHeader, Json, Variable
 
 
 class Members(dict[str, Json]):
-    """An object of which the format governs these members; others that stand in it survive."""
+    """An object of which the format governs these members; other members survive."""
 
 
 class OrderedMembers(Members):
@@ -31,7 +31,7 @@ Encoding: TypeAlias = "dict[str, Members]"
 
 NodeT = TypeVar("NodeT", GroupHeader, Variable)
 
-# Where netcdf-c has the members of the format: behind all others, in this order.
+# netcdf-c puts the members of the format after all others, in this order.
 _RANKS = {
     "_array_dimensions": 1,
     "_nczarr_array": 2,
@@ -42,11 +42,11 @@ _RANKS = {
 
 
 def existing_node(found: MetadataFormat, node: NodeT, documents: Documents) -> NodeT | None:
-    """What is read now at the place of a node; None: there is nothing.
+    """Return what is read now at the place of a node; None: there is nothing.
 
     Raises
     ------
-    Unsupported : a variable is to be written over a group, or a group over a variable.
+    Unsupported : a variable would replace a group, or a group a variable.
     """
     if all(documents.get(key) is None for key in found.keys(node.path)):
         return None
@@ -66,12 +66,12 @@ def rewrite(
     wanted: Encoding,
     options: FormatOptions,
 ) -> tuple[tuple[str, bytes], ...]:
-    """The documents that have to be written so that a node reads as wanted.
+    """Return the documents to write so that a node reads as wanted.
 
     Parameters
     ----------
-    current : the encoding of what is read now; None: there is no such node, and what lies at its
-        place is no part of it.
+    current : the encoding of what is read now; None: there is no such node, and existing keys at
+        its place do not belong to it.
 
     Raises
     ------
@@ -102,10 +102,10 @@ def rewrite(
 
 
 def merged(stored: Mapping[str, Json], current: Members, wanted: Members) -> dict[str, Json]:
-    """A stored object with the members replaced in which `wanted` is not `current`.
+    """Return a stored object with the members replaced in which `wanted` differs from `current`.
 
-    A new member goes behind the last one of its rank: attributes of the user stand before what the
-    format adds.
+    A new member goes after the last one of its rank: the user's attributes come before the
+    format's.
     """
     result = dict(stored)
     new: dict[str, Json] = {}

@@ -25,15 +25,15 @@ CODECS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What one has to know of the writer to read its ``.zarray``.
+    """What must be known about the writer to read its ``.zarray``.
 
     Attributes
     ----------
-    literal_text : the fill value of ``S`` types is the text itself, as netcdf-c writes it; else
-        base64.
+    literal_text : whether the fill value of ``S`` types is the text itself, as netcdf-c writes it;
+        otherwise it is base64.
     char_types : the type strings that mean netCDF text, one byte an element: ``>S1`` in NCZarr
         since 4.9.1, ``<U1`` of netcdf-c to 4.9.0.
-    own_fill : the array has a ``_FillValue`` attribute.
+    own_fill : whether the array has a ``_FillValue`` attribute.
     """
 
     literal_text: bool = False
@@ -48,23 +48,23 @@ def read_array(
     dialect: Dialect,
     problems: Problems,
 ) -> ArrayDescription:
-    """The array that a ``.zarray`` describes.
+    """Return the array that a ``.zarray`` describes.
 
     Parameters
     ----------
     document : the parsed document; members that Zarr does not know are ignored.
     where : its key, for messages.
-    problems : receives what was wrong and does not prevent reading.
+    problems : receives problems that do not prevent reading.
 
     Raises
     ------
-    BadMetadata : a member is missing or of a wrong type, or asks for the impossible.
-    Unsupported : Zarr of another version, a type that is not read, a chunk larger than allowed.
+    BadMetadata : a member is missing, has a wrong type, or is impossible.
+    Unsupported : another version of Zarr, an unsupported type, or chunks beyond the limit.
 
     Notes
     -----
     Zarr v2 specification, "Metadata". An unknown codec is no error here: the array can be
-    described, and its values are refused by the codecs.
+    described, and the codecs refuse its values.
     """
     _check_version(document, where, problems)
     shape = _lengths(document, "shape", where)
@@ -96,7 +96,7 @@ def read_array(
 
 
 def check_array(array: ArrayDescription, where: str, options: FormatOptions) -> None:
-    """Refuse an array that asks for the impossible; raises as `read_array` does, in which it is."""
+    """Refuse an impossible array; raises as `read_array` does, which calls it."""
     for member, lengths in (("shape", array.shape), ("chunks", array.chunk_shape)):
         for length in lengths:
             if length > LENGTH_MAX:
@@ -165,7 +165,7 @@ def _codec(value: Json, member: str, where: str) -> CodecSpec:
         raise BadMetadata(f"{where}: {member}: {shown(value)} is not a codec with an id")
     configuration = {name: _number_of_text(item) for name, item in value.items() if name != "id"}
     if value["id"] == "shuffle" and isinstance(value.get("elementsize"), str):
-        configuration["elementsize"] = 0  # netcdf-c wrote texts and zeros alike, and means neither
+        configuration["elementsize"] = 0  # netcdf-c wrote text or zero; neither is meant
     return CodecSpec(str(value["id"]), MappingProxyType(configuration))
 
 
@@ -173,17 +173,17 @@ _DECIMAL = re.compile(r"-?\d{1,18}\Z")
 
 
 def _number_of_text(value: Json) -> Json:
-    """netcdf-c 4.9 writes the numbers of a codec as texts: ``"level": "5"``."""
+    """Convert numbers of a codec that netcdf-c 4.9 writes as text: ``"level": "5"``."""
     if isinstance(value, str) and _DECIMAL.match(value):
         return int(value)
     return plain(value)
 
 
 def _true_element_size(codec: CodecSpec, dtype: DataType) -> CodecSpec:
-    """Shuffle with the item size where netcdf-c says 0; all other codecs as they are stored.
+    """Return shuffle with the item size where netcdf-c wrote 0; other codecs unchanged.
 
-    Its bytes are shuffled with the size of an item, whatever it writes; read with 0 they would be
-    taken as not shuffled, and silently give wrong values.
+    netcdf-c always shuffles with the size of an item; read with 0 the bytes would count as not
+    shuffled, and silently give wrong values.
     """
     if codec.name != "shuffle" or codec.configuration.get("elementsize") != 0:
         return codec

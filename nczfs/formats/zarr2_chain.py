@@ -1,4 +1,4 @@
-"""The codecs of a new Zarr v2 array: which one is the compressor, and what was left out."""
+"""The codecs of a new Zarr v2 array: the choice of the compressor, and omitted settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nczfs.model.hierarchy import CodecChain, CodecSpec, Json
 
 _COMPRESSORS = frozenset({"zlib", "gzip", "bz2", "lzma", "zstd", "blosc", "lz4"})
 
-# The members of a filter that tell the type of what comes in.
+# The members of a filter that give the type of its input.
 _INPUT_TYPES = {
     "delta": "dtype",
     "fixedscaleoffset": "dtype",
@@ -30,16 +30,16 @@ def chain_of(
     order: str = "C",
     last_is_compressor: bool = False,
 ) -> CodecChain:
-    """The codec chain of a new array.
+    """Return the codec chain of a new array.
 
     Parameters
     ----------
-    codecs : in encoding order, as somebody asked for them; the object codec of a variable-length
-        type (`StoredType.filters`) among them, in front.
-    dtype : of the array. It completes the codecs that have to know it: the element size of shuffle,
-        the type that delta and its kin start from.
-    last_is_compressor : netcdf-c takes the last codec for the compressor, whatever it is
-        (`MetadataFormat.last_is_compressor`). Else only what compresses is one.
+    codecs : the requested codecs in encoding order, beginning with the object codec of a
+        variable-length type (`StoredType.filters`).
+    dtype : of the array. It completes the codecs that need it: the element size of shuffle, the
+        input type of delta and similar filters.
+    last_is_compressor : whether the last codec counts as the compressor, as in netcdf-c
+        (`MetadataFormat.last_is_compressor`). Otherwise only a compressor does.
     """
     completed: list[CodecSpec] = []
     stored = dtype.stored
@@ -58,7 +58,7 @@ def chain_of(
 
 
 def _output_of(name: str, known: dict[str, Json], stored: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of the elements behind a filter; a wrong one is refused by the codecs."""
+    """Return the output type of a filter; the codecs refuse a wrong one."""
     if name not in _INPUT_TYPES:
         return stored
     text = next((known[member] for member in _OUTPUT_TYPES if member in known), None)

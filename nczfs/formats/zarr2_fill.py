@@ -1,4 +1,4 @@
-"""The ``fill_value`` of a Zarr v2 array, in every form in which it was ever written."""
+"""Reading the ``fill_value`` of a Zarr v2 array, in every form that was ever written."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType, VlenKind
 from nczfs.model.hierarchy import Json
 
 # NC_FILL_FLOAT and NC_FILL_DOUBLE as netcdf-c prints them, with six digits. The chunks hold the
-# exact value, so that the printed one equals no element.
+# exact value, so the printed one would equal no element.
 PRINTED_DEFAULT_FILL = 9.96921e36
 
 
 class _Unfit(Exception):
-    """The value is not of the type."""
+    """The value does not fit the type."""
 
 
 def fill_value(
     value: Json, dtype: DataType, where: str, problems: Problems, *, literal_text: bool
 ) -> object:
-    """The fill value, as `numpy.full` takes it; None: undefined.
+    """Return the fill value, as `numpy.full` takes it; None: undefined.
 
     Parameters
     ----------
-    value : the member ``fill_value``, parsed; None when it is null or not there.
-    where : the key it stands in, for messages.
-    literal_text : of ``S`` types: netcdf-c writes the text itself, everybody else base64.
+    value : the member ``fill_value``, parsed; None if it is null or missing.
+    where : the key of the document, for messages.
+    literal_text : for ``S`` types: netcdf-c writes the text itself, all others base64.
 
     Notes
     -----
     A value that does not fit the type is a problem and counts as undefined: the array is readable
-    without it. Accepted besides what the specification says: a list of one value (netcdf-c 4.8.0),
-    a number of the wrong kind without loss, numbers as text, NaN and infinities in any case, 0 for
-    an empty string, and for structured types and ``V`` all bytes zero.
+    without it. Beyond the specification these are accepted: a list of one value (netcdf-c 4.8.0), a
+    number of the wrong kind without loss, numbers as text, NaN and infinities in any case, 0 for an
+    empty string, and for structured types and ``V`` all bytes zero.
     """
     if value is None:
         return None
@@ -64,9 +64,10 @@ def fill_value(
 
 
 def exact_default(fill: object, dtype: DataType) -> object:
-    """netcdf-c's default fill value where the six printed digits of it stand.
+    """Return netcdf-c's exact default fill value if its six printed digits are given.
 
-    For arrays without a ``_FillValue`` attribute: with one, somebody chose the printed number.
+    This is for arrays without a ``_FillValue`` attribute: with one, a user chose the printed
+    number.
     """
     if dtype.nc_type not in (NcType.FLOAT, NcType.DOUBLE) or not isinstance(fill, float):
         return fill
@@ -121,7 +122,7 @@ def _of_bytes(value: Json, size: int, *, literal: bool) -> bytes:
         return b""
     if not isinstance(value, str):
         raise _Unfit
-    # zarr-python drops the NULs at the end before it encodes: shorter is fine.
+    # zarr-python drops the NULs at the end before it encodes, so shorter values are fine.
     decoded = None if literal else _base64(value)
     if decoded is None or len(decoded) > size:
         decoded = value.encode("utf-8", "surrogatepass")

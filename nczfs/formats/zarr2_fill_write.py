@@ -1,4 +1,4 @@
-"""The ``fill_value`` of a Zarr v2 array as it is written: the inverse of `zarr2_fill`."""
+"""Writing the ``fill_value`` of a Zarr v2 array: the inverse of `zarr2_fill`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from nczfs.model.hierarchy import Json
 
 
 def fill_json(fill: object, dtype: DataType, where: str, *, literal_text: bool) -> Json:
-    """The member ``fill_value`` of an array.
+    """Return the member ``fill_value`` of an array.
 
     Parameters
     ----------
     fill : as `ArrayDescription.fill_value` has it; None: undefined.
     where : the key it is written to, for messages.
-    literal_text : of ``S`` types: the text itself, as netcdf-c has it, else base64.
+    literal_text : for ``S`` types: the text itself, as in netcdf-c, otherwise base64.
 
     Raises
     ------
-    Unsupported : bytes that are no text, where only text can be stored.
+    Unsupported : bytes that are not text, where only text can be stored.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Pure Zarr v2, with or without the xarray convention for the names of dimensions."""
+"""Pure Zarr v2, with or without the xarray convention for names of dimensions."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _ZGROUP: dict[str, Json] = {"zarr_format": 2}
 
 
 class Zarr2Format(MetadataFormat):
-    """The members are those in the store; dimensions follow from the arrays.
+    """Pure Zarr v2: members are those in the store, and dimensions follow from the arrays.
 
     Parameters
     ----------
     options : how to read; ``xarray`` says whether ``_ARRAY_DIMENSIONS`` counts.
-    writer : what the root told; netcdf-c writes pure Zarr too, with habits of its own.
+    writer : what the root says; netcdf-c writes pure Zarr, too, in its own way.
     """
 
     name = "zarr2"
@@ -53,7 +53,7 @@ class Zarr2Format(MetadataFormat):
 
     def __init__(self, options: FormatOptions, writer: Writer) -> None:
         self._options = options
-        # In a dataset read as pure Zarr, ">S1" is a string as every other "S" type is.
+        # In a dataset read as pure Zarr, ">S1" is a string like every other "S" type.
         self._writer = Writer(version=writer.version)
         self._literal_text = writer.is_netcdf_c
 
@@ -64,7 +64,7 @@ class Zarr2Format(MetadataFormat):
         return below(path, ZGROUP), below(path, ZATTRS)
 
     def read_node(self, path: str, documents: Documents) -> Node | None:
-        # A root is one because `detect` said so; netcdf-c takes it without .zgroup too.
+        # `detect` has found that this is a root; netcdf-c takes it without .zgroup, too.
         node = read_documents(path, documents, self._options, is_known=path == "")
         if node is None:
             return None
@@ -133,7 +133,7 @@ class Zarr2Format(MetadataFormat):
         return {ZATTRS: attributes, ZARRAY: zarray}
 
     def _types_name(self, node: Node, existing: Node | None, documents: Documents) -> str | None:
-        """The member with types of attributes, where an NCZarr dataset is read as pure Zarr."""
+        """Return the member with types of attributes, if an NCZarr dataset is read as pure Zarr."""
         known = () if existing is None else existing.attributes
         check_attributes(node.attributes, known, below(node.path, ZATTRS))
         if existing is None:
@@ -148,7 +148,7 @@ class Zarr2Format(MetadataFormat):
         documents: Documents,
         variable_type: NcType | None = None,
     ) -> tuple[Attribute, ...]:
-        # netcdf-c lets the types of NCZarr attributes count, also where it reads as pure Zarr.
+        # netcdf-c uses the types of NCZarr attributes even when it reads as pure Zarr.
         return read_attributes(
             node.attributes,
             types_member(L3, node, documents, self._options),
@@ -180,7 +180,7 @@ def _attribute_members(node: Node, types: str | None) -> Members:
 def named_dimensions(
     node: NodeDocuments, array: ArrayDescription, declared: Declared, options: FormatOptions
 ) -> tuple[Dimension, ...]:
-    """The dimensions by the xarray convention, or else without names."""
+    """Return the dimensions by the xarray convention, or otherwise without names."""
     names = node.attributes.get(ARRAY_DIMENSIONS)
     if not array.shape or names is None or not options.xarray:
         return anonymous_for(array.shape)

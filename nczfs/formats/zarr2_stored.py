@@ -1,4 +1,4 @@
-"""How the elements of a new Zarr v2 array are stored: type strings and object codecs."""
+"""The stored form of a new Zarr v2 array's elements: type strings and object codecs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDEST = {"f": 8, "c": 16, "O": 0}  # bytes; long doubles have a form of their 
 _TEXT_CODEC = CodecSpec("vlen-utf8")
 _WHERE = "a new variable"
 
-# What netCDF has instead of the kinds of numpy types that it lacks.
+# What netCDF offers instead of the kinds of numpy types that it lacks.
 _REMEDIES = {
     "b": "as ubyte",
     "f": "as float",
@@ -40,7 +40,7 @@ def pure_type(
     string_bytes: int | None,
     object_codec: CodecSpec | None = None,
 ) -> StoredType:
-    """The stored type of pure Zarr, which has all of numpy's; see `MetadataFormat.stored_type`."""
+    """Return the stored type of pure Zarr, which has all numpy types; see `MetadataFormat`."""
     _check_string_bytes(string_bytes)
     if wanted is NcType.JSON:
         raise Unsupported(f"{_WHERE}: json is a type of attributes; use string")
@@ -63,12 +63,12 @@ def netcdf_type(
     layout: str,
     early: bool,
 ) -> StoredType:
-    """The stored type of NCZarr, which has those of netCDF alone.
+    """Return the stored type of NCZarr, which has only netCDF's types.
 
     Parameters
     ----------
     layout : its name, for messages.
-    early : the layout calls text ``<U1`` and has no strings (netcdf-c to 4.9.0).
+    early : whether the layout calls text ``<U1`` and has no strings (netcdf-c up to 4.9.0).
     """
     _check_string_bytes(string_bytes)
     if wanted is NcType.JSON:
@@ -114,7 +114,7 @@ def _byte_order(dtype: np.dtype[Any]) -> str:
 
 
 def _typestr(dtype: np.dtype[Any], byte_order: str | None) -> Json:
-    """The type string of a numpy dtype, or the list of its fields."""
+    """Return the type string of a numpy dtype, or the list of its fields."""
     if dtype.names is not None:
         return [_field(name, dtype[name], byte_order) for name in dtype.names]
     if dtype.itemsize == 0:

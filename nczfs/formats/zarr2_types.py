@@ -22,7 +22,7 @@ from nczfs.model.dtypes import (
 from nczfs.model.hierarchy import CodecSpec, Json
 
 FIELDS_MAX = 4096
-FIELD_NDIM_MAX = 32  # of numpy 1; numpy 2 has 64
+FIELD_NDIM_MAX = 32  # limit of numpy 1; numpy 2 has 64
 
 # The filters that turn objects into bytes (numcodecs). One of them comes first in the chain.
 OBJECT_CODECS = {
@@ -32,28 +32,28 @@ OBJECT_CODECS = {
     "vlen-array": VlenKind.ARRAY,
     "json2": VlenKind.JSON,
     "msgpack2": VlenKind.JSON,
-    # Described, so that the variable can be shown; its values are refused by the codecs.
+    # Described, so that the variable can be shown; the codecs refuse its values.
     "pickle": VlenKind.JSON,
 }
 
 
 def data_type(value: Json, filters: tuple[CodecSpec, ...], where: str) -> DataType:
-    """The type of the elements of an array.
+    """Return the type of the elements of an array.
 
     Parameters
     ----------
     value : the member ``dtype``, parsed.
-    filters : of the array; the first one says what the objects of ``|O`` are.
-    where : the key it stands in, for messages.
+    filters : of the array; the first one determines the objects of ``|O``.
+    where : the key of the document, for messages.
 
     Raises
     ------
-    BadMetadata : no Zarr v2 type. Unsupported: one that is not read (long doubles).
+    BadMetadata : it is not a Zarr v2 type. Unsupported : it is not supported (long doubles).
 
     Notes
     -----
-    Zarr v2 specification, "Data type encoding". A structured type is packed: no byte lies between
-    its fields, each of which has a byte order of its own.
+    Zarr v2 specification, "Data type encoding". A structured type is packed: there is no padding
+    between its fields, each of which has its own byte order.
     """
     if value == "|O":
         return _object_type(filters, where)
@@ -69,9 +69,9 @@ def data_type(value: Json, filters: tuple[CodecSpec, ...], where: str) -> DataTy
 
 
 def as_char(dtype: DataType) -> DataType:
-    """The same type as netCDF text: one byte an element.
+    """Return the type as netCDF text: one byte an element.
 
-    netcdf-c to 4.9.0 calls it ``<U1`` and yet stores one byte (numpy would say four).
+    netcdf-c up to 4.9.0 calls it ``<U1`` but stores one byte (four in numpy).
     """
     return DataType(dtype.typestr, np.dtype("S1"), nc_type=NcType.CHAR)
 
@@ -80,21 +80,21 @@ def _object_type(filters: tuple[CodecSpec, ...], where: str) -> DataType:
     if not filters:
         raise BadMetadata(f"{where}: dtype '|O' without a filter that says what the objects are")
     first = filters[0]
-    # An unknown object codec can be described as well; its values are refused by its name.
+    # An array with an unknown object codec can be described, too; its values are refused.
     kind = OBJECT_CODECS.get(first.name, VlenKind.JSON)
     base = None
     if kind is VlenKind.ARRAY:
         of_items = first.configuration.get("dtype")
         if not isinstance(of_items, str):
             raise BadMetadata(f"{where}: filter 'vlen-array' without a dtype")
-        # numcodecs takes numpy's own spelling here, without a byte order too.
+        # numcodecs takes numpy's spelling here, also without a byte order.
         base = parse_typestr(of_items if of_items[:1] in "<>|" else f"<{of_items}", where)
     nc_type = NcType.STRING if kind is VlenKind.TEXT else None
     return DataType("|O", np.dtype(object), kind, nc_type, base)
 
 
 def _structured(value: Json, where: str, count: list[int]) -> np.dtype[Any]:
-    """The packed type of a list of fields; `count` sums up the fields of all levels."""
+    """Return the packed type of a list of fields; `count` sums up the fields of all levels."""
     if not isinstance(value, list) or not value:
         raise BadMetadata(f"{where}: dtype {shown(value)} is not a type")
     names: list[str] = []

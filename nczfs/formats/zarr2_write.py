@@ -1,4 +1,4 @@
-"""The ``.zarray`` of a Zarr v2 array as it is written."""
+"""Writing the ``.zarray`` of a Zarr v2 array."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json, Variable
 def array_members(
     array: ArrayDescription, where: str, *, literal_text: bool, scalar_shape: tuple[int, ...] = ()
 ) -> Members:
-    """The members of a ``.zarray``, in netcdf-c's order.
+    """Return the members of a ``.zarray``, in netcdf-c's order.
 
     Parameters
     ----------
     where : its key, for messages.
-    literal_text : the fill value of ``S`` types is the text itself, else base64.
+    literal_text : whether the fill value of ``S`` types is the text itself, otherwise base64.
     scalar_shape : of an array without dimensions, ``(1,)`` for NCZarr.
     """
     shape, chunks = array.shape, array.chunk_shape
@@ -44,10 +44,10 @@ def array_members(
 
 
 def forget_fill(current: Encoding, existing: Variable, wanted: Variable) -> None:
-    """Have the fill value written again if `_FillValue` was added or removed.
+    """Force the fill value to be written again if `_FillValue` was added or removed.
 
-    What is stored then reads as another number: netcdf-c's printed default is the exact one only
-    without the attribute.
+    The stored text then reads as another number: netcdf-c's printed default means the exact one
+    only without the attribute.
     """
     if _has_fill(existing) != _has_fill(wanted):
         current[ZARRAY].pop("fill_value", None)

@@ -1,4 +1,4 @@
-"""Every request gets an answer: what handlers are wrapped in, once."""
+"""The wrapper of all handlers, which gives every request an answer."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 WRITES = frozenset({"write", "setxattr"})
-"""Operations whose bytes are what is to be written, and belong in no log."""
+"""Operations whose bytes are data to write, which belong in no log."""
 
 
 def answers(
     handler: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Make sure that a request gets an answer: whatever is raised becomes a `FUSEError`.
+    """Give a request an answer in any case: every exception becomes a `FUSEError`.
 
-    pyfuse3 answers nothing else; any other exception would end the mount. Cancellation passes.
+    pyfuse3 answers no other exception: any other would end the mount. Cancellation passes.
     """
     operation = handler.__name__
     count = metrics.FUSE_REQUESTS.labels(operation).inc

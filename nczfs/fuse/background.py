@@ -1,7 +1,8 @@
 """Going into the background: the caller returns when the mount answers, or with its error.
 
-The process forks twice before any thread exists; the daemon tells over a pipe how it went. All
-that may fail (opening the store, mounting) happens in the daemon, and so do all threads.
+The process forks twice before any thread exists; the daemon reports its success or error over a
+pipe. Everything that may fail (opening the store, mounting) happens in the daemon, and so do all
+threads.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BackgroundOptions:
-    """How to wait for a daemon.
+    """Options of waiting for a daemon.
 
     Attributes
     ----------
-    mountpoint : where it will mount, absolute.
-    timeout_s : how long it may take until the mount answers.
+    mountpoint : the absolute path where it will mount.
+    timeout_s : the time within which the mount must answer.
     log_descriptor : the open file that becomes its standard output and error.
-    log_name : what to call that file in messages.
+    log_name : the name of that file in messages.
     probe : a file of the mount that must be readable, relative to its root.
     """
 
@@ -54,7 +55,7 @@ def run_in_background(
 
     Parameters
     ----------
-    work : mounts and serves; calls the function it is given when the mount answers.
+    work : mounts and serves; it calls its argument when the mount answers.
 
     Returns
     -------
@@ -62,7 +63,7 @@ def run_in_background(
 
     Raises
     ------
-    UsageError, MountError : what the daemon said went wrong, or that it took too long.
+    UsageError, MountError : the error that the daemon reported, or that it took too long.
     """
     device = None
     if not mounting.is_descriptor(options.mountpoint):
@@ -101,12 +102,12 @@ def _daemon(
 
     def ready() -> None:
         nonlocal waiting
-        # Not earlier: whoever walks to a mount point of systemd's automounter, to mount there or
-        # to look, waits for the mount, unless the process is of the group that systemd started.
+        # Not earlier: a process that walks to a mount point of systemd's automounter, to mount
+        # there or to look, waits for the mount, unless it is in the group that systemd started.
         os.setsid()
         tell(ready=True)
         waiting = False
-        # Until here libfuse could explain itself on the caller's terminal.
+        # Until here libfuse could write its reasons to the caller's terminal.
         os.dup2(options.log_descriptor, 1)
         os.dup2(options.log_descriptor, 2)
         os.close(writer)
@@ -117,7 +118,8 @@ def _daemon(
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.close(null)
-        # Until `ready` an interrupt from the terminal comes here too; the caller ends us then.
+        # Until `ready` an interrupt from the terminal arrives here, too; then the caller ends this
+        # process.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         work(ready)
         code = 0
@@ -132,8 +134,8 @@ def _daemon(
         tell(error=f"internal error: {type(error).__name__}: {error}")
     finally:
         logging.shutdown()
-        # Not sys.exit: the caller's atexit handlers are not ours to run, and a thread that hangs
-        # in a store must not keep the process.
+        # Not sys.exit: it would run the caller's atexit handlers, and a thread that hangs in a
+        # store would keep the process alive.
         os._exit(code)
 
 
@@ -183,7 +185,7 @@ class _Waiter:
         return message
 
     def _probe(self, device_before: int) -> None:
-        """Ask the mount something, in a thread: a daemon that hangs would hang us with it."""
+        """Probe the mount in a thread, because a daemon that hangs would block this process."""
         outcome: list[OSError | None] = []
 
         def ask() -> None:

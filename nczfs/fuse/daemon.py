@@ -28,25 +28,25 @@ from nczfs.vfs.base import FileSystem
 
 log = logging.getLogger(__name__)
 
-# pyfuse3's own limit of 99 requests is a cliff: when all of them wait for data, stat waits too.
+# pyfuse3's default of 99 requests is a cliff: if all of them wait for data, stat waits, too.
 _MAX_TASKS = 1000
 _MIN_TASKS = 8
 _SOON_S = 2.0
-_READ_AHEAD_KIB = 1024  # more brings nothing: a request ends at 1 MiB
+_READ_AHEAD_KIB = 1024  # more has no effect: a request is at most 1 MiB
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
 class MountOptions:
-    """How a file system is mounted.
+    """Options of mounting a file system.
 
     Attributes
     ----------
-    source : what the table of mounts shows; without secrets.
-    request_timeout_s : every request is answered within it.
-    flush_timeout_s : the end of the daemon waits so long for stores.
-    store_timeout_s : close, fsync and rename wait so long: for as long as an upload takes. The
-        store gives up by itself what stands still.
+    source : shown in the table of mounts, without secrets.
+    request_timeout_s : the time within which every request is answered.
+    flush_timeout_s : how long the daemon waits for stores at its end.
+    store_timeout_s : how long close, fsync and rename wait: as long as an upload takes. The store
+        itself gives up requests without progress.
     negative_ttl_s : for how long the kernel may remember that a name is absent.
     extra : further words for the kernel: ``ro``, ``nosuid``, ``nodev``, ``noexec``, ``noatime``.
     """
@@ -63,9 +63,9 @@ class MountOptions:
 
 
 class Crashed(MountError):
-    """The daemon ended by a fault of its own, and left the mount dead on purpose.
+    """The daemon failed, and left the mount dead on purpose.
 
-    An empty directory in its place would tell ``rsync --delete`` that all files are gone.
+    With an empty directory in its place, ``rsync --delete`` would consider all files gone.
     """
 
 
@@ -77,15 +77,15 @@ def serve(
     invalidator: Invalidator | None = None,
     on_ready: Callable[[], None] | None = None,
 ) -> None:
-    """Mount `fs` and answer the kernel until it is unmounted or a signal says stop.
+    """Mount `fs` and answer the kernel until it is unmounted or a signal ends it.
 
-    Must run in the main thread, and once at a time in a process: pyfuse3 has one session. SIGTERM
+    Must run in the main thread, only once at a time in a process: pyfuse3 has one session. SIGTERM
     and SIGINT unmount, SIGHUP refreshes, SIGUSR1 writes all stacks to stderr. Closes `fs`.
 
     Parameters
     ----------
     mountpoint : an existing directory, checked with `mounting.prepare`, or ``/dev/fd/N``.
-    invalidator : the one whose methods `fs` was given, to be started and stopped here.
+    invalidator : whose methods `fs` was given; it is started and stopped here.
     on_ready : called once, on the event loop, when requests are answered.
 
     Raises
@@ -120,7 +120,7 @@ def _serve_open(
     try:
         pyfuse3.init(operations, mountpoint, _words(options, by_modes=not judges_access))
     except RuntimeError as error:
-        # libfuse has told its reason on stderr, where pyfuse3 does not look.
+        # libfuse has written its reason to stderr, where pyfuse3 does not look.
         raise MountError(f"{mountpoint}: cannot be mounted ({error})") from error
     clean = False
     guard = Guard()
@@ -150,8 +150,8 @@ async def _run(
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
     for number in _ENDING:
-        # From the end of this block on: a second signal, as of a user who cannot wait, would keep
-        # what was written from being stored. `flush_timeout_s` bounds the time that this takes.
+        # From the end of this block on signals are ignored: a second one, from an impatient user,
+        # would keep writes from being stored. `flush_timeout_s` bounds the time that this takes.
         signal.signal(number, signal.SIG_IGN)
     with trio.open_signal_receiver(*_ENDING, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
@@ -168,7 +168,7 @@ async def _obey(signals: AsyncIterator[int], fs: FileSystem, invalidator: Invali
             await trio.to_thread.run_sync(fs.refresh, "", abandon_on_cancel=True)
             continue
         notify_service_manager("STOPPING=1")
-        # Before terminate: an invalidation of a session that is gone would crash.
+        # Before terminate, because invalidating in a closed session would crash.
         await trio.to_thread.run_sync(invalidator.stop)
         pyfuse3.terminate()
 
@@ -186,7 +186,7 @@ async def _announce(
         guard.start(mountpoint)
         raised = mounting.raise_read_ahead(mountpoint, _READ_AHEAD_KIB)
         log.debug("read-ahead of %d KiB: %s", _READ_AHEAD_KIB, "set" if raised else "not permitted")
-    # What was made so far lives as long as the mount; the collector need not look at it again.
+    # All objects so far live as long as the mount; the collector need not visit them again.
     gc.collect()
     gc.freeze()
     on_ready()
@@ -194,7 +194,7 @@ async def _announce(
 
 
 def _not_late(record: logging.LogRecord) -> bool:
-    """Whether a log line of pyfuse3 matters; a reply to a withdrawn request does not.
+    """Return whether a log line of pyfuse3 matters; one about a withdrawn request does not.
 
     The last close after a lazy unmount ends the connection before its RELEASE can be answered.
     """
@@ -216,9 +216,9 @@ def _words(options: MountOptions, *, by_modes: bool) -> set[str]:
 
 
 def _close(fs: FileSystem, timeout_s: float) -> None:
-    """Store what was written, and close; a hanging store never keeps the daemon alive.
+    """Store what was written, and close. A hanging store never keeps the daemon alive.
 
-    Who ends us may kill us when that takes long: what is not stored soon is saved before.
+    The process may be killed if that takes long, so unstored writes are saved before.
     """
     ended = threading.Event()
 

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from nczfs import errors
 
 ERRNO: Mapping[type[Exception], int] = {
-    # Stores. "Absent" and "could not ask" differ: only ENOENT may be believed and cached.
+    # Stores. A missing key differs from an unreachable store: only ENOENT may be cached.
     errors.StoreError: errno.EIO,
     errors.NoSuchObject: errno.ENOENT,
     errors.NoContent: errno.ENOENT,
     errors.ObjectExists: errno.EEXIST,
-    errors.Conflict: errno.ESTALE,  # what was opened is not there any more
+    errors.Conflict: errno.ESTALE,  # the opened object is not there any more
     errors.AccessDenied: errno.EACCES,
     errors.ReferenceRefused: errno.EACCES,
     errors.StoreBusy: errno.EBUSY,
-    errors.LeaseNotHeld: errno.EAGAIN,  # unlike a busy archive, it is free again by itself
+    errors.LeaseNotHeld: errno.EAGAIN,  # unlike a busy archive, it becomes free by itself
     errors.ReadOnlyStore: errno.EROFS,
     errors.BadKey: errno.EINVAL,
     errors.KeyTooLong: errno.ENAMETOOLONG,
@@ -27,12 +27,12 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.CorruptStore: errno.EIO,
     errors.Unavailable: errno.EIO,
     errors.ServerFailed: errno.EIO,
-    errors.OutOfDescriptors: errno.ENFILE,  # EMFILE would be about the program that asks
+    errors.OutOfDescriptors: errno.ENFILE,  # EMFILE would be about the calling program
     errors.DeadlinePassed: errno.ETIMEDOUT,
-    # What cannot be decoded never yields values.
+    # Undecodable chunks never yield values.
     errors.MetadataError: errno.EIO,
     errors.BadMetadata: errno.EIO,
-    errors.Unsupported: errno.EIO,  # not EOPNOTSUPP, which programs take for "try another call"
+    errors.Unsupported: errno.EIO,  # not EOPNOTSUPP, which makes programs try another call
     errors.CodecError: errno.EIO,
     errors.UnknownCodec: errno.EIO,
     errors.CorruptChunk: errno.EIO,
@@ -44,9 +44,9 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.BadValue: errno.EINVAL,
     errors.NameTaken: errno.EEXIST,
     errors.NotWritable: errno.EROFS,
-    errors.MissingChunk: errno.EIO,  # the file has a size that covers it, so it is not ENOENT
+    errors.MissingChunk: errno.EIO,  # not ENOENT, because the file's size covers it
     errors.StructureChanged: errno.ESTALE,
-    # Paths say what POSIX calls them.
+    # Paths have the errno that POSIX gives them.
     errors.PathError: errno.EIO,
     errors.NoSuchPath: errno.ENOENT,
     errors.NotADirectory: errno.ENOTDIR,
@@ -76,23 +76,23 @@ ORDINARY = frozenset(
         errno.ENAMETOOLONG,
     }
 )
-"""What programs ask for all day without anything being wrong; not worth a line of the log."""
+"""Errors that programs cause all day without anything being wrong; not worth a line of the log."""
 
 BY_PATH = frozenset({"open", "create", "mkdir", "unlink", "rmdir", "link"})
 
 
 def is_ordinary(operation: str, code: int) -> bool:
-    """Whether an error is too ordinary for the log.
+    """Return whether an error is too ordinary for the log.
 
-    The kernel answers ESTALE of what is done by a path by looking that up again.
+    After ESTALE on an operation by path, the kernel looks the path up again.
     """
     return code in ORDINARY or (operation in BY_PATH and code == errno.ESTALE)
 
 
 def to_errno(error: Exception) -> int:
-    """The errno for an exception: that of its nearest class in the table, EIO for strangers.
+    """Return the errno of an exception: that of its nearest class in the table, otherwise EIO.
 
-    Whatever opens a file may find that there is no descriptor left.
+    Anything that opens a file may find that no descriptor is left.
     """
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return ERRNO[errors.OutOfDescriptors]
@@ -100,5 +100,5 @@ def to_errno(error: Exception) -> int:
 
 
 def is_expected(error: Exception) -> bool:
-    """Whether the table knows the exception; any other is a bug of ours."""
+    """Return whether the table has the exception; any other is a bug in nczfs."""
     return any(cls in ERRNO for cls in type(error).__mro__)

@@ -1,10 +1,11 @@
-"""Ends the connection of a mount whose daemon was killed: ``python -m nczfs.fuse.guard``.
+"""A guard that ends the connection of a killed daemon: ``python -m nczfs.fuse.guard``.
 
-The thread that makes the kernel forget pages waits there for every read and write of these pages
-that is in flight, in a sleep that not even SIGKILL ends. When the daemon is killed in that moment
-nobody answers those any more, and as long as the thread sleeps the kernel takes the daemon for
-alive: all who use the mount would wait for ever, with it. So a process of its own, which the kernel
-tells of the end of the daemon, aborts the connection, and the mount is dead as after any other end.
+The thread that makes the kernel forget pages waits in the kernel for every read and write of these
+pages that is in flight, in a sleep that not even SIGKILL ends. If the daemon is killed in that
+moment, nothing answers those requests any more, and as long as the thread sleeps the kernel takes
+the daemon for alive: all users of the mount would wait for ever. So a separate process, which the
+kernel informs about the end of the daemon, aborts the connection, and the mount is dead as after
+any other end.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ CONNECTIONS = Path("/sys/fs/fuse/connections")
 _DEATH = signal.SIGUSR1
 _LOOK_AGAIN_S = 60.0
 _PR_SET_PDEATHSIG = 1
-_FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432  # system calls, of all architectures
+_FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432  # system calls, the same on all architectures
 _CLOEXEC, _CMD_CREATE = 1, 6
 
 
 class Guard:
-    """The process that waits for the end of this one. All is called in the main thread.
+    """The process that waits for the end of this one. All methods are for the main thread.
 
-    The kernel tells it of the end of the thread that started it; when the main thread of a process
-    that was killed has ended, the others have no more to say.
+    The kernel informs it about the end of the thread that started it; once the main thread of a
+    killed process has ended, its other threads do nothing more.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, mountpoint: str) -> None:
-        """Guard what is mounted there."""
+        """Guard the mount at a mount point."""
         entry = mounting.find_mount(mountpoint)
         if entry is None:
             return
@@ -53,7 +54,7 @@ class Guard:
         )
 
     def stop(self) -> None:
-        """End it: the mount was unmounted."""
+        """End the guard after unmounting."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -64,11 +65,11 @@ def main(connection: str, daemon: int) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {_DEATH})
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(_DEATH))
     try:
-        # Open, it stands for this connection and no later one of the same number.
+        # Open, it belongs to this connection, not to a later one with the same number.
         lever = open_lever(connection)
     except OSError:
         return  # not root, and the file system of /sys/fs/fuse/connections is not mounted
-    # It may have ended before the kernel was asked to tell.
+    # It may have ended before the kernel was asked for the signal.
     while is_alive(daemon) and signal.sigtimedwait({_DEATH}, _LOOK_AGAIN_S) is None:
         pass
     with suppress(OSError):
@@ -76,10 +77,10 @@ def main(connection: str, daemon: int) -> None:
 
 
 def open_lever(connection: str) -> int:
-    """A descriptor: whatever is written to it aborts a connection, so that all requests fail."""
+    """Open a descriptor: any write to it aborts the connection, so that all requests fail."""
     with suppress(OSError):
         return os.open(CONNECTIONS / connection / "abort", os.O_WRONLY)
-    # Not mounted here, as in most containers: root may mount it for itself alone.
+    # Not mounted here, as in most containers: root may mount it privately.
     libc = ctypes.CDLL(None, use_errno=True)
     context = _done(libc.syscall(_FSOPEN, b"fusectl", _CLOEXEC))
     _done(libc.syscall(_FSCONFIG, context, _CMD_CREATE, None, None, 0))
@@ -88,12 +89,12 @@ def open_lever(connection: str) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one of which only a thread is stuck in the kernel does not."""
+    """Return whether a process runs; one with only a thread stuck in the kernel does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return False
-    # In a container nobody may reap orphans, so a dead daemon can stay as a zombie.
+    # In a container orphans may not be reaped, so a dead daemon can stay as a zombie.
     return status.rpartition(b")")[2].split()[0] != b"Z"
 
 

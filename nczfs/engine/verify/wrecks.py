@@ -43,9 +43,7 @@ def wrecks(nodes: Nodes) -> Iterator[Finding]:
             if not path or group.name != CHUNKS:
                 yield from _hollow(nodes, group)
             elif not had_chunks(parent_of(path)):
-                yield _wreck(
-                    nodes, path, "it is empty, and has the name of the directory of chunks"
-                )
+                yield _wreck(nodes, path, "it is empty, and named like the directory of chunks")
 
 
 def _hollow(nodes: Nodes, group: GroupHeader) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The constants of CDL and their types: of one by its suffix, of an attribute by all of them."""
+"""The constants of CDL and their types: by suffix, or for an attribute by all of its constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 
 
 class Misfit(Exception):
-    """A constant does not fit; the caller adds the line number."""
+    """A constant does not fit. The caller adds the line number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Constant:
 
 
 class Marker(Enum):
-    """A constant that is no value of its own."""
+    """A constant that stands for no particular value."""
 
     FILL = "_"
     NIL = "NIL"
@@ -69,11 +69,11 @@ _SIGNED = frozenset(t for t, code in CODE_OF_NC_TYPE.items() if code[0] == "i")
 
 
 def item_of(token: Token) -> Item | None:
-    """The constant of a token; None: it is not a constant.
+    """Return the constant of a token; None: it is not a constant.
 
     Raises
     ------
-    Misfit : a number that no type holds; the message says so.
+    Misfit : a number fits no type.
     """
     match token.kind:
         case Kind.NUMBER:
@@ -81,7 +81,7 @@ def item_of(token: Token) -> Item | None:
         case Kind.TEXT:
             return Constant(NcType.STRING, unquoted(token.source))
         case Kind.CHARACTER:
-            # netCDF has no constant of a single character: for ncgen it is a byte.
+            # netCDF has no constants of a single character: for ncgen they are bytes.
             (code,) = unquoted(token.source)
             return Constant(NcType.BYTE, code - 256 if code > 127 else code)
         case Kind.WORD:
@@ -91,7 +91,7 @@ def item_of(token: Token) -> Item | None:
 
 
 def begins_number(source: bytes) -> bool:
-    """Whether some number begins with these bytes, or is they."""
+    """Return whether a number begins with these bytes, or equals them."""
     word = source[source[:1] in (b"+", b"-") :]
     return bool(NUMBER_BEGINS.fullmatch(source)) or any(w.startswith(word) for w in _WORDS)
 
@@ -133,7 +133,7 @@ def _integer(match: re.Match[bytes]) -> Constant:
 
 
 def _smallest(number: int) -> NcType | None:
-    """The type of an integer without a suffix, as ncgen chooses it (INT64 only for negatives)."""
+    """Return the type of an integer without a suffix, as in ncgen (INT64 only for negatives)."""
     if -(1 << 31) <= number < 1 << 31:
         return NcType.INT
     if 0 <= number < 1 << 32:
@@ -142,13 +142,13 @@ def _smallest(number: int) -> NcType | None:
 
 
 def as_float32(number: float) -> float:
-    """The nearest number of single precision; infinite beyond its range."""
+    """Return the nearest number of single precision; infinite beyond its range."""
     with np.errstate(over="ignore"):
         return float(np.float32(number))
 
 
 def wrapped(number: int, nc_type: NcType) -> int:
-    """An integer as one of a type; 255 is -1 as a byte, and -1 is 255 without a sign.
+    """Convert an integer to a type; 255 is -1 as a byte, and -1 is 255 without a sign.
 
     Raises
     ------
@@ -162,11 +162,11 @@ def wrapped(number: int, nc_type: NcType) -> int:
 
 
 def converted(item: Item, nc_type: NcType) -> int | float:
-    """A constant as a number of a type; fractions are cut off, as in C.
+    """Convert a constant to a number of a type; fractions are cut off, as in C.
 
     Raises
     ------
-    Misfit : it is no number, or not in the range of the type.
+    Misfit : it is not a number, or is outside the range of the type.
     """
     if isinstance(item, Marker):
         raise Misfit(f"`{item.value}` found; expected a value of type {nc_type.value}")
@@ -185,11 +185,11 @@ def converted(item: Item, nc_type: NcType) -> int | float:
 
 
 def common_type(items: Sequence[Item]) -> NcType:
-    """The type of an attribute that states none: that of its values, the widest of several.
+    """Return the type of an attribute that states none: the widest type of its values.
 
     Raises
     ------
-    Misfit : texts and numbers in one list, or a marker.
+    Misfit : the list mixes texts and numbers, or has a marker.
     """
     types = [item.type for item in items if isinstance(item, Constant)]
     if len(types) < len(items):
@@ -203,7 +203,7 @@ def common_type(items: Sequence[Item]) -> NcType:
             return wide
     if any(isinstance(i, Constant) and i.value >= 1 << 63 for i in items):  # type: ignore[operator]  # numbers all
         return NcType.UINT64
-    # Of two types of one size the later one, whatever its sign: so does ncgen.
+    # Of two types of one size, signed or not, ncgen takes the later one.
     result = types[0]
     for found in types[1:]:
         if _BITS[found] >= _BITS[result]:
@@ -212,17 +212,17 @@ def common_type(items: Sequence[Item]) -> NcType:
 
 
 def joined(items: Sequence[Item]) -> bytes:
-    """The text of constants one behind the other: texts, and bytes that are single characters.
+    """Concatenate the text of constants: texts, and bytes that are single characters.
 
     Raises
     ------
-    Misfit : something else is among them.
+    Misfit : there is another kind of constant among them.
     """
     return b"".join(map(text_of, items))
 
 
 def text_of(item: Item) -> bytes:
-    """The bytes of a text or of a single character.
+    """Return the bytes of a text or of a single character.
 
     Raises
     ------

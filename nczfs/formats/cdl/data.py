@@ -1,7 +1,7 @@
 """The data section of CDL: the values of a variable, as ncdump prints them.
 
-The values come in blocks of any length and go out in pieces, so that neither the variable nor its
-text is ever in memory. The places where ncdump breaks lines follow from what stands in the line.
+The values come in blocks of any length and leave in pieces, so that neither the variable nor its
+text is ever whole in memory. ncdump breaks lines depending on the contents of the line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nczfs.model.printing import encoded
 _CONTINUED = "    "
 _FLOATS = (NcType.FLOAT, NcType.DOUBLE)
 
-# For so small a type ncdump takes no value for a fill value unless an attribute says so.
+# For such a small type ncdump has no fill value unless an attribute gives one.
 _NO_DEFAULT_FILL = (NcType.BYTE, NcType.UBYTE)
 
 _C_FORMAT = re.compile(r"%[-+ #0]{0,5}\d{0,2}(?:\.\d{0,2})?(?:hh?|ll?)?(?:([diuoxX])|[eEfFgG])\Z")
@@ -33,14 +33,14 @@ _C_FORMAT = re.compile(r"%[-+ #0]{0,5}\d{0,2}(?:\.\d{0,2})?(?:hh?|ll?)?(?:([diuo
 
 @dataclass(frozen=True, slots=True)
 class DataStyle:
-    """How values are printed.
+    """The style in which values are printed.
 
     Attributes
     ----------
     line_length : at which lines are broken.
     full : whether each value has a line and its indices in a comment (``ncdump -f``).
     brief : whether each row has them (``ncdump -b``).
-    fortran : whether those are Fortran's: from 1, fastest first.
+    fortran : whether indices are Fortran's: from 1, fastest first.
     """
 
     digits: Digits = USUAL_DIGITS
@@ -53,7 +53,7 @@ class DataStyle:
 def data_text(
     printed: PrintedVariable, blocks: Iterable[Values], style: DataStyle
 ) -> Iterator[str]:
-    """The values of a variable in CDL.
+    """Yield the values of a variable in CDL.
 
     Parameters
     ----------
@@ -61,14 +61,14 @@ def data_text(
 
     Yields
     ------
-    str : with surrogates for bytes of texts that are no UTF-8. Nothing for a variable without
-        elements, as in ncdump.
+    str : with surrogates for bytes of texts that are not UTF-8. A variable without elements yields
+        nothing, as in ncdump.
 
     Notes
     -----
-    Two things are not as ncdump has them, which loses values: a text of a CHAR variable is never
-    cut behind a newline, which would begin a row; and the NULs at the end of a row are printed
-    where ncgen would put something else: a fill value, or the next row if rows are unlimited.
+    Two things differ from ncdump, which loses values there: a text of a CHAR variable is never
+    split after a newline, which would begin a row; and NULs at the end of a row are printed where
+    ncgen would put something else: a fill value, or the next row if rows are unlimited.
     """
     if 0 in printed.variable.array.shape:
         return
@@ -76,7 +76,7 @@ def data_text(
 
 
 class _Data:
-    """The text of one variable under way."""
+    """The text of one variable in progress."""
 
     def __init__(self, printed: PrintedVariable, style: DataStyle) -> None:
         variable = printed.variable
@@ -86,7 +86,7 @@ class _Data:
         self._own_name = variable.name
         self._shape = variable.array.shape
         self._columns = self._shape[-1] if self._shape else 1
-        # The sizes of the parts that stand in braces.
+        # The sizes of the parts in braces.
         self._parts = [
             prod(self._shape[level:])
             for level, unlimited in enumerate(printed.unlimited)
@@ -128,7 +128,7 @@ class _Data:
         return text + self._form.row_begins()
 
     def _cells(self, part: Values, index: int) -> str:
-        """The values of a part of a row; the last one of a row without a comma."""
+        """Yield the values of a part of a row, without a comma after the last one of the row."""
         words = self._form.words(part)
         if self._form.is_text:
             return "".join(words)
@@ -152,14 +152,14 @@ class _Data:
         return "}" * sum(index % size == 0 for size in self._parts)
 
     def _indices(self, index: int) -> str:
-        """The comment of one value."""
+        """Return the comment of one value."""
         found = [int(i) for i in np.unravel_index(index, self._shape)] or [0]
         if self._style.fortran:
             found = [i + 1 for i in reversed(found)]
         return f"  // {self._name}({','.join(map(str, found))})\n{_CONTINUED}"
 
     def _row_indices(self, index: int) -> str:
-        """The comment of a row."""
+        """Return the comment of a row."""
         above = [int(i) for i in np.unravel_index(index, self._shape)][:-1]
         if self._style.fortran:
             columns = "1" if self._columns == 1 else f"1-{self._columns} "
@@ -173,7 +173,7 @@ def _bytes_of(word: str) -> int:
 
 
 class _Lines:
-    """The column of the next word."""
+    """A writer of lines that keeps the column of the next word."""
 
     def __init__(self, indent: str, length: int) -> None:
         self.position = 0
@@ -181,12 +181,12 @@ class _Lines:
         self._length = length
 
     def put(self, words: Sequence[str]) -> str:
-        """Words that are not divided, with line breaks where they would stand out."""
+        """Return words, which are not divided, with line breaks where they would be too long."""
         text: list[str] = []
         position = self.position
         begin = f"\n{self._indent}{_CONTINUED}"
         for word in words:
-            # ncdump counts bytes, and leaves short words where they are.
+            # ncdump counts bytes, and never moves short words.
             size = _bytes_of(word)
             if size > 2 and position + size > self._length:
                 text.append(begin)
@@ -202,7 +202,7 @@ class _Lines:
 
 
 class _Form(ABC):
-    """How the values of a type become words.
+    """The conversion of values of a type to words.
 
     Attributes
     ----------
@@ -216,14 +216,14 @@ class _Form(ABC):
         self._fill = fill
 
     def prepared(self, block: Values) -> Values:
-        """The values in the type that netCDF has for them."""
+        """Convert values to the type that netCDF has for them."""
         if block.dtype.kind in "Mm":
             return block.view(np.int64)
         return block.astype(dtype_of(self._type), copy=False)
 
     @abstractmethod
     def words(self, part: Values) -> list[str]:
-        """The values of a part of a row; a text is one word."""
+        """Return the words of a part of a row; a text is one word."""
 
     def row_begins(self) -> str:
         return ""
@@ -258,7 +258,7 @@ class _Texts(_Form):
 
 
 class _Characters(_Form):
-    """A row of characters as one text, as a rule without the NULs at its end."""
+    """A row of characters as one text, normally without the NULs at its end."""
 
     is_text = True
 
@@ -285,7 +285,7 @@ _BYTE_ESCAPES = {code: f"\\{code:03o}" for code in range(128, 256)}
 
 
 def quoted_bytes(text: bytes) -> str:
-    """Characters without the quotes round them; what is not ASCII is octal, as in ncdump."""
+    """Return characters without surrounding quotes; what is not ASCII is octal, as in ncdump."""
     return quoted(text.decode("latin-1"))[1:-1].translate(_BYTE_ESCAPES)
 
 
@@ -296,7 +296,7 @@ def _text(value: object) -> str:
 
 
 def _equals_fill(part: Values, fill: Any) -> Any:
-    """ncdump takes floats within an epsilon for equal, and all infinities of one sign and NaN."""
+    """Compare with the fill value as in ncdump: floats within an epsilon are equal, as are NaNs."""
     if part.dtype.kind != "f":
         return part == fill
     if np.isnan(fill):
@@ -321,7 +321,7 @@ def _form_of(printed: PrintedVariable, digits: Digits) -> _Form:
 
 
 def _fill_of(attribute: Attribute | None, nc_type: NcType) -> Any:
-    """What is printed as ``_``; None: nothing."""
+    """Return the value that is printed as ``_``; None: there is none."""
     if attribute is not None and attribute.type is nc_type:
         value = attribute.value
         if isinstance(value, str) and len(value) == 1:
@@ -334,7 +334,7 @@ def _fill_of(attribute: Attribute | None, nc_type: NcType) -> Any:
 def _c_format(
     attribute: Attribute | None, nc_type: NcType, digits: Digits
 ) -> Callable[[Any], str] | None:
-    """The attribute by which a variable says how its numbers are printed; ``-p`` overrules it."""
+    """Return the number format of a ``C_format`` attribute, which ``-p`` overrides; None: none."""
     asked = {NcType.FLOAT: digits.float, NcType.DOUBLE: digits.double}.get(nc_type)
     if attribute is None or not isinstance(attribute.value, str) or asked is not None:
         return None

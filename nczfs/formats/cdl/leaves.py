@@ -1,7 +1,7 @@
-"""The constants of a data list of CDL, as they are read: rows of numbers, texts or characters.
+"""The constants of a CDL data list while it is read: rows of numbers, texts or characters.
 
-Data are mostly plain: a row takes as many constants at once as one regular expression matches, and
-NumPy turns them into numbers.
+Most data are plain: a row takes as many constants at once as one regular expression matches, and
+NumPy converts them to numbers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
-# Numbers without suffixes, NaN and infinities, and the filler, each with its comma: what data
-# mostly are. Up to 18 digits are in the range of 64 bits, and a leading 0 can mean octal.
+# Most data: numbers without suffixes, NaN and infinities, and the filler, each with its comma. Up
+# to 18 digits are in the range of 64 bits, and a leading 0 can mean octal.
 _REAL = rb"_|[+-]?(?:(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?"
 _BLANK = rb"[ \t\r\n\f]*+"
 _INTEGERS = re.compile(
@@ -33,31 +33,31 @@ _TEXT = re.compile(_BLANK + rb'("(?:[^"\\]++|\\(?s:.))*+")' + _BLANK + rb",")
 
 
 def dtype_of(nc_type: NcType) -> np.dtype[Any]:
-    """The numpy dtype for values of a type: S1 for CHAR, object (str) for STRING."""
+    """Return the numpy dtype for values of a type: S1 for CHAR, object (str) for STRING."""
     if nc_type is NcType.CHAR:
         return np.dtype("S1")
     return np.dtype(object if nc_type is NcType.STRING else CODE_OF_NC_TYPE[nc_type])
 
 
 class Leaf(ABC):
-    """Constants that stand in a row, without braces between them."""
+    """Constants in a row, without braces between them."""
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many elements they are."""
+        """The number of elements."""
 
     @abstractmethod
     def values(self, fill: Any) -> Values:
-        """The elements."""
+        """Return the elements."""
 
     @abstractmethod
     def take_run(self, scanner: Scanner) -> bool:
-        """Pass as many constants as can be read at once, each with its comma; False: none."""
+        """Take as many constants as can be read at once, each with its comma; False: none."""
 
     @abstractmethod
     def add(self, item: Item) -> None:
-        """Append a constant. Raises Misfit: it is not of the type."""
+        """Append a constant. Raises Misfit if it does not fit the type."""
 
 
 class NumberLeaf(Leaf):
@@ -115,7 +115,7 @@ class NumberLeaf(Leaf):
 
     def _in_type(self, numbers: Values) -> Values:
         if self._run is _INTEGERS:
-            # An integer may be a bit pattern too: 255 as a byte. What is neither is refused.
+            # An integer may be a bit pattern, too: 255 as a byte. Anything else is refused.
             for extreme in (int(numbers.min()), int(numbers.max())):
                 wrapped(extreme, self._type)
         with np.errstate(over="ignore"):
@@ -162,8 +162,8 @@ class CharLeaf(Leaf):
 
     Parameters
     ----------
-    row : the length of the last dimension; a text is filled up to a multiple of it, and an empty
-        one is a row of filler. None: texts follow one another without gaps.
+    row : the length of the last dimension; a text is padded to a multiple of it, and an empty text
+        is a row of filler. None: texts follow one another without gaps.
     """
 
     def __init__(self, row: int | None) -> None:
@@ -181,7 +181,7 @@ class CharLeaf(Leaf):
 
     def add(self, item: Item) -> None:
         if isinstance(item, Constant) and not isinstance(item.value, bytes):
-            # Characters one behind the other are one text: 'a', 'b' is "ab".
+            # Consecutive characters are one text: 'a', 'b' is "ab".
             self._characters += text_of(item)
             return
         self._end_characters()
@@ -223,7 +223,7 @@ class CharLeaf(Leaf):
 
 
 def _texts_of_run(scanner: Scanner) -> list[bytes]:
-    """Pass texts, each with its comma."""
+    """Take texts, each with its comma."""
     found: list[bytes] = []
     start = scanner.token.start
     while (match := _TEXT.match(scanner.text, start)) is not None:

@@ -1,8 +1,8 @@
-"""The data lists of CDL: the constants behind ``v =``, and the array that they make.
+"""The data lists of CDL: the constants after ``v =``, and the array that they form.
 
-A list gives the elements in C order. Where a dimension other than the first is unlimited, each run
-of it stands in braces, and so the lengths of unlimited dimensions follow from the lists. What a
-list leaves out at its end, or at the end of a part in braces, is filler.
+A list gives the elements in C order. If a dimension other than the first is unlimited, each of its
+runs is in braces, and so the lengths of unlimited dimensions follow from the lists. Elements that a
+list omits at its end, or at the end of a part in braces, are filler.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from nczfs.formats.cdl.tokens import Scanner
 from nczfs.model.dtypes import NcType
 
 BYTES_MAX = 1 << 32
-"""A variable that CDL gives values to has no more; all of it becomes one array."""
+"""The most bytes of a variable with values in CDL; all of it becomes one array."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Parts in braces, each with the elements behind a further unlimited dimension."""
+    """Parts in braces, each with the elements of another unlimited dimension."""
 
     parts: list[Node]
 
@@ -41,11 +41,11 @@ Node: TypeAlias = "Leaf | Branch"
 
 @dataclass(frozen=True)
 class Layout:
-    """How the list of a variable must look.
+    """The required form of a variable's list.
 
     Attributes
     ----------
-    fixed : the length of each dimension, slowest first; None where it is unlimited.
+    fixed : the length of each dimension, slowest first; None if unlimited.
     """
 
     type: NcType
@@ -65,11 +65,11 @@ class Layout:
 
 
 def read_list(scanner: Scanner, layout: Layout, level: int = 0) -> Node:
-    """The list that begins with the next token, up to what ends it (``;`` or ``}``).
+    """Read the list that begins with the next token, up to its end (``;`` or ``}``).
 
     Raises
     ------
-    BadMetadata : a constant that is none of the type, or braces where they cannot be.
+    BadMetadata : a constant does not fit the type, or braces are misplaced.
     """
     if level == len(layout.inner):
         leaf = layout.leaf()
@@ -79,8 +79,8 @@ def read_list(scanner: Scanner, layout: Layout, level: int = 0) -> Node:
     while not _at_end(scanner):
         if not scanner.take(b"{"):
             scanner.fail(
-                f"{scanner.shown()} found; expected `{{`: runs of an unlimited dimension that is "
-                "not the first one stand in braces"
+                f"{scanner.shown()} found; expected `{{`: runs of an unlimited dimension other "
+                "than the first are in braces"
             )
         parts.append(read_list(scanner, layout, level + 1))
         scanner.expect(b"}", "the values of a run")
@@ -94,7 +94,7 @@ def _at_end(scanner: Scanner) -> bool:
 
 
 def _read_row(scanner: Scanner, leaf: Leaf) -> None:
-    """Constants and commas. Braces round some of them mean nothing where lengths are fixed."""
+    """Read constants and commas. Braces around some of them mean nothing if lengths are fixed."""
     depth = 0
     more = not _at_end(scanner)
     while more:
@@ -129,7 +129,7 @@ def _add(scanner: Scanner, leaf: Leaf) -> None:
 
 
 def needed_lengths(node: Node, layout: Layout) -> dict[int, int]:
-    """How long a list makes the unlimited dimensions of its variable: by their place in it."""
+    """Return the lengths that a list gives the unlimited dimensions, by their position."""
     lengths: dict[int, int] = {}
     starts = (0, *layout.inner, len(layout.fixed))
     nodes: list[Node] = [node]
@@ -143,7 +143,7 @@ def needed_lengths(node: Node, layout: Layout) -> dict[int, int]:
 
 
 def placed(node: Node, layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[int, Leaf], ...]:
-    """The rows of a list, each with the index of its first element in the whole array.
+    """Yield the rows of a list, each with the index of its first element in the whole array.
 
     Raises
     ------
@@ -175,7 +175,7 @@ class CdlData:
     path : of the variable, without a leading slash.
     shape : with the final lengths of unlimited dimensions.
     fill : the filler, as `numpy.full` takes it.
-    rows : the constants, with the index of the first element of each row of them.
+    rows : the constants, with the index of the first element of each row.
     """
 
     path: str
@@ -186,16 +186,16 @@ class CdlData:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values: S1 for CHAR, object (str) for STRING, in this machine's byte order."""
+        """The dtype: S1 for CHAR, object (str) for STRING, in this machine's byte order."""
         return dtype_of(self.type)
 
     @property
     def values(self) -> Values:
-        """All elements in C order, filler included; a new array each time.
+        """All elements in C order, including filler; a new array each time.
 
         Raises
         ------
-        Unsupported : they are absurdly many.
+        Unsupported : there are too many values.
         """
         size = prod(self.shape)
         if size * self.dtype.itemsize > BYTES_MAX:

@@ -1,4 +1,4 @@
-"""CDL, read: the grammar of ncgen for atomic types, by recursive descent.
+"""A parser of CDL: the grammar of ncgen for atomic types, by recursive descent.
 
 ::
 
@@ -50,13 +50,13 @@ _USER_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Cdl:
-    """What a CDL text declares.
+    """The declarations and data of a CDL text.
 
     Attributes
     ----------
-    name : behind the word ``netcdf``.
-    data : the values of variables that have some, by path ("g1/t").
-    format : the ``_Format`` that it asks for.
+    name : the word after ``netcdf``.
+    data : the values of variables that have any, by path ("g1/t").
+    format : the requested ``_Format``.
     """
 
     name: str
@@ -66,22 +66,22 @@ class Cdl:
 
 
 def parse_cdl(text: str, where: str) -> Cdl:
-    """Read a CDL text, as ncgen takes it.
+    """Parse a CDL text as ncgen does.
 
     Parameters
     ----------
-    text : with surrogates where its bytes are no UTF-8 (``errors="surrogateescape"``).
+    text : with surrogates for bytes that are not UTF-8 (``errors="surrogateescape"``).
     where : the name of the text, for messages.
 
     Raises
     ------
     BadMetadata : ``FILE:LINE: what was wrong``.
-    Unsupported : user-defined types, filters without a codec; the same form.
+    Unsupported : user-defined types, filters without a codec; in the same form.
 
     Notes
     -----
-    Unlike ncgen it refuses values that a variable has no room for, and numbers that its type does
-    not hold, instead of dropping or changing them.
+    Unlike ncgen it refuses values that a variable has no room for, and numbers outside the range of
+    its type, instead of dropping or changing them.
     """
     try:
         data = text.encode("utf-8", "surrogateescape")
@@ -112,7 +112,7 @@ class _Parser:
         return Cdl(name, self._root.declaration(), data, self._root.format)
 
     def _at(self, start: int, action: Callable[[], None]) -> None:
-        """Do what may fail for a reason that lies at a place further up."""
+        """Attribute errors of the block to an earlier place in the text."""
         try:
             action()
         except Misfit as error:
@@ -155,7 +155,7 @@ class _Parser:
     def _section(
         self, word: bytes, group: GroupScope, declaration: Callable[[GroupScope], None]
     ) -> None:
-        """A section of declarations, with attributes between them."""
+        """Parse a section of declarations, with attributes between them."""
         if self._take_section(word):
             while self._scanner.token.kind in (Kind.WORD, Kind.PATH) or self._at_global():
                 if self._is_attribute(group):
@@ -227,7 +227,7 @@ class _Parser:
                 return
 
     def _references(self) -> tuple[str, ...]:
-        """The dimensions of a variable, as they are written but for escapes."""
+        """Parse the dimensions of a variable, as they are written except for escapes."""
         found: list[str] = []
         while True:
             token = self._scanner.next()
@@ -248,7 +248,7 @@ class _Parser:
         return self._scanner.token.is_mark(b":")
 
     def _is_attribute(self, group: GroupScope) -> bool:
-        """Whether an attribute begins: there is a colon behind one or two words."""
+        """Return whether an attribute begins: there is a colon after one or two words."""
         scanner = self._scanner
         start = scanner.token
         for _ in range(3):
@@ -285,7 +285,7 @@ class _Parser:
     def _owner(
         self, words: list[Token], group: GroupScope
     ) -> tuple[NcType | None, VariableScope | None]:
-        """The type and the variable that stand before the colon."""
+        """Parse the type and the variable before the colon."""
         if len(words) == 1:
             variable = self._found_variable(words[0], group)
             nc_type = None if variable is not None else _TYPES.get(words[0].source)

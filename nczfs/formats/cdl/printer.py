@@ -1,4 +1,4 @@
-"""CDL: a group as text, as ncdump prints it."""
+"""A printer of CDL: a group as text, as ncdump prints it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from nczfs.formats.names import below, parent_of
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Attribute, Dimension, Group, Variable
 
-# Types that netCDF does not have, and the type in which it can hold their values. What is neither
-# here nor a netCDF type (complex, structured, ...) stands in a comment.
+# Types that netCDF does not have, and the netCDF types that can hold their values. Types that are
+# in neither list (complex, structured, ...) are printed in a comment.
 _CLOSEST = {"b": NcType.UBYTE, "f": NcType.FLOAT, "M": NcType.INT64, "m": NcType.INT64}
 
-# With a colon behind it, ncgen takes such a name for the beginning of a section.
+# If a colon follows, ncgen takes such a name for the beginning of a section.
 _SECTIONS = frozenset({"variables", "dimensions", "data", "group", "types"})
 
 Declared = Mapping[str, Mapping[str, Dimension]]
-"""The dimensions that are printed: by the path of their group, and their name."""
+"""The printed dimensions, by the path of their group and their name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What a text says beyond the usual.
+    """Optional parts of the text.
 
     Attributes
     ----------
     specials : whether the special attributes are printed, as ``ncdump -s`` does.
-    properties : the text of ``_NCProperties``, which is one of them.
+    properties : the text of the special attribute ``_NCProperties``.
     """
 
     digits: Digits = USUAL_DIGITS
@@ -50,10 +50,10 @@ class PrintedVariable:
 
     Attributes
     ----------
-    type : that it is declared with.
-    unlimited : which of its dimensions are, in the text.
-    is_coordinate : whether it has one dimension, and a dimension that is seen from it its name.
-    indent : what begins a line of its group.
+    type : of its declaration.
+    unlimited : which of its dimensions are unlimited in the text.
+    is_coordinate : whether it has one dimension, and a visible dimension has its name.
+    indent : of lines in its group.
     """
 
     variable: Variable
@@ -64,11 +64,11 @@ class PrintedVariable:
 
 
 Data = Callable[[PrintedVariable], Iterator[str]]
-"""Prints the values of a variable, in pieces; nothing for one that is not wanted."""
+"""Prints the values of a variable in pieces; nothing for one that is not wanted."""
 
 
 def header(group: Group, *, name: str, style: Style = Style()) -> str:
-    """A group and everything below it without values, as ``ncdump -h`` prints a netCDF-4 file."""
+    """Yield a group and everything below it without values, as ``ncdump -h`` prints a file."""
     return "".join(text(group, name=name, style=style))
 
 
@@ -79,19 +79,19 @@ def text(
     style: Style = Style(),
     data: Data | None = None,
 ) -> Iterator[str]:
-    """A group and everything below it, as ncdump prints a netCDF-4 file.
+    """Yield a group and everything below it, as ncdump prints a netCDF-4 file.
 
     Parameters
     ----------
-    group : it becomes the root of the text. Dimensions of groups above it are declared in it.
+    group : becomes the root of the text. Dimensions of groups above it are declared in it.
     name : the word after ``netcdf``.
     data : prints the values; None: the header only.
 
     Notes
     -----
-    Floats have ncdump's seven and fifteen digits. What CDL cannot say is a comment, so that ncgen
-    accepts the text: variables of a type that netCDF lacks, the type that another one stands for,
-    members that cannot be read.
+    Floats have ncdump's seven and fifteen digits. What CDL cannot express is in comments, so that
+    ncgen accepts the text: variables of a type that netCDF lacks, original types of converted
+    variables, members that cannot be read.
     """
     yield f"netcdf {escaped_name(name)} {{\n"
     yield from _Printer(group, style, data).group(group, "")
@@ -191,9 +191,9 @@ def _dimension(dimension: Dimension) -> str:
 
 
 def printed_type(dtype: DataType) -> tuple[NcType | None, str]:
-    """The netCDF type that a variable is declared with, and a remark on its own type.
+    """Return the netCDF type that a variable is declared with, and a remark on its own type.
 
-    None where netCDF has no such type, and none that is close to it.
+    The type is None if netCDF has neither the variable's type nor a similar one.
     """
     if dtype.nc_type is not None and dtype.nc_type is not NcType.JSON:
         return dtype.nc_type, ""
@@ -209,7 +209,7 @@ def _attribute(variable: str, attribute: Attribute, digits: Digits) -> str:
             assert isinstance(value, str)
             return f"{name} = {quoted(value)} ;"
         case NcType.JSON:
-            # netCDF has no such value; netcdf-c gives its JSON as text.
+            # netCDF has no such value; netcdf-c returns its JSON as text.
             assert not isinstance(value, tuple)
             return f"{name} = {quoted(compact(value))} ;"
         case NcType.STRING:
@@ -220,7 +220,7 @@ def _attribute(variable: str, attribute: Attribute, digits: Digits) -> str:
             numbers = [
                 attribute_number(n, nc_type, digits) for n in value if not isinstance(n, str)
             ]
-            # Without values it has no type either: ncdump prints an empty text.
+            # Without values it has no type either, and ncdump prints an empty text.
             return f"{name} = {', '.join(numbers) or quoted('')} ;"
 
 
@@ -229,7 +229,7 @@ def _comment(text: str) -> str:
 
 
 def _declared(top: Group) -> dict[str, dict[str, Dimension]]:
-    """Where each dimension is printed: every one that a variable has, once."""
+    """Return where each dimension of a variable is printed, each once."""
     root = top.header.path
     declared: dict[str, dict[str, Dimension]] = {}
     stack = [top]
@@ -250,11 +250,11 @@ def _declared(top: Group) -> dict[str, dict[str, Dimension]]:
 
 
 def _settled(dimension: Dimension, declared: Declared, root: str) -> Dimension:
-    """The printed dimension for one of a variable; `group` says where it is printed."""
+    """Return the printed dimension for one of a variable; `group` is where it is printed."""
     home = dimension.group if dimension.group in declared else root
     known = declared[home][dimension.name]
     if known.size != dimension.size:
-        # Two arrays give one name two lengths, which no netCDF group can.
+        # Two arrays give one name two lengths, which is impossible in a netCDF group.
         return Dimension(_anonymous(dimension).name, dimension.size, group=root, anonymous=True)
     return Dimension(known.name, known.size, known.unlimited, home)
 
@@ -264,7 +264,7 @@ def _anonymous(dimension: Dimension) -> Dimension:
 
 
 def _reference(dimension: Dimension, here: str, declared: Declared, root: str) -> str:
-    """The name of a dimension in a group: its full name where the short one means another one."""
+    """Return the name of a dimension in a group: the full name if the short one is ambiguous."""
     above = here
     while above != root and dimension.name not in declared.get(above, {}):
         above = parent_of(above)

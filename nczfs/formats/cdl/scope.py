@@ -1,4 +1,4 @@
-"""What the parser of CDL knows of groups and variables while it reads, and makes of them."""
+"""The parser's groups, dimensions and variables of CDL, and the declarations made from them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import Attribute, Dimension
 
-RANK_MAX = 32  # of HDF5, and so of netCDF-4
+RANK_MAX = 32  # limit of HDF5, and so of netCDF-4
 
 
 class DimensionScope:
-    """A dimension. The length of an unlimited one grows with the data that are read."""
+    """A dimension. The length of an unlimited one grows while data are read."""
 
     def __init__(self, name: str, length: int | None, group: str) -> None:
         self.name = name
@@ -54,7 +54,7 @@ class GroupScope:
         self.dimensions[name] = DimensionScope(name, length, self.path)
 
     def set_attribute(self, name: str, nc_type: NcType | None, items: Sequence[Item]) -> None:
-        """Take an attribute. Raises Misfit: its values are none of its type."""
+        """Set an attribute. Raises Misfit if its values do not fit its type."""
         if self._parent is None and name in OF_THE_FILE:
             return
         if self._parent is None and name == "_Format":
@@ -69,7 +69,7 @@ class GroupScope:
         return group
 
     def dimension(self, reference: str) -> DimensionScope | None:
-        """The dimension that a name, or a full name, means here."""
+        """Return the dimension that a name, or a full name, means here."""
         if reference.startswith("/"):
             *groups, name = reference.split("/")[1:]
             home = self._root().below(groups)
@@ -98,7 +98,7 @@ class VariableScope:
     Parameters
     ----------
     references : its dimensions: names, or full names with a leading slash.
-    start : where its declaration stands, for messages.
+    start : position of its declaration, for messages.
 
     Raises
     ------
@@ -106,7 +106,7 @@ class VariableScope:
 
     Attributes
     ----------
-    list : what its data list says; None: it has none.
+    list : the contents of its data list; None: it has none.
     declaration, data : made by `finish`.
     """
 
@@ -136,12 +136,12 @@ class VariableScope:
         self.layout = Layout(nc_type, tuple(dimension.fixed for dimension in self._dimensions))
 
     def set_attribute(self, name: str, nc_type: NcType | None, items: Sequence[Item]) -> None:
-        """Take an attribute, or a word about how it is stored.
+        """Set an attribute, or a special attribute about how the variable is stored.
 
         Raises
         ------
-        Misfit : the values are none of its type.
-        Unsupported : it asks for a filter that has no codec.
+        Misfit : the values do not fit its type.
+        Unsupported : it names a filter that has no codec.
         """
         if name == "_FillValue":
             self._set_fill(items)
@@ -149,13 +149,13 @@ class VariableScope:
             self._attributes[name] = attribute_of(name, nc_type, items)
 
     def lengthen(self) -> None:
-        """Make its unlimited dimensions as long as its data need them."""
+        """Extend its unlimited dimensions to the length of its data."""
         if self.list is not None:
             for place, length in needed_lengths(self.list, self.layout).items():
                 self._dimensions[place].size = max(self._dimensions[place].size, length)
 
     def finish(self) -> None:
-        """Make its declaration and its data, when all lengths are known. Raises Misfit."""
+        """Make its declaration and its data, once all lengths are known. Raises Misfit."""
         shape = tuple(dimension.size for dimension in self._dimensions)
         attributes = tuple(self._attributes.values())
         declaration = VariableDeclaration(
@@ -170,7 +170,7 @@ class VariableScope:
             self.data = CdlData(self.path, self._type, shape, self._filler(), rows)
 
     def _set_fill(self, items: Sequence[Item]) -> None:
-        """The fill value is of the type of the variable, whatever its own spelling says."""
+        """Set the fill value, which has the type of the variable, even if spelled otherwise."""
         if len(items) != 1:
             raise Misfit(f"{len(items)} values found; expected one")
         attribute = attribute_of("_FillValue", self._type, items)
@@ -195,11 +195,11 @@ def _declared(dimension: DimensionScope | None, reference: str, name: str) -> Di
 
 
 def attribute_of(name: str, nc_type: NcType | None, items: Sequence[Item]) -> Attribute:
-    """An attribute of constants; without a type of its own it has that of its values.
+    """Make an attribute from constants; without a declared type it has that of its values.
 
     Raises
     ------
-    Misfit : the values are none of the type.
+    Misfit : the values do not fit the type.
     """
     nc_type = common_type(items) if nc_type is None else nc_type
     if nc_type is NcType.CHAR:

@@ -1,6 +1,6 @@
-"""The special attributes of CDL: how a variable is stored, which is no attribute in netCDF.
+"""The special attributes of CDL, which describe how a variable is stored.
 
-``ncdump -s`` prints them, ncgen obeys them.
+netCDF has no such attributes: ``ncdump -s`` prints them, and ncgen obeys them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import CodecSpec, Variable
 
 OF_THE_FILE = frozenset({"_NCProperties", "_IsNetcdf4", "_SuperblockVersion"})
-"""What a file says of the library that wrote it: of no meaning to whoever makes a new one."""
+"""Special attributes about the library that wrote a file, which mean nothing for a new one."""
 
 _FILTER = re.compile(r"\s*(\d{1,9})\s*((?:,\s*\d{1,10}[uU]?\s*)*)\Z")
-_FILTERS_MAX = 32  # as HDF5 has it
+_FILTERS_MAX = 32  # as in HDF5
 _WORDS_OF_TRUTH = {"true": True, "1": True, "false": False, "0": False}
 _ENDIANNESS = {"little": "<", "big": ">"}
 _STORAGE = ("chunked", "contiguous", "compact")
@@ -40,7 +40,7 @@ _STORAGE = ("chunked", "contiguous", "compact")
 
 @dataclass(slots=True)
 class StoredForm:
-    """What the special attributes of one variable say."""
+    """The contents of the special attributes of one variable."""
 
     storage: str | None = None
     chunk_shape: tuple[int, ...] | None = None
@@ -53,12 +53,12 @@ class StoredForm:
     no_fill: bool = False
 
     def set(self, name: str, items: Sequence[Item]) -> bool:
-        """Take an attribute; False: it is an ordinary one.
+        """Take a special attribute. Returns False if it is an ordinary one.
 
         Raises
         ------
-        Misfit : its value is none that the attribute can have.
-        Unsupported : it asks for a filter that has no codec.
+        Misfit : the attribute cannot have this value.
+        Unsupported : it names a filter that has no codec.
         """
         match name:
             case "_Storage":
@@ -84,11 +84,11 @@ class StoredForm:
         return True
 
     def applied(self, variable: VariableDeclaration, shape: tuple[int, ...]) -> VariableDeclaration:
-        """The variable as it is to be stored.
+        """Return the variable as it is to be stored.
 
         Raises
         ------
-        Misfit : the chunks do not have its dimensions, or what is not chunked has filters.
+        Misfit : the chunks do not fit its dimensions, or it has filters without chunks.
         """
         chunk_shape = self.chunk_shape
         if chunk_shape is not None and len(chunk_shape) != len(shape):
@@ -111,13 +111,13 @@ class StoredForm:
 
     def _codecs_wanted(self, item_bytes: int) -> tuple[CodecSpec, ...] | None:
         chain = tuple(_with_item_size(codec, item_bytes) for codec in self._chain())
-        # Who tells how a variable is stored, and names no filter, wants none.
+        # A text that says how a variable is stored, and names no filter, wants none.
         told = self.storage is not None or self.chunk_shape is not None
         asked = self.codecs is not None or self.deflate_level is not None
         return chain if chain or told or asked else None
 
     def _chain(self) -> tuple[CodecSpec, ...]:
-        """`_Codecs` says everything; otherwise the filters in the order that is of use."""
+        """Return the chain: `_Codecs` if it is given, otherwise the filters in a useful order."""
         if self.codecs is not None:
             return self.codecs
         chain = [codec_of_filter(SHUFFLE, ())] if self.shuffle else []
@@ -130,14 +130,14 @@ class StoredForm:
 
 
 def _item_bytes(element: ElementType) -> int:
-    """The bytes of an element, 0 where they are not known yet (texts)."""
+    """Return the bytes of an element; 0 if they are not known yet (texts)."""
     return (
         np.dtype(CODE_OF_NC_TYPE.get(element, "V")).itemsize if isinstance(element, NcType) else 0
     )
 
 
 def _with_item_size(codec: CodecSpec, item_bytes: int) -> CodecSpec:
-    """A shuffle with its element size, which HDF5 and netcdf-c may write as 0."""
+    """Return a shuffle with its element size, which HDF5 and netcdf-c may write as 0."""
     if codec.name != "shuffle" or codec.configuration.get("elementsize"):
         return codec
     return codec_of_filter(SHUFFLE, (item_bytes,))
@@ -176,7 +176,7 @@ def _truth(items: Sequence[Item]) -> bool:
 
 
 def _filters(text: str) -> list[CodecSpec]:
-    """``307,9|32015,3``: numbers of filters with their parameters, in the order of encoding."""
+    """Parse filters like ``307,9|32015,3``: numbers with parameters, in encoding order."""
     specs = text.split("|")
     if len(specs) > _FILTERS_MAX:
         raise Misfit(f"{len(specs)} filters (max {_FILTERS_MAX})")
@@ -191,7 +191,7 @@ def _filters(text: str) -> list[CodecSpec]:
 
 
 def _codecs(text: str) -> tuple[CodecSpec, ...]:
-    """The JSON of Zarr v2: a list of codecs, each an object with an ``id``."""
+    """Parse the JSON of Zarr v2: a list of codecs, each an object with an ``id``."""
     try:
         value = plain(parse(text.encode(), "the text").value)
     except BadMetadata as error:
@@ -209,7 +209,7 @@ def _codecs(text: str) -> tuple[CodecSpec, ...]:
 
 
 def special_attributes(variable: Variable) -> Iterator[tuple[str, str]]:
-    """The name of each special attribute of a variable, and its value as CDL."""
+    """Return the name of each special attribute of a variable, with its value as CDL."""
     array = variable.array
     filters = [filter_of_codec(codec) for codec in array.codecs.codecs]
     numbers = {found[0]: found[1] for found in filters if found is not None}
@@ -239,5 +239,5 @@ def special_attributes(variable: Variable) -> Iterator[tuple[str, str]]:
 
 
 def codecs_text(codecs: Sequence[CodecSpec]) -> str:
-    """Codecs as the JSON list that netcdf-c makes of filters and compressor."""
+    """Format codecs as the JSON list that netcdf-c makes from filters and compressor."""
     return compact([{"id": codec.name, **codec.configuration} for codec in codecs])

@@ -1,7 +1,7 @@
 """The words of CDL: names, numbers, texts, and the marks between them.
 
-The rules are those of ncgen's scanner. Where that one knows a word by its spelling alone (``NaN``,
-``string``), here the place it stands in decides, so that such words can be names too.
+The rules are those of ncgen's scanner. Where that scanner recognises a word by its spelling alone
+(``NaN``, ``string``), here its position decides, so that such words can be names, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHOWN_BYTES_MAX = 40
 
 
 class Kind(Enum):
-    """What a token is."""
+    """A kind of token."""
 
     SECTION = "section"
     TEXT = "text"
@@ -36,7 +36,7 @@ class Token(NamedTuple):
 
     Attributes
     ----------
-    source : as it is written.
+    source : the token as it is written.
     start : where it begins, in bytes.
     """
 
@@ -66,7 +66,7 @@ NUMBER_BEGINS = re.compile(
     rb"|(?:[0-9]*+\.[0-9]*+|[0-9]++)(?:[eE](?:[+-]?[0-9]*+))?[fFdDlL]?"
     rb"|[0-9]++(?:[uU]?(?:[bBsS]|[lL]{1,2})|[uU]))?"
 )
-"""What a number, but for the words that are some, can begin with."""
+"""What a number can begin with, except for words that are numbers."""
 
 _TOKEN = re.compile(
     _BLANK
@@ -85,7 +85,7 @@ _BEGIN = re.compile(_BLANK + rb"(?:netcdf|NETCDF|netCDF)(?P<name>[ \t\r\n\f][^{]
 
 
 class Scanner:
-    """A text, and the token that is read next.
+    """A text and its next token.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Scanner:
         self.go_on(begin.end())
 
     def go_on(self, start: int) -> None:
-        """Read the next token from a place in the text."""
+        """Continue with the token at a position in the text."""
         match = _TOKEN.match(self.text, start)
         if match is None or match.lastgroup is None:
             self._no_token(start)
@@ -111,13 +111,13 @@ class Scanner:
         self.token = Token(_KINDS[kind], match[kind], match.start(kind))
 
     def next(self) -> Token:
-        """The token that was read, after the one behind it is read."""
+        """Return the current token, and read the one after it."""
         token = self.token
         self.go_on(token.start + len(token.source))
         return token
 
     def take(self, mark: bytes) -> bool:
-        """Whether the next token is this mark; it is passed then."""
+        """Skip the next token if it is this mark. Returns whether it is."""
         if not self.token.is_mark(mark):
             return False
         self.next()
@@ -128,7 +128,7 @@ class Scanner:
             self.fail(f"{self.shown()} where `{mark.decode()}` must follow {after}")
 
     def shown(self) -> str:
-        """The next token, for a message."""
+        """Return the next token, for a message."""
         if self.token.kind is Kind.END:
             return "the end of the text"
         source = self.token.source[:_SHOWN_BYTES_MAX].decode("utf-8", "replace")
@@ -138,7 +138,7 @@ class Scanner:
         raise BadMetadata(self.message(what, at))
 
     def message(self, what: str, at: int | None = None) -> str:
-        """What is wrong, behind the line it is wrong in: that of the next token, or of a place."""
+        """Return a message that begins with the line of the next token, or of a position."""
         start = self.token.start if at is None else at
         line = self.text.count(b"\n", 0, start) + 1
         return f"{self._where}:{line}: {what}"
@@ -153,7 +153,7 @@ class Scanner:
             self.fail("a text does not end", start)
         if rest[:1] == b"/":
             self.fail("a `/` that does not begin a path", start)
-        self.fail(f"{rest[:1].decode('latin-1')!a} can stand nowhere here", start)
+        self.fail(f"{rest[:1].decode('latin-1')!a} cannot stand here", start)
 
 
 _ESCAPE = re.compile(rb"\\(?:([0-7]{3})|[xX]([0-9A-Fa-f]{2})|((?s:.)))")
@@ -180,13 +180,13 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 
 def unquoted(source: bytes) -> bytes:
-    """The bytes of a text or character in quotes."""
+    """Return the bytes of a text or character in quotes."""
     inner = source[1:-1]
     return _ESCAPE.sub(_unescaped, inner) if b"\\" in inner else inner
 
 
 def decoded(text: bytes) -> str:
-    """The text of bytes: UTF-8, otherwise Latin-1, as in older files."""
+    """Decode bytes as UTF-8, otherwise as Latin-1, as in older files."""
     try:
         return text.decode()
     except UnicodeDecodeError:
@@ -194,12 +194,12 @@ def decoded(text: bytes) -> str:
 
 
 def name_of(source: bytes) -> str:
-    """A name without its escapes; ncdump prints control characters as ``%09``."""
+    """Return a name without its escapes; ncdump prints control characters as ``%09``."""
     return decoded(
         _NAME_ESCAPE.sub(lambda m: m[1] if m[1] is not None else bytes([int(m[2], 16)]), source)
     )
 
 
 def names_of_path(source: bytes) -> list[str]:
-    """The names in a path like ``/g1/x``."""
+    """Return the names in a path like ``/g1/x``."""
     return [name_of(part) for part in source.split(b"/")[1:]]

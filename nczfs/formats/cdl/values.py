@@ -1,4 +1,4 @@
-"""How CDL spells numbers, as ncdump prints them."""
+"""The spelling of numbers and names in CDL, as ncdump prints them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOAT_DIGITS, DOUBLE_DIGITS = 7, 15
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """How many significant digits the numbers of a text have; None: ncdump's own number of them."""
+    """The number of significant digits of a text's numbers; None: that of ncdump."""
 
     float: int | None = None
     double: int | None = None
@@ -44,16 +44,16 @@ SUFFIX: dict[NcType, str] = {
 
 
 def attribute_number(number: float, nc_type: NcType, digits: Digits = USUAL_DIGITS) -> str:
-    """A number of an attribute as ncdump prints it, with the suffix of its type."""
+    """Format a number of an attribute as ncdump does, with the suffix of its type."""
     if nc_type not in (NcType.FLOAT, NcType.DOUBLE):
         return f"{number}{SUFFIX[nc_type]}"
     return _float_text(number, digits.of(nc_type)) + SUFFIX[nc_type]
 
 
 def exact_number(number: float, nc_type: NcType) -> str:
-    """A number as CDL spells it, without a suffix, with the digits that it takes to read it back.
+    """Format a number without a suffix, with the digits that reading it back needs.
 
-    ncdump's own seven and fifteen digits where they do, more otherwise.
+    These are ncdump's seven and fifteen digits if they suffice, otherwise more.
     """
     if nc_type is NcType.FLOAT:
         for digits in (FLOAT_DIGITS, 8, 9):
@@ -69,7 +69,7 @@ def exact_number(number: float, nc_type: NcType) -> str:
 
 
 def _float_text(number: float, digits: int) -> str:
-    """C's ``%#.{digits}g``, without the zeros at the end of a fraction."""
+    """Format as C's ``%#.{digits}g``, without the zeros at the end of a fraction."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -80,9 +80,9 @@ def _float_text(number: float, digits: int) -> str:
 
 
 def data_number(number: float, nc_type: NcType) -> str:
-    """A number of a variable as ncdump prints it: without a suffix, floats without a bare point.
+    """Format a number of a variable as ncdump does: no suffix, and no point at its end.
 
-    The fill value is an underscore for ncdump; whoever prints a variable knows it.
+    ncdump prints the fill value as an underscore; the caller does that.
     """
     match nc_type:
         case NcType.FLOAT if not math.isfinite(number):
@@ -117,11 +117,11 @@ _NAME_ESCAPES = str.maketrans(
 
 
 def quoted(text: str) -> str:
-    """A text in quotes, escaped as ncdump does; NULs at its end are dropped, as there."""
+    """Quote a text as ncdump does; NULs at its end are dropped."""
     return '"' + text.rstrip("\0").translate(_TEXT_ESCAPES) + '"'
 
 
 def escaped_name(name: str) -> str:
-    """A name in CDL: special characters are escaped by a backslash, control characters by a %."""
+    """Escape a name for CDL: special characters by a backslash, control characters by a %."""
     escaped = name.translate(_NAME_ESCAPES)
     return f"\\{escaped}" if name[:1].isdigit() and name[:1].isascii() else escaped

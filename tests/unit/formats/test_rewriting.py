@@ -294,7 +294,7 @@ def test_what_was_left_by_a_creation_that_broke_off_is_no_part_of_the_new_node()
         ),
         (
             GroupHeader("n", "nczarr-L3", (), (Attribute("_nczarr_group", NcType.CHAR, ""),)),
-            r"^n/\.zattrs: '_nczarr_group' is a name that the format reserves",
+            r"^n/\.zattrs: '_nczarr_group' is reserved by the format",
         ),
         (
             GroupHeader("n", "nczarr-L3", (), (Attribute("a", NcType.CHAR, "\udc80"),)),

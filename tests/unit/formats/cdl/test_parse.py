@@ -471,7 +471,7 @@ def test_a_dimension_is_the_nearest_one_upwards() -> None:
         ("group: \\.\\. { }", "a.cdl:2: '..' cannot be the name of a group"),
         ("/* no end", "a.cdl:2: a comment does not end"),
         (':a = "no end ;', "a.cdl:2: a text does not end"),
-        ("@", "a.cdl:2: '@' can stand nowhere here"),
+        ("@", "a.cdl:2: '@' cannot stand here"),
         ("/ 2", "a.cdl:2: a `/` that does not begin a path"),
         ("}\nmore", "a.cdl:3: `more` after the end of the dataset"),
         (
