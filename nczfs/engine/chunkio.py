@@ -198,9 +198,11 @@ class ChunkIO:
 
         Raises
         ------
-        Conflict : the store has another version. CodecError, StoreError.
+        Conflict : the store has another version. StructureChanged : the store has another array.
+        CodecError, StoreError.
         """
-        with self._at.gate.inside():
+        with self._at.gate.inside(lambda: self.prefix):
+            self.confirm()
             key = self.key(chunk)
             if self.is_fill(values) and not self._exists(key, replaces):
                 return None

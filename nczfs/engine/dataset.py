@@ -21,7 +21,6 @@ from nczfs.engine.lease import Leases
 from nczfs.engine.ledger import Ledger
 from nczfs.engine.metadata import LEDGER_SHARE, MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions
-from nczfs.engine.place import Gate
 from nczfs.engine.pools import Pools
 from nczfs.engine.quantize import rounding_of
 from nczfs.engine.retrying import Confirmation
@@ -150,7 +149,6 @@ class Dataset(Hierarchy):
         super().__init__(metadata, root, metadata_format, options, edits)
         self.copy = ConsolidatedCopy(self, edits.store)
         self._tell_edited = edited
-        self._storing = Gate()
         self._arrays_lock = threading.Lock()
         self._arrays: dict[str, tuple[Variable, Array]] = {}
         self.is_closed = False
@@ -206,6 +204,8 @@ class Dataset(Hierarchy):
             for known in [known for known in self._arrays if is_within(known, path)]:
                 del self._arrays[known]
         self._forget_chunks(self.prefix(path))
+        for array in self._stored_arrays(self.prefix(path)):
+            array.doubts += 1
 
     def removed(self, path: str) -> None:
         """Note that a node and all below it are removed; nothing written to them is kept."""
@@ -238,10 +238,15 @@ class Dataset(Hierarchy):
         self._metadata.changed(Key(self.prefix(path)))
 
     @contextmanager
-    def still(self) -> Iterator[None]:
-        """Let other threads store nothing of the dataset during the block; they wait."""
-        with self._storing.closed(), self.engine.arrays.gate.closed():
-            yield
+    def still(self) -> Iterator[Callable[[str], None]]:
+        """Let other threads store nothing of the dataset during the block; they wait.
+
+        Yields
+        ------
+        what ends that for all but one prefix in the dataset.
+        """
+        with self.engine.arrays.gate.closed(self.root) as narrow:
+            yield narrow
 
     def flush_chunks(self) -> None:
         """Store everything that was written to its arrays. Raises CodecError, StoreError."""
@@ -287,7 +292,7 @@ class Dataset(Hierarchy):
             is_flushed = False
             if paths is None or self.engine.writeback.has_unsaved(self._has_any_at(paths)):
                 failures.append(error)
-        with self._storing.inside():
+        with self.engine.arrays.gate.inside(lambda: self.root):
             # Other clients must see an array no longer than its stored values.
             found = self.edits.flush(
                 self.node, lambda path: is_flushed or not self.edits.grows(path)
@@ -371,7 +376,9 @@ class Dataset(Hierarchy):
             stored.place,
             variable.array,
             engine.options.missing_chunks,
-            confirm=Confirmation(lambda: self._confirm(variable.array, stored)),
+            confirm=Confirmation(
+                lambda: self._confirm(variable.array, stored), lambda: stored.doubts
+            ),
         )
         chunks = ArrayChunks(
             io,

@@ -18,6 +18,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from nczfs.engine.changes import RenameMember
@@ -76,21 +77,24 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
     naming = dataset.edits.naming
     with naming:
         renaming.check()
-    try:
-        renaming.put_marks()
-        renaming.store()
-        renaming.copy_rest()
-        with naming:
-            renaming.check_still_there()
+    with ExitStack() as closed:
+        try:
+            renaming.put_marks()
             renaming.store()
-            with dataset.still():
+            renaming.copy_rest()
+            with naming:
+                renaming.check_still_there()
+                renaming.store()
+                narrow = closed.enter_context(dataset.still())
                 renaming.copy_changed()
                 renaming.commit()
                 dataset.moved(path, goal)
-    except BaseException:
-        renaming.undo()
-        raise
-    renaming.finish()
+        except BaseException:
+            closed.close()
+            renaming.undo()
+            raise
+        narrow(renaming.prefix)  # an object that somebody stores there now would go, too
+        renaming.finish()
     return goal
 
 

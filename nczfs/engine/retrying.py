@@ -115,45 +115,57 @@ class Confirmation:
 
     A chunk that was encoded for one array must not be stored under another one's key, where readers
     would misread its bytes. The check comes before something is stored, and its result holds for a
-    second. Threads that come during a check share its result, even an error. `_lock` guards the
-    time and the running check.
+    second, or until there is a new doubt. Threads that come during a check share its result, even
+    an error. `_lock` guards the running check and the last result.
 
     Parameters
     ----------
     ask : raises if the description differs; then each call asks again.
+    doubts : returns another number when the result may be another one by now.
     """
 
     def __init__(
-        self, ask: Callable[[], None], clock: Callable[[], float] = time.monotonic
+        self,
+        ask: Callable[[], None],
+        doubts: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask = ask
+        self._doubts = doubts
         self._clock = clock
         self._lock = threading.Lock()
-        self._asked_at = -CONFIRMED_S
-        self._question: Future[None] | None = None
+        self._answered = (-1, 0.0)
+        self._question: tuple[int, Future[None]] | None = None
 
     def __call__(self) -> None:
         with self._lock:
-            question, now = self._question, self._clock()
-            if question is None:
-                if now - self._asked_at < CONFIRMED_S:
-                    return
-                ours = self._question = Future[None]()
+            doubts, now, question = self._doubts(), self._clock(), None
+            answered_doubts, answered_at = self._answered
+            if answered_doubts == doubts and now - answered_at < CONFIRMED_S:
+                return
+            if self._question is not None and self._question[0] == doubts:
+                question = self._question[1]
+            else:
+                ours = Future[None]()
+                self._question = doubts, ours
         if question is not None:
             question.result()
             return
         try:
             self._ask()
         except BaseException as error:
-            self._settle(ours, error, now)
+            self._settle(ours, error, doubts, now)
             raise
-        self._settle(ours, None, now)
+        self._settle(ours, None, doubts, now)
 
-    def _settle(self, question: Future[None], error: BaseException | None, asked_at: float) -> None:
+    def _settle(
+        self, question: Future[None], error: BaseException | None, doubts: int, asked_at: float
+    ) -> None:
         with self._lock:
-            self._question = None
-            if error is None:
-                self._asked_at = asked_at
+            if self._question is not None and self._question[1] is question:
+                self._question = None
+            if error is None and self._answered[0] <= doubts:
+                self._answered = doubts, asked_at
         if error is None:
             question.set_result(None)
         else:

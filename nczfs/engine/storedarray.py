@@ -34,11 +34,22 @@ class StoredArray:
         same revision twice has read no old values in between.
     last_revision : of all arrays; while it is the same, no array has another revision.
     written_ns : the time of the last write; 0: there was none.
+    doubts : how often its documents may have been changed in this process by others than its
+        editor: then the store is asked for them before a chunk is stored.
     has_lost : whether something that was written to it went into the spool for good, because
         another client had removed or replaced it.
     """
 
-    __slots__ = ("__weakref__", "_over", "_zmap", "has_lost", "place", "revision", "written_ns")
+    __slots__ = (
+        "__weakref__",
+        "_over",
+        "_zmap",
+        "doubts",
+        "has_lost",
+        "place",
+        "revision",
+        "written_ns",
+    )
 
     last_revision: ClassVar[int] = 0
 
@@ -46,6 +57,7 @@ class StoredArray:
         self._zmap = zmap
         self.place = place
         self._over: str | None = None
+        self.doubts = 0
         self.has_lost = False
         self.revision = 0
         self.written_ns = 0
@@ -93,7 +105,7 @@ class StoredArrays:
 
     Attributes
     ----------
-    gate : is closed while arrays move; a thread that stores a chunk of any is inside.
+    gate : is closed where arrays move; a thread that stores a chunk or a document is inside.
     """
 
     def __init__(self) -> None:

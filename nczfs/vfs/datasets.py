@@ -166,6 +166,18 @@ class DatasetsTree:
         if self.editing is not None:
             self.editing.sync()
 
+    def store_below(self, prefix: Prefix) -> None:
+        """Have everything stored that was written at or below a prefix, or to datasets around it.
+
+        Raises
+        ------
+        CodecError, StoreError, MetadataError, DatasetError.
+        """
+        self.engine.writeback.flush(lambda array: array.is_within(self.metadata.zmap, prefix))
+        for dataset in self.engine.changed():
+            if keys.is_within(dataset.root, prefix) or keys.is_within(prefix, dataset.root):
+                dataset.store()
+
     def _went(self, prefix: Prefix) -> None:
         """Something at a path of the store is gone from sight, or back."""
         for path in [path for path in self.times if keys.is_within(path, prefix)]:

@@ -155,7 +155,16 @@ def mount_tree(
         filesystem.kernel.forget_below(f"{OBJECTS}/{key}")
 
     objects = ObjectsTree(
-        ObjectStore(metadata, engine.pools, spool, changed, lost, options.stored),
+        ObjectStore(
+            metadata,
+            engine.pools,
+            spool,
+            changed,
+            lost,
+            datasets.store_below,
+            engine.arrays.gate,
+            options.stored,
+        ),
         engine,
         ObjectsOptions(read_only, file_mode, dir_mode),
         mtime_ns,

@@ -147,7 +147,8 @@ class LiveFile:
             failure = self._failure
             if failure is not None and failure.attempt > seen and failure.generation >= wanted:
                 raise failure.error  # of an upload that began after this one was asked for
-            self._become(*self._upload(self.key, self._replaces))
+            with self._store.gate.inside(lambda: self.key):
+                self._become(*self._upload(self.key, self._replaces))
 
     def give_up(self) -> None:
         """Drop what was written, where nobody else has the file open: its writer was told."""

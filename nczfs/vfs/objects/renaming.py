@@ -27,6 +27,7 @@ def rename_file(
         files.held(goal) as replaced,
         files.held(key) as live,
         files.turns(replaced, live),
+        store.gate.closed(key, goal),
     ):
         if replaced is not None:
             replaced.hold()
@@ -44,6 +45,9 @@ def rename_file(
 def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Prefix) -> None:
     """Rename a directory: every object is copied, then the old ones are deleted.
 
+    What was written in ``datasets/`` below it is stored before. Nothing is stored there meanwhile,
+    and nobody finds a dataset there afterwards to whom it belonged.
+
     An error or the end of the process in between leaves both, or some of the old ones, and an entry
     of the spool, by which it can be ended.
 
@@ -52,7 +56,8 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     NotPermitted : there is more below than keys and markers, and would stay; nothing was changed.
     """
     new_key = partial(keys.moved, prefix=prefix, goal=goal)
-    with files.renaming(prefix) as opened:
+    store.settle(prefix)
+    with files.renaming(prefix) as opened, store.gate.closed(prefix, goal):
         try:
             markers = list(store.zmap.markers(prefix))
         except Conflict as error:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from nczfs.engine.listings import LISTED_ENTRIES_MAX
 from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.place import Gate
 from nczfs.engine.pools import Pools
 from nczfs.engine.spool.renames import noted
 from nczfs.engine.spool.space import Spool
@@ -88,6 +89,8 @@ class ObjectStore:
     ----------
     changed : told of every key that was stored or deleted, and of every prefix that moved.
     lost : told of every key of which the kernel believes what was not stored.
+    settle : has everything stored that was written to datasets at or below a prefix, or around it.
+    gate : is closed where objects are being renamed; who stores something else is inside.
     options : what is kept in the store itself, where it can.
     """
 
@@ -98,9 +101,13 @@ class ObjectStore:
         spool: Spool,
         changed: Callable[[str], None],
         lost: Callable[[str], None],
+        settle: Callable[[Prefix], None],
+        gate: Gate,
         options: StoredOptions | None = None,
     ) -> None:
         options = options or StoredOptions()
+        self.settle = settle
+        self.gate = gate
         self.metadata = metadata
         self.zmap = metadata.zmap
         self._spool = spool

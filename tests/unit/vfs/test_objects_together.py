@@ -3,93 +3,23 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 from unittest import mock
 
 import pytest
 
 from nczfs.engine.effects import Request
-from nczfs.errors import DeadlinePassed, NoSuchObject, StaleHandle, Unavailable
+from nczfs.errors import DeadlinePassed, StaleHandle, Unavailable
 from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
-from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import ROOT, Key
-from nczfs.zmap.memory import MemoryZMap
+from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.trees import find, read
 from tests.support.writing import close, mkdir, open_file, rename, write
-
-WAIT_S = 30.0
-T = TypeVar("T")
-
-
-class GatedZMap(MemoryZMap):
-    """A store that can stop calls before or after they take effect, or find nothing.
-
-    Attributes
-    ----------
-    calls : the names of all calls that change something, and their keys.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[str, str]] = []
-        self._gates: dict[tuple[str, str, str], Gate] = {}
-
-    @contextmanager
-    def stopping(self, call: str, key: str, when: str = "before") -> Iterator[Gate]:
-        """Stop the next such call until the gate is opened, at the latest at the end."""
-        gate = self._gates[call, key, when] = Gate()
-        yield gate
-        self._gates.pop((call, key, when), None)
-        gate.open()
-
-    def write(self, key: Key, data: object, **arguments: object) -> Version:
-        return self._call("write", key, lambda: MemoryZMap.write(self, key, data, **arguments))  # type: ignore[arg-type]
-
-    def stat(self, key: Key) -> Stat:
-        return self._call("stat", key, lambda: MemoryZMap.stat(self, key))
-
-    def delete(self, key: Key) -> None:
-        self._call("delete", key, lambda: MemoryZMap.delete(self, key))
-
-    def _call(self, call: str, key: Key, function: Callable[[], T]) -> T:
-        self.calls.append((call, key))
-        self._pass(call, key, "before")
-        try:
-            result = function()
-        except NoSuchObject:
-            self._pass(call, key, "absent")
-            raise
-        self._pass(call, key, "after")
-        return result
-
-    def _pass(self, call: str, key: str, when: str) -> None:
-        gate = self._gates.pop((call, key, when), None)
-        if gate is not None:
-            gate.reached.set()
-            assert gate.opened.wait(WAIT_S)
-            if gate.error is not None:
-                raise gate.error
-
-
-class Gate:
-    """Where a call stops."""
-
-    def __init__(self) -> None:
-        self.reached = threading.Event()
-        self.opened = threading.Event()
-        self.error: Exception | None = None
-
-    def open(self, error: Exception | None = None) -> None:
-        """Let the call go on, or fail."""
-        self.error = error
-        self.opened.set()
 
 
 @pytest.fixture

@@ -1,0 +1,201 @@
+"""A dataset that is written in ``datasets/`` while its objects are changed in ``objects/``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillWaiting
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from nczfs.engine.opening import open_zmap
+from nczfs.engine.options import EngineOptions
+from nczfs.errors import NczfsError, StaleHandle, StructureChanged
+from nczfs.vfs.base import HandleNo
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.keys import ROOT, Key, parse_prefix
+from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.wrappers import Prefixed
+from tests.conftest import ExpectedWarnings
+from tests.support.gated import WAIT_S, GatedZMap
+from tests.support.writing import close, open_file, rename, unlink, write
+
+RAW = "datasets/d.zarr/v/values.raw"
+LENGTH, FILL = 8, -1
+OPTIONS = EngineOptions(cache_bytes_max=0, flush_age_s=None)
+BLOCKED_S = 0.2
+
+
+@pytest.fixture
+def store() -> GatedZMap:
+    store = GatedZMap()
+    make(store, "i4")
+    return store
+
+
+@pytest.fixture
+def fs(store: GatedZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
+    options = VfsOptions(
+        engine=OPTIONS, read_only=False, allow_delete=True, spool_dir=tmp_path / "spool"
+    )
+    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
+        tree = mount_tree("memory://both", None, options)
+    yield tree
+    tree.close()
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as threads:
+        yield threads
+
+
+@pytest.fixture(autouse=True)
+def warned(expected_warnings: ExpectedWarnings) -> None:
+    expected_warnings.add("and saved in")
+    expected_warnings.add("; saved in")
+    expected_warnings.add("not stored")
+
+
+def client(store: MemoryZMap, mode: str = "r", name: str = "d.zarr") -> Any:
+    return open_zmap(Prefixed(store, parse_prefix(name)), mode, options=OPTIONS)
+
+
+def make(store: MemoryZMap, dtype: str) -> None:
+    with client(store, "w") as root:
+        root.create_dimension("x", LENGTH)
+        root.create_variable("v", ("x",), dtype, chunks=(4,), fillvalue=FILL, codecs=[])
+
+
+def put(fs: TreeFileSystem, handle: HandleNo, start: int, *values: int) -> None:
+    fs.write(handle, 4 * start, np.array(values, "<i4").tobytes())
+
+
+def fsync(fs: TreeFileSystem, handle: HandleNo) -> None:
+    fs.fsync(handle, data_only=False)
+
+
+def stored(store: MemoryZMap, name: str, variable: str = "v") -> list[int]:
+    with client(store, name=name) as root:
+        return list(map(int, root[variable][...]))
+
+
+def keys(store: MemoryZMap) -> list[str]:
+    return [str(stat.key) for stat in store.list(ROOT)]
+
+
+def kept(tmp_path: Path) -> list[str]:
+    return [path.name for path in tmp_path.rglob("*.unsaved")]
+
+
+def test_renaming_its_directory_stores_what_was_written_to_a_dataset(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O11."""
+    handle = open_file(fs, RAW)
+    put(fs, handle, 1, 11)
+    rename(fs, "objects/d.zarr", "objects/e.zarr")
+    assert stored(store, "e.zarr")[1] == 11
+    close(fs, handle)
+
+
+def test_what_is_written_after_its_directory_was_renamed_is_refused_and_kept(
+    fs: TreeFileSystem, store: GatedZMap, tmp_path: Path
+) -> None:
+    """SEMANTICS O11, W22: also when the store was asked less than a second ago."""
+    handle = open_file(fs, RAW)
+    put(fs, handle, 1, 11)
+    fsync(fs, handle)
+    rename(fs, "objects/d.zarr", "objects/e.zarr")
+    put(fs, handle, 2, 12)
+    with pytest.raises(StructureChanged):
+        fsync(fs, handle)
+    assert stored(store, "e.zarr")[1:3] == [11, FILL]
+    assert [key for key in keys(store) if key.startswith("d.zarr/")] == []
+    assert len(kept(tmp_path)) == 1
+    with suppress(StructureChanged):
+        close(fs, handle)
+
+
+def test_nothing_of_a_dataset_is_stored_while_its_directory_is_renamed(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    """SEMANTICS O11: what was copied before is deleted, and newer values would go with it."""
+    handle = open_file(fs, RAW)
+    put(fs, handle, 1, 11)
+    fsync(fs, handle)
+    with store.stopping("delete", "d.zarr/.zgroup") as gate:
+        renaming = threads.submit(rename, fs, "objects/d.zarr", "objects/e.zarr")
+        assert gate.reached.wait(WAIT_S)
+        put(fs, handle, 2, 12)
+        syncing = threads.submit(fsync, fs, handle)
+        with pytest.raises(StillWaiting):
+            syncing.result(BLOCKED_S)
+        gate.open()
+        renaming.result(WAIT_S)
+        with pytest.raises(StructureChanged):
+            syncing.result(WAIT_S)
+    assert stored(store, "e.zarr")[1:3] == [11, FILL]
+    assert len(kept(tmp_path)) == 1
+    with suppress(StructureChanged):
+        close(fs, handle)
+
+
+def test_a_variable_that_was_made_anew_through_objects_gets_no_values_of_the_old_one(
+    fs: TreeFileSystem, store: GatedZMap, tmp_path: Path
+) -> None:
+    """SEMANTICS W22: also when the store was asked less than a second ago."""
+    handle = open_file(fs, RAW)
+    put(fs, handle, 1, 11)
+    fsync(fs, handle)
+    other = MemoryZMap()
+    make(other, "f4")
+    for key in keys(store):
+        if key.startswith("d.zarr/v/"):
+            unlink(fs, f"objects/{key}")
+    for stat in other.list(parse_prefix("d.zarr/v")):
+        write(fs, f"objects/{stat.key}", bytes(other.read(stat.key).data))
+    put(fs, handle, 2, 12)
+    with pytest.raises(StructureChanged):
+        fsync(fs, handle)
+    with client(store) as root:
+        assert root["v"].dtype == np.dtype("f4")
+        assert root["v"][...].tolist() == [FILL] * LENGTH
+    assert len(kept(tmp_path)) == 1
+    with suppress(StructureChanged):
+        close(fs, handle)
+
+
+@pytest.mark.parametrize("step", ["d.zarr/v/.zarray", "d.zarr/v/0", "d.zarr/v/.nczfs_renaming"])
+def test_a_chunk_that_is_written_in_objects_while_its_variable_is_renamed_is_not_lost(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, step: str
+) -> None:
+    """SEMANTICS O6, W32: closing it answers 0 only if it is in the store under the new name."""
+    with client(store, "r+") as root:
+        root["v"][:4] = range(4)
+    handle = open_file(fs, "objects/d.zarr/v/0", os.O_RDWR)
+    with store.stopping("delete", step) as gate:
+        renaming = threads.submit(rename, fs, "datasets/d.zarr/v", "datasets/d.zarr/w")
+        assert gate.reached.wait(WAIT_S)
+        fs.write(handle, 0, np.array([99], "<i4").tobytes())
+        closing = threads.submit(fs.flush, handle)
+        with suppress(StillWaiting, NczfsError):
+            closing.result(BLOCKED_S)
+        gate.open()
+        renaming.result(WAIT_S)
+    try:
+        closing.result(WAIT_S)
+    except StaleHandle:
+        expected = [0, 1, 2, 3]
+    else:
+        expected = [99, 1, 2, 3]
+    assert stored(store, "d.zarr", "w")[:4] == expected
+    assert Key("d.zarr/v/0") not in keys(store)
+    fs.release(handle)
