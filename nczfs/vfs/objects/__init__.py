@@ -8,7 +8,6 @@
     file.py        an object
     linking.py     a link is a second object
     live.py        what all open handles of one key share: the staged bytes, and their way out
-    attempts.py    what was sent and not answered, which may be there all the same
     handles.py     an open file
     kept.py        what a flat store cannot keep: modes, owners, times, empty directories
     times.py       what is known of the times that it does keep

@@ -14,13 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from nczfs.engine.spool.basis import sent
+from nczfs.engine.spool.basis import Sent, sent
 from nczfs.errors import NczfsError, PathExists, StaleHandle
 from nczfs.vfs.base import Buffer
-from nczfs.vfs.objects.attempts import Attempt, attempt_of, landed
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.staging import Fetched, Snapshot, StagedFile
 from nczfs.zmap.base import ABSENT, Part, Stat, Version
@@ -59,7 +58,7 @@ class LiveFile:
         self._emptied = -1
         self._attempts = 0
         self._failure: _Failure | None = None
-        self._in_doubt: set[Attempt] = set()
+        self._in_doubt: set[tuple[Key, Sent]] = set()
         self._lost = False
 
     @property
@@ -98,19 +97,25 @@ class LiveFile:
                 if found is not None:
                     return found
                 base, fetch = self.base, staged.missing(offset, size)
-            try:
-                fetched = fetch() if fetch is not None else None
-            except StaleHandle:
-                if base is None or not self.is_past(base):
-                    raise
+            fetched = self._fetched(fetch, base) if fetch is not None else None
+
+    def _fetched(self, fetch: Callable[[], Fetched], base: Stat | None) -> Fetched | None:
+        """Bytes of a version; None: it is not the one of now."""
+        try:
+            return fetch()
+        except StaleHandle:
+            if base is None or not self.is_past(base):
+                raise
+            return None
 
     def is_past(self, base: Stat) -> bool:
         """Whether a version is not the one of now, once what is done to the object is done.
 
-        Bytes of it may be gone because the object was renamed or stored again.
+        Bytes of it may be gone because the object was renamed or stored again, be it by an upload
+        whose answer was lost.
         """
         with self.turn:
-            return self.base is not base
+            return self.base is not base or self._landed(self.key) is not None
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write bytes."""
@@ -313,41 +318,46 @@ class LiveFile:
         try:
             with _closing(snapshot):
                 parts = _parts_of(snapshot)
-                try:
-                    stat = self._write(key, parts, replaces, mtime_ns)
-                except (StaleHandle, PathExists):
-                    if (arrived := self._landed(key)) is None:
-                        raise
-                    stat = self._write(key, parts, arrived.version, mtime_ns)
+                return self._write(key, parts, replaces, mtime_ns), generation
         except NczfsError as error:
+            is_refused = isinstance(error, StaleHandle | PathExists)
+            if is_refused and (arrived := self._landed(key)) is not None:
+                return self._upload(key, arrived.version)
             self._failure = _Failure(attempt, generation, error)
             raise
-        return stat, generation
 
     def _write(self, key: Key, parts: list[Part], replaces: Version | None, mtime_ns: int) -> Stat:
-        if key == self.key and self._staged is not None and self._staged.is_logged:
-            self._note_sent(parts)
+        staged = self._staged
+        attempt = sent(parts) if staged is not None and staged.is_logged else None
+        if attempt is not None and key == self.key:
+            self._note_sent(attempt)
         try:
             if replaces == ABSENT and key != self.key:
                 return self._store.make(key, parts, mtime_ns)
             return self._store.write(key, parts, replaces, mtime_ns)
         except NczfsError as error:
             if error.transient:
-                if (attempt := attempt_of(key, parts)) is not None:
-                    self._in_doubt.add(attempt)
-                self._note_sent(parts)
+                attempt = attempt or sent(parts)
+                self._in_doubt.add((key, attempt))
+                self._note_sent(attempt)
             raise
 
-    def _note_sent(self, parts: list[Part]) -> None:
+    def _note_sent(self, attempt: Sent) -> None:
         """Have those who put the file back later know what was sent of it."""
-        attempt = sent(parts)
         with self.lock:
             if self._staged is not None:
                 self._staged.note_sent(attempt)
 
     def _landed(self, key: Key) -> Stat | None:
-        """What an earlier attempt stored whose answer never came, if that is there."""
-        return landed(self._in_doubt, key, self._store)
+        """What an earlier upload stored whose answer never came, if that is there.
+
+        Where that is the file itself, it goes on from there: bytes that were never fetched come
+        from this version. The caller has the turn.
+        """
+        arrived = self._store.arrived(key, [each for at, each in self._in_doubt if at == key])
+        if arrived is not None and key == self.key:
+            self._become(arrived, self._stored)
+        return arrived
 
     def _become(self, base: Stat, generation: int) -> None:
         """A generation is in the store, as this version."""
@@ -384,10 +394,11 @@ class LiveFile:
         offset, step = 0, self._store.step
         while offset < self.size:
             with self.lock:
-                staged = self._stage()
+                staged, base = self._stage(), self.base
                 fetch = staged.missing(offset, step)
             if fetch is not None:
-                fetched = fetch()
+                if (fetched := self._fetched(fetch, base)) is None:
+                    continue
                 with self.lock:
                     staged.take(fetched)
             offset += step

@@ -17,6 +17,7 @@ from nczfs.engine.listings import LISTED_ENTRIES_MAX
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.place import Gate
 from nczfs.engine.pools import Pools
+from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.renames import noted
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import (
@@ -142,6 +143,16 @@ class ObjectStore:
         if self.times is not None:
             self.times.learn(stat)
         return stat
+
+    def arrived(self, key: Key, attempts: Sequence[Sent]) -> Stat | None:
+        """The object that the store has under a key, if it is what one of some uploads sent."""
+        found = self.find(key) if attempts else None
+        try:
+            if found is not None and any(each.is_in(self.zmap, found) for each in attempts):
+                return found
+        except (Conflict, NoSuchObject):  # another client has just replaced or deleted it
+            pass
+        return None
 
     def entry(self, key: Key) -> Entry | None:
         """What a listing would have under a key now, None: neither an object nor keys below it.

@@ -11,6 +11,7 @@ import pytest
 
 from nczfs.errors import StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
+from nczfs.vfs.base import HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import ROOT, Key
@@ -19,8 +20,10 @@ from tests.conftest import ExpectedWarnings
 from tests.support.writing import close, open_file, rename, unlink
 
 KEY, PATH = Key("file"), "objects/file"
-DOWN = Fault(0, operations=frozenset({"write"}))
-LOST = Fault(0, after=True, operations=frozenset({"write"}))
+WRITES = frozenset({"write", "write_parts"})
+DOWN = Fault(0, operations=WRITES)
+LOST = Fault(0, after=True, operations=WRITES)
+LARGE = bytes(range(256)) * 4096  # no handle fetches so much to change a byte
 
 
 @pytest.fixture
@@ -68,6 +71,77 @@ def test_any_of_several_attempts_may_have_arrived(fs: TreeFileSystem, store: Fau
     assert bytes(store.read(KEY).data) == b"first"
     close(fs, handle)
     assert bytes(store.read(KEY).data) == b"second"
+
+
+def half_stored(fs: TreeFileSystem, store: Faulty, key: Key = KEY) -> HandleNo:
+    """A large file of which a byte was changed, and stored by an upload whose answer was lost."""
+    store.write(key, LARGE)
+    handle = open_file(fs, f"objects/{key}", os.O_RDWR)
+    fs.write(handle, 0, b"1")
+    store.arm(LOST)
+    with pytest.raises(Unavailable):
+        fs.fsync(handle, data_only=False)
+    store.arm()
+    assert bytes(store.read(key).data) == b"1" + LARGE[1:]
+    return handle
+
+
+def test_a_part_whose_answer_was_lost_is_ours_when_the_next_is_stored(
+    fs: TreeFileSystem, store: Faulty
+) -> None:
+    """SEMANTICS O6, O9."""
+    handle = half_stored(fs, store)
+    fs.write(handle, 1, b"2")
+    fs.fsync(handle, data_only=False)
+    assert bytes(store.read(KEY).data) == b"12" + LARGE[2:]
+    close(fs, handle)
+
+
+def test_the_rest_of_a_file_can_be_read_after_the_answer_of_a_part_was_lost(
+    fs: TreeFileSystem, store: Faulty
+) -> None:
+    """SEMANTICS A2."""
+    handle = half_stored(fs, store)
+    middle = len(LARGE) // 2
+    assert bytes(fs.read(handle, middle, 300)) == LARGE[middle : middle + 300]
+    close(fs, handle)
+    assert bytes(store.read(KEY).data) == b"1" + LARGE[1:]
+
+
+@pytest.mark.parametrize("change", ["file", "directory", "unlink"])
+def test_a_name_is_changed_after_the_answer_of_a_part_was_lost(
+    fs: TreeFileSystem, store: Faulty, change: str
+) -> None:
+    """SEMANTICS O10, O11."""
+    handle = half_stored(fs, store, Key("d/file"))
+    reader = open_file(fs, "objects/d/file", os.O_RDONLY)
+    if change == "file":
+        rename(fs, "objects/d/file", "objects/other")
+    elif change == "directory":
+        rename(fs, "objects/d", "objects/e")
+    else:
+        unlink(fs, "objects/d/file")
+    assert bytes(fs.read(reader, 0, 300)) == b"1" + LARGE[1:300]
+    middle = len(LARGE) // 2
+    assert bytes(fs.read(reader, middle, 300)) == LARGE[middle : middle + 300]
+    close(fs, handle)
+    fs.release(reader)
+    wanted = {"file": "other", "directory": "e/file", "unlink": None}[change]
+    found = {stat.key: bytes(store.read(stat.key).data) for stat in store.list(ROOT)}
+    assert found == ({} if wanted is None else {wanted: b"1" + LARGE[1:]})
+
+
+def test_a_part_is_not_put_over_what_another_client_stored_after_the_answer_was_lost(
+    fs: TreeFileSystem, store: Faulty, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS O9."""
+    expected_warnings.add("file: ")
+    handle = half_stored(fs, store)
+    store.write(KEY, b"them" + LARGE[4:])
+    fs.write(handle, 1, b"2")
+    with pytest.raises(StaleHandle):
+        close(fs, handle)
+    assert bytes(store.read(KEY).data) == b"them" + LARGE[4:]
 
 
 @pytest.mark.parametrize("change", ["unlink", "rename"])
