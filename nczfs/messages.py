@@ -11,17 +11,17 @@ _BITS_MAX: Final = 128  # a longer integer takes a while to print, and Python re
 
 
 def shown(value: object) -> str:
-    """A value from a document or a chunk, for a message.
+    """Format a value from a document or a chunk for a message.
 
-    It costs no more than the little of it that is shown, however much there is. Control characters
-    are escaped, so that a terminal does nothing with them.
+    The cost depends only on the little that is shown. Control characters are escaped, so that a
+    terminal does not act on them.
     """
     text = _written(value, LENGTH_MAX)
     return text if len(text) <= LENGTH_MAX else f"{text[: LENGTH_MAX - 3]}..."
 
 
 def reason(error: BaseException) -> str:
-    """What the exception of a library says, which may quote the data; else what kind it is."""
+    """Return the message of a library's exception, which may quote the data, or its type."""
     text = str(error)
     if len(text) > REASON_LENGTH_MAX:
         text = f"{text[: REASON_LENGTH_MAX - 3]}..."
@@ -30,7 +30,7 @@ def reason(error: BaseException) -> str:
 
 
 def _written(value: object, room: int) -> str:
-    """As `repr`, but not much further than so many characters."""
+    """Format as `repr` does, but stop soon after so many characters."""
     match value:
         case bool():
             return repr(value)
@@ -52,7 +52,7 @@ def _written(value: object, room: int) -> str:
 
 
 def _joined(items: Iterable[object], room: int, *, pairs: bool = False) -> str:
-    """Items one after the other, or names and values, as long as there is room."""
+    """Join items, or names and values, as long as there is room."""
     parts: list[str] = []
     for item in items:
         if room <= 0:

@@ -79,10 +79,10 @@ HIDDEN_KEYS = Counter(
 
 
 def value(name: str) -> float:
-    """The value of a metric without labels, by the name it has in the exposition."""
+    """Return the value of a metric without labels, by its name in the exposition."""
     return REGISTRY.get_sample_value(name) or 0.0
 
 
 def exposition() -> bytes:
-    """All metrics in the Prometheus text format."""
+    """Return all metrics in the Prometheus text format."""
     return generate_latest(REGISTRY)

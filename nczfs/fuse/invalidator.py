@@ -1,8 +1,8 @@
-"""Tells the kernel what it must forget, from a thread of its own.
+"""The thread that tells the kernel what to forget.
 
-Called on the event loop while a buffered read of the same inode is in flight, an invalidation
-waits for a page that only the loop can deliver, in a sleep that not even SIGKILL ends. So nobody
-calls the kernel but this thread, and nobody waits for it longer than `PATIENCE_S`.
+If the event loop sends an invalidation while a buffered read of the same inode is in flight, the
+call waits for a page that only the loop can deliver, in a sleep that not even SIGKILL ends. So only
+this thread calls the kernel, and no other thread waits for it longer than `PATIENCE_S`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Invalidator:
     """A bounded queue of invalidations, which may be sent twice.
 
     The methods may be called from any thread; those that take notes also under any lock, and they
-    never block. What is noted before `start` waits for it; after `stop` nothing is taken any more.
+    never block. Notes before `start` wait for it; after `stop` they are ignored.
     """
 
     def __init__(self, capacity: int = 200_000) -> None:
         self._capacity = capacity
-        self._changed = threading.Condition()  # guards all below; never held across the kernel
+        self._changed = threading.Condition()  # guards all below; never held in the kernel
         self._notes: dict[_Note, None] = {}
         self._locked: Counter[InodeNo] = Counter()
         self._telling: _Note | None = None
@@ -49,7 +49,7 @@ class Invalidator:
         self._note(ino)
 
     def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
-        """Make the kernel forget the entry `name` of a directory, or that there is none."""
+        """Make the kernel forget the entry `name` of a directory, or its absence."""
         self._note((parent, name))
 
     @contextmanager
@@ -64,7 +64,7 @@ class Invalidator:
         try:
             yield
             with self._changed:
-                for entry in entries:  # the kernel changes them by itself
+                for entry in entries:  # the kernel changes these by itself
                     self._notes.pop(entry, None)
         finally:
             with self._changed:
@@ -78,7 +78,7 @@ class Invalidator:
         self._thread.start()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Take nothing more, drop what waits, and wait for the call in flight."""
+        """Take no more notes, drop those that wait, and wait for the call in flight."""
         with self._changed:
             self._stopped = True
             self._notes.clear()
@@ -101,7 +101,7 @@ class Invalidator:
             log.warning("too many invalidations wait; the oldest are left to the TTLs")
 
     def _is_settled(self) -> bool:
-        """Whether everything was sent that can be; the kernel may be waiting itself."""
+        """Return whether everything was sent that can be; the kernel itself may be waiting."""
         if self._thread is None or self._stopped:
             return True
         if self._telling is None:
@@ -113,7 +113,7 @@ class Invalidator:
         return next((note for note in self._notes if not self._waits(note)), None)
 
     def _waits(self, note: _Note) -> bool:
-        """Whether the kernel would wait for the end of a request of its own."""
+        """Return whether the kernel would wait for the end of its own request."""
         return isinstance(note, tuple) and note[0] in self._locked
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""The position of the kernel in a directory that it reads in pieces."""
+"""The kernel's position in a directory that it reads in pieces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Listing:
         self._entries: Iterator[DirectoryEntry] | None = None
         self._loaded: deque[DirectoryEntry] = deque()
         self.cookie = cookie
-        """Where the next entry comes after."""
+        """The cookie that the next entry follows."""
         self.ended = False
         """Whether all entries were loaded."""
 
@@ -38,7 +38,7 @@ class Listing:
         self._loaded.extend(batch)
 
     def peek(self) -> DirectoryEntry | None:
-        """The next entry, if one is loaded."""
+        """Return the next entry, if one is loaded."""
         return self._loaded[0] if self._loaded else None
 
     def take(self) -> None:

@@ -1,4 +1,4 @@
-"""Mount points: what is checked before mounting, dead mounts, unmounting."""
+"""Mount points: checks before mounting, dead mounts, unmounting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class MountError(NczfsError):
-    """This machine does not let us mount or unmount there; the message says what would help."""
+    """Mounting or unmounting is impossible; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class MountEntry:
 
 
 def is_descriptor(mountpoint: str) -> bool:
-    """Whether the mount point is a descriptor of /dev/fuse that a privileged parent mounted."""
+    """Return whether the mount point is a descriptor of /dev/fuse, mounted by a parent process."""
     return _DESCRIPTOR.fullmatch(mountpoint) is not None
 
 
 def mount_table() -> list[MountEntry]:
-    """All mounts that this process sees, in the order in which they were made."""
+    """Return all mounts that this process sees, in the order of mounting."""
     entries = []
     for line in Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines():
         left, _, right = line.partition(" - ")
@@ -55,13 +55,13 @@ def _unescape(text: str) -> str:
 
 
 def find_mount(mountpoint: str) -> MountEntry | None:
-    """What is mounted there, the topmost if several are; never touches the mount itself."""
+    """Return the topmost mount at a path; never touches the mount itself."""
     path = resolve(mountpoint)
     return next((e for e in reversed(mount_table()) if e.mountpoint == path), None)
 
 
 def resolve(mountpoint: str) -> str:
-    """The absolute path without symbolic links, asking nothing of the last component itself.
+    """Return the absolute path without symbolic links, without touching its last component.
 
     A dead mount answers nothing, not even whether it is a link.
     """
@@ -72,7 +72,7 @@ def resolve(mountpoint: str) -> str:
 
 
 def mounts_of(source: str) -> list[MountEntry]:
-    """The mounts of nczfs that show the same objects as `source`, or some of them."""
+    """Return the mounts of nczfs that show the same objects as `source`, or some of them."""
     ours = [entry for entry in mount_table() if entry.kind == FILE_SYSTEM_TYPE]
     return [
         entry
@@ -87,12 +87,12 @@ def _is_below(url: str, other: str) -> bool:
 
 
 def prepare(mountpoint: str, *, allow_other: bool, allow_non_empty: bool = False) -> str:
-    """Check that nczfs can mount there; clears what a dead daemon of ours left.
+    """Check that nczfs can mount there, and clear what a dead nczfs daemon left.
 
     Parameters
     ----------
-    allow_other : other users shall see it, if only root (``allow_root``).
-    allow_non_empty : the mount may hide what is in the directory.
+    allow_other : whether other users, or only root (``allow_root``), get access.
+    allow_non_empty : whether the mount may hide the contents of the directory.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def prepare(mountpoint: str, *, allow_other: bool, allow_non_empty: bool = False
     Raises
     ------
     UsageError : there is no such directory, or it is not empty.
-    MountError : the machine or what is mounted there stands in the way.
+    MountError : the machine, or another mount there, prevents it.
     """
     check_fuse(allow_other=allow_other)
     if is_descriptor(mountpoint):
@@ -123,7 +123,7 @@ def prepare(mountpoint: str, *, allow_other: bool, allow_non_empty: bool = False
         raise MountError(
             f"{path}: {entry.source} is already mounted there; `nczfs umount {path}` first"
         )
-    # To look into an automount point is to wait for the mount that we are to make.
+    # Looking into an automount point would wait for the mount that is to be made here.
     if not allow_non_empty and (entry is None or entry.kind != "autofs"):
         _check_empty(path)
     return path
@@ -204,11 +204,11 @@ def _check_empty(path: str) -> None:
 
 
 def unmount(path: str, *, lazy: bool = False) -> None:
-    """Unmount through fusermount3, which root and other users can run alike.
+    """Unmount through fusermount3, which any user can run.
 
     Raises
     ------
-    MountError : it is in use, is no mount, or belongs to somebody else.
+    MountError : it is in use, is not a mount, or belongs to another user.
     """
     command = [_fusermount() or "fusermount3", "-uz" if lazy else "-u", "--", path]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -237,7 +237,7 @@ def force_unmount(path: str) -> None:
 
 
 def raise_read_ahead(path: str, kib: int) -> bool:
-    """Let the kernel read this far ahead of a buffered reader; True if it was permitted.
+    """Let the kernel read this far ahead of a buffered reader. Returns whether that is permitted.
 
     Its default of 128 KiB costs eight times the requests: 0.46 instead of 1.4 GB/s.
     """

@@ -29,20 +29,20 @@ from nczfs.vfs.base import (
 
 log = logging.getLogger(__name__)
 
-# What stdio and cp take for the size of their buffers: the largest request that buffered
-# reading makes under the kernel's default read-ahead.
+# The buffer size of stdio and cp: the largest request of buffered reading with the kernel's default
+# read-ahead.
 _BLOCK_SIZE = 128 * 1024
 
 
 class Operations(pyfuse3.Operations):
-    """What the kernel asks, answered by a `FileSystem`.
+    """The handlers of the kernel's requests, which a `FileSystem` answers.
 
     Parameters
     ----------
-    fs : the file system; what may block is called in a thread.
+    fs : the file system; methods that may block are called in a thread.
     workers : those threads.
     negative_ttl_s : for how long the kernel may remember that a name is absent.
-    on_init : called when the kernel has taken up the connection.
+    on_init : called when the kernel has accepted the connection.
     judges_access : the kernel does not judge by modes who may do what, so that it is asked of `fs`.
     """
 
@@ -87,7 +87,7 @@ class Operations(pyfuse3.Operations):
                     "lookup", lambda: self._fs.lookup(parent, name), self._forget_one
                 )
         except NoSuchPath:
-            # An answer, not an error: only so does the kernel remember it.
+            # An answer instead of an error, because the kernel caches only answers.
             return self._absent
         return _entry(found)
 
@@ -124,7 +124,7 @@ class Operations(pyfuse3.Operations):
             mtime_ns=attr.st_mtime_ns if fields.update_mtime else None,
         )
         handle = None if fh is None else HandleNo(fh)
-        stores = fields.update_size and fh is None  # truncate(2) answers when it is stored
+        stores = fields.update_size and fh is None  # truncate(2) returns when it is stored
         workers = self._workers.flushers if stores else self._workers.writers
         return _entry(
             await workers.run("setattr", lambda: self._fs.setattr(InodeNo(inode), changes, handle))
@@ -280,7 +280,7 @@ class Operations(pyfuse3.Operations):
             ),
             self._undo_create,
         )
-        # Even a file made by O_RDONLY is stored when it is closed.
+        # Even a file made with O_RDONLY is stored when it is closed.
         return self._file_info(opened, flags | os.O_RDWR), _entry(attributes)
 
     @answers
@@ -329,7 +329,7 @@ class Operations(pyfuse3.Operations):
 
     @answers
     async def flush(self, fh: int) -> None:
-        # Every close() of every program comes here; only a writer has something to wait for.
+        # Every close() of every program comes here; only writers have to wait.
         if fh in self._writable:
             await self._workers.flushers.run("flush", lambda: self._fs.flush(HandleNo(fh)))
 
@@ -356,8 +356,8 @@ class Operations(pyfuse3.Operations):
     ) -> EntryAttributes:
         raise FUSEError(EPERM)
 
-    # ENOSYS makes the kernel never ask again; otherwise each write(2) would ask for
-    # security.capability first, and `ls -l` for every entry's ACL.
+    # After ENOSYS the kernel never asks again; otherwise each write(2) would first request
+    # security.capability, and `ls -l` every entry's ACL.
 
     @answers
     async def getxattr(self, inode: int, name: bytes, ctx: pyfuse3.RequestContext) -> bytes:
@@ -411,12 +411,12 @@ def _writes(flags: int) -> bool:
 
 
 def _owner(ctx: pyfuse3.RequestContext) -> Owner | None:
-    """The user of a request, if it is not the one who mounted."""
+    """Return the user of a request, unless it is the one who mounted."""
     return None if ctx.uid == os.getuid() else Owner(ctx.uid, ctx.gid)
 
 
 def _entry(attributes: Attributes) -> EntryAttributes:
-    """The one place where FUSE's attributes are made; their default timeouts are 300 s."""
+    """Make FUSE's attributes, whose default timeouts of 300 s are replaced here."""
     entry = EntryAttributes()
     entry.st_ino = pyfuse3.InodeT(attributes.ino)
     kind = stat.S_IFDIR if attributes.kind is FileKind.DIRECTORY else stat.S_IFREG

@@ -1,4 +1,4 @@
-"""Threads for what may block, each kind with a limit of its own, and deadlines."""
+"""Threads for calls that may block, with a limit for each kind, and deadlines."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ T = TypeVar("T")
 
 
 class _Pending(Generic[T]):
-    """A call in a thread whose caller may give up; settles who owns the result.
+    """A call in a thread whose caller may give up. It decides who owns the result.
 
-    A caller that gave up never sees an open handle or a raised lookup count, so the one who
-    comes second, thread or caller, undoes it.
+    A caller that gave up never sees an open handle or a raised lookup count, so the later of the
+    two, thread or caller, undoes it.
     """
 
     def __init__(self, function: Callable[[], T], undo: Callable[[T], object]) -> None:
         self._function = function
         self._undo = undo
-        self._lock = threading.Lock()  # guards the three below
+        self._lock = threading.Lock()  # guards the three attributes below
         self._abandoned = False
         self._done = False
         self._result: T | None = None
@@ -54,7 +54,7 @@ class _Pending(Generic[T]):
 
 
 class _Outcome(Generic[T]):
-    """How a call in a thread ends, for a caller that waits on the event loop."""
+    """The end of a call in a thread, for a caller that waits on the event loop."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
@@ -85,11 +85,11 @@ class _Outcome(Generic[T]):
 
 
 class Pool:
-    """Runs blocking calls in at most `limit` threads, each caller waiting at most `timeout_s`.
+    """A runner of blocking calls in at most `limit` threads; callers wait at most `timeout_s`.
 
-    A call that has begun to have an effect by then is waited for: its caller must not be told that
-    it failed. Any other one never has one afterwards; it keeps its thread until it ends, and counts
-    against the limit: a store that hangs cannot make threads without end.
+    A call that has begun to have an effect by the deadline is waited for, because its caller must
+    not take it for failed. Any other call will have no effect; it keeps its thread until it ends,
+    and counts against the limit, so that a hanging store cannot create ever more threads.
     """
 
     def __init__(self, limit: int, timeout_s: float) -> None:
@@ -101,7 +101,7 @@ class Pool:
 
         Raises
         ------
-        DeadlinePassed : the deadline passed, waiting for a thread included.
+        DeadlinePassed : the deadline passed, including the wait for a thread.
         """
         start = time.monotonic()
         outcome = _Outcome(function)
@@ -119,7 +119,7 @@ class Pool:
     async def run_or_undo(
         self, operation: str, function: Callable[[], T], undo: Callable[[T], object]
     ) -> T:
-        """As `run`; a result that comes after the deadline is given to `undo`, in a thread."""
+        """Call `function` as `run` does, and pass a result after the deadline to `undo`."""
         pending = _Pending(function, undo)
         try:
             return await self.run(operation, pending.call)
@@ -129,18 +129,18 @@ class Pool:
 
     @property
     def busy(self) -> int:
-        """How many threads are at work, abandoned ones included."""
+        """The number of busy threads, including abandoned ones."""
         return self._limiter.borrowed_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The pools; no call in one of them waits for work queued to the same one.
+    """The pools. No call in a pool waits for work that is queued to the same pool.
 
     Attributes
     ----------
     timeout_s : the deadline of a request.
-    flush_timeout_s : the deadline of those that wait until written data is stored.
+    flush_timeout_s : the deadline of requests that wait until written data is stored.
     """
 
     timeout_s: float
@@ -151,8 +151,8 @@ class Workers:
     flushers: Pool = field(init=False)
 
     def __post_init__(self) -> None:
-        # Readers mostly wait for a chunk that the engine's own pools fetch and decode, so they
-        # may be many; a listing or an open must get through while all of them wait.
+        # Most readers wait for a chunk that the engine's pools fetch and decode, so there may be
+        # many; a listing or an open must get through while all of them wait.
         object.__setattr__(self, "metadata", Pool(32, self.timeout_s))
         object.__setattr__(self, "readers", Pool(64, self.timeout_s))
         object.__setattr__(self, "writers", Pool(16, self.timeout_s))

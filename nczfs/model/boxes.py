@@ -1,4 +1,4 @@
-"""Boxes: hyperrectangles of index space, and how a run of elements in C order is made of them."""
+"""Boxes: hyperrectangles of index space, and the boxes of a run of elements in C order."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class Box:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return prod(self.shape)
 
     def slices(self) -> tuple[slice, ...]:
         return tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
 
     def relative_to(self, origin: tuple[int, ...]) -> Box:
-        """The same elements, counted from `origin`."""
+        """Return the same elements, counted from `origin`."""
         return Box(
             tuple(a - o for a, o in zip(self.start, origin, strict=True)),
             tuple(b - o for b, o in zip(self.stop, origin, strict=True)),
         )
 
     def contains(self, other: Box) -> bool:
-        """Whether all elements of another box are in this one."""
+        """Return whether all elements of another box are in this one."""
         pairs = zip(self.start, self.stop, other.start, other.stop, strict=True)
         return all(a <= b and d <= c for a, c, b, d in pairs)
 
 
 def joined(one: Box, other: Box) -> Box | None:
-    """The union of two boxes; None if it is not a box."""
+    """Return the union of two boxes; None if it is not a box."""
     if one.contains(other):
         return one
     if other.contains(one):
@@ -61,19 +61,19 @@ def joined(one: Box, other: Box) -> Box | None:
 
 
 def common(one: Box, other: Box) -> Box:
-    """The elements that are in both boxes."""
+    """Return the elements that are in both boxes."""
     start = tuple(map(max, one.start, other.start))
     stop = map(min, one.stop, other.stop)
     return Box(start, tuple(map(max, start, stop)))
 
 
 def whole(shape: tuple[int, ...]) -> Box:
-    """The box of all elements of an array."""
+    """Return the box of all elements of an array."""
     return Box((0,) * len(shape), shape)
 
 
 def index_of(element: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The index of the element at position `element` in C order."""
+    """Return the index of the element at position `element` in C order."""
     index = [0] * len(shape)
     for d in range(len(shape) - 1, -1, -1):
         element, index[d] = divmod(element, shape[d])
@@ -90,7 +90,7 @@ def boxes_of_run(first: int, count: int, shape: tuple[int, ...]) -> Iterator[Box
 
     Yields
     ------
-    Box : at most ``max(1, 2 * ndim - 1)`` of them, in order, together the run exactly once.
+    Box : at most ``max(1, 2 * ndim - 1)`` boxes, in order, which together are exactly the run.
     """
     assert first >= 0
     assert count >= 0

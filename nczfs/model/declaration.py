@@ -1,7 +1,7 @@
 """Declarations of groups, dimensions and variables, before they have a stored form.
 
-CDL, a netCDF file, an ``info.json`` and the library's `create_variable` all say the same things
-about a new variable; what they leave out has defaults, which the format and the engine know.
+CDL, a netCDF file, an ``info.json`` and the library's `create_variable` all give the same facts
+about a new variable; omitted ones have defaults, which the format and the engine choose.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
 
 
 class Fill(Enum):
-    """What replaces a fill value that was not given."""
+    """The replacement of a fill value that was not given."""
 
     DEFAULT = "default"
     NONE = "none"
@@ -29,7 +29,7 @@ ElementType: TypeAlias = "NcType | np.dtype[Any]"
 
 @dataclass(frozen=True, slots=True)
 class VariableDeclaration:
-    """A variable to be made.
+    """A variable to make.
 
     Attributes
     ----------
@@ -37,14 +37,14 @@ class VariableDeclaration:
     type : of the elements.
     dimensions : names, slowest first, as seen from the group (the nearest one upwards that has the
         name), or full names with a leading slash.
-    attributes : in order, `_FillValue` among them when the user set one.
+    attributes : in order, including `_FillValue` if the user set one.
     chunk_shape : None: chosen by the engine.
-    codecs : in encoding order; None: the default of the engine; () : none at all.
+    codecs : in encoding order; None: the default of the engine; (): no codecs.
     fill_value : a value of the type, `Fill.DEFAULT` (that of netCDF), or `Fill.NONE`.
     byte_order : "<" or ">"; None: little-endian.
-    string_bytes : bytes of an element of fixed-length strings; None: the format's default.
-    is_complete : it has all its attributes: none is made of a fill value, nor the fill value taken
-        from one.
+    string_bytes : per string of fixed length; None: the format's default.
+    is_complete : whether all attributes are given, so that none is made from the fill value, nor
+        the fill value taken from one.
     """
 
     name: str
@@ -61,7 +61,7 @@ class VariableDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class GroupDeclaration:
-    """A group to be made, and everything below it; the root has the name ""."""
+    """A group to make, and everything below it; the root has the name ""."""
 
     name: str
     dimensions: tuple[Dimension, ...] = ()

@@ -16,7 +16,7 @@ MAX_ITEM_BYTES = 1 << 30
 
 
 class NcType(Enum):
-    """The atomic types of netCDF-4, by the names that CDL gives them, and JSON for all else."""
+    """The atomic types of netCDF-4 by their CDL names, and JSON for all other values."""
 
     BYTE = "byte"
     CHAR = "char"
@@ -47,7 +47,7 @@ NC_TYPE_OF_CODE: dict[str, NcType] = {
 }
 CODE_OF_NC_TYPE: dict[NcType, str] = {nc_type: code for code, nc_type in NC_TYPE_OF_CODE.items()}
 
-# netcdf.h, NC_FILL_*: what a reader finds where nothing was written and no fill value was set.
+# netcdf.h, NC_FILL_*: what readers get where nothing was written and no fill value was set.
 DEFAULT_FILL: dict[NcType, int | float | bytes | str] = {
     NcType.BYTE: -127,
     NcType.CHAR: b"\0",
@@ -65,7 +65,7 @@ DEFAULT_FILL: dict[NcType, int | float | bytes | str] = {
 
 
 class VlenKind(Enum):
-    """What one element of a variable-length type is."""
+    """The kind of an element of a variable-length type."""
 
     TEXT = "text"
     BYTES = "bytes"
@@ -81,10 +81,10 @@ class DataType:
     ----------
     typestr : as Zarr v2 spells it: ``<f4``, ``|S8``, ``|O``; a structured type is the compact
         JSON of its field list.
-    stored : the numpy dtype of one element as it is stored, byte order included (object for
+    stored : the numpy dtype of one element as it is stored, including byte order (object for
         variable-length types).
-    vlen : what an element is, for variable-length types; None for fixed-size ones.
-    nc_type : the netCDF type that this is; None where netCDF has none (complex, datetime, ...).
+    vlen : the kind of elements, for variable-length types; None for fixed-size ones.
+    nc_type : the equivalent netCDF type; None if netCDF has none (complex, datetime, ...).
     base : for an array of ``vlen-array``, the dtype of one element's array.
     """
 
@@ -101,7 +101,7 @@ class DataType:
 
     @property
     def item_size(self) -> int:
-        """Bytes of one element; 0 for variable-length types, which have no size of their own."""
+        """Bytes of one element; 0 for variable-length types, which have no fixed size."""
         return 0 if self.vlen is not None else self.stored.itemsize
 
 
@@ -110,12 +110,12 @@ _TIME = re.compile(r"([<>])([Mm]8)\[(\d{0,9})(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]
 
 
 def parse_typestr(text: str, where: str) -> np.dtype[Any]:
-    """The numpy dtype of a fixed-size Zarr v2 type string.
+    """Return the numpy dtype of a fixed-size Zarr v2 type string.
 
     Parameters
     ----------
-    text : the type string, its byte order character included.
-    where : the key it stands in, for the message.
+    text : the type string, including its byte order character.
+    where : the key of the document, for the message.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def parse_typestr(text: str, where: str) -> np.dtype[Any]:
 
 
 def nc_type_of(stored: np.dtype[Any]) -> NcType | None:
-    """The netCDF type that represents such elements exactly; None: there is none."""
+    """Return the netCDF type that represents such elements exactly; None: there is none."""
     if stored.kind in "iuf" and stored.str[1:] in NC_TYPE_OF_CODE:
         return NC_TYPE_OF_CODE[stored.str[1:]]
     if stored.kind in "SU":

@@ -1,4 +1,4 @@
-"""Chunk grids: which chunks a box touches, and which part of each."""
+"""Chunk grids, and the parts of chunks that a box touches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class RegularGrid:
-    """Chunks of one shape, laid from the origin; those at the far edges reach beyond the array.
+    """A grid of equal chunks from the origin; those at the far edges extend beyond the array.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class RegularGrid:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Number of chunks along each dimension; 0 where the array has length 0."""
+        """The number of chunks along each dimension; 0 where the array has length 0."""
         return tuple(-(-n // c) for n, c in zip(self.shape, self.chunk_shape, strict=True))
 
     @property
@@ -51,11 +51,11 @@ class RegularGrid:
         return prod(self.counts)
 
     def origin(self, chunk: ChunkIndex) -> tuple[int, ...]:
-        """Index of the first element of a chunk."""
+        """Return the index of the first element of a chunk."""
         return tuple(i * c for i, c in zip(chunk, self.chunk_shape, strict=True))
 
     def box(self, chunk: ChunkIndex) -> Box:
-        """The elements of the array that lie in a chunk: cut off at the edge."""
+        """Return the elements of the array in a chunk, without those beyond the edge."""
         start = self.origin(chunk)
         stop = tuple(
             min(a + c, n) for a, c, n in zip(start, self.chunk_shape, self.shape, strict=True)
@@ -80,7 +80,7 @@ class RegularGrid:
             yield Box((start, *(0 for _ in self.shape[1:])), (stop, *self.shape[1:]))
 
     def parts(self, box: Box) -> Iterator[Part]:
-        """The pieces of a box, one for each chunk that it touches, in C order of the grid."""
+        """Yield the pieces of a box, one for each chunk that it touches, in C order of the grid."""
         if box.size == 0:
             return
         ranges = (

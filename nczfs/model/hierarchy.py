@@ -41,7 +41,7 @@ class Dimension:
     Attributes
     ----------
     group : path of the group that defines it ("" is the root, "g1/g2" below it).
-    anonymous : the name was made up by the reader, as netcdf-c makes it up.
+    anonymous : whether the reader made up the name, as netcdf-c does.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class CodecSpec:
-    """A codec as the metadata spells it: its name, and the other members of its object."""
+    """A codec as in the metadata: its name, and the other members of its object."""
 
     name: str
     configuration: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
@@ -61,7 +61,7 @@ class CodecSpec:
 
 @dataclass(frozen=True, slots=True)
 class CodecChain:
-    """How the chunks of an array are encoded.
+    """The codecs of an array's chunks.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ _NUMBERS = re.compile(r"\d{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class ChunkKeys:
-    """How the index of a chunk becomes the name of its key, below the array's own key.
+    """The form of chunk keys: the names of chunks by their index, below the array's key.
 
     Attributes
     ----------
@@ -96,14 +96,14 @@ class ChunkKeys:
     scalar: str = "0"
 
     def name(self, chunk: ChunkIndex) -> str:
-        """The name of a chunk below its array: ``0.1``, ``0/1``, ``c/0/1``."""
+        """Return the name of a chunk below its array: ``0.1``, ``0/1``, ``c/0/1``."""
         if not chunk:
             return self.scalar
         numbers = self.separator.join(map(str, chunk))
         return f"{self.prefix}{self.separator}{numbers}" if self.prefix else numbers
 
     def index(self, name: str, ndim: int) -> ChunkIndex | None:
-        """The index of the chunk that has a name below an array of `ndim` dimensions.
+        """Return the index of the chunk with a name below an array of `ndim` dimensions.
 
         None: no chunk has it.
         """
@@ -113,7 +113,7 @@ class ChunkKeys:
 
 @dataclass(frozen=True)
 class ArrayDescription:
-    """All that is needed to read and write the chunks of one array.
+    """Everything needed to read and write the chunks of one array.
 
     Attributes
     ----------
@@ -136,36 +136,36 @@ class ArrayDescription:
         return RegularGrid(self.shape, self.chunk_shape)
 
     def chunk_index(self, name: str) -> ChunkIndex | None:
-        """The index of the chunk that has a name below the array; None: no chunk has it."""
+        """Return the index of the chunk with a name below the array; None: no chunk has it."""
         return self.chunk_keys.index(name, len(self.shape))
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
     def decoded_bytes(self) -> int | None:
-        """Bytes of all elements; None for variable-length types."""
+        """The bytes of all elements; None for variable-length types."""
         return None if self.dtype.vlen is not None else self.size * self.dtype.item_size
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of one decoded chunk (for variable-length types: of its references)."""
+        """The bytes of one decoded chunk (for variable-length types: of its references)."""
         return prod(self.chunk_shape) * self.dtype.stored.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """An array with its names: what netCDF calls a variable.
+    """An array with its names, which netCDF calls a variable.
 
     Attributes
     ----------
     path : below the root of the dataset, without a leading slash; "" when the root is an array.
     key : where the array's chunks lie, below the root of the dataset (mostly equal to `path`).
     format : the metadata layout it was read from: "zarr2", "nczarr-L1", ..., "nczarr-L3".
-    attributes : in stored order, those of the format itself left out.
-    problems : what was wrong but did not prevent reading, each naming its key.
+    attributes : in stored order, without those of the format.
+    problems : messages about what did not prevent reading, each naming its key.
     """
 
     path: str
@@ -181,7 +181,7 @@ class Variable:
         return self.path.rpartition("/")[2]
 
     def moved(self, start: str, goal: str) -> Variable:
-        """The same after `start`, the path of it or of a group above it, became `goal`."""
+        """Return the variable after its path, or that of a group above it, changed."""
         dimensions = tuple(
             replace(dimension, group=_moved(dimension.group, start, goal))
             for dimension in self.dimensions
@@ -196,10 +196,10 @@ class GroupHeader:
 
     Attributes
     ----------
-    dimensions : that this group itself declares (NCZarr). In pure Zarr the dimensions follow from
-        the variables.
-    arrays, groups : names of the members in stored order, where the metadata lists them (NCZarr);
-        None: whatever the store holds below the group is a member.
+    dimensions : declared by this group itself (NCZarr). In pure Zarr dimensions follow from the
+        variables.
+    arrays, groups : names of the members in stored order, if the metadata list them (NCZarr); None:
+        everything below the group in the store is a member.
     """
 
     path: str

@@ -1,7 +1,7 @@
-"""The brackets and commas of JSON: how deep it is nested, how many members it has, where they are.
+"""The brackets and commas of JSON, which show its nesting and the number of its members.
 
-Two bytes of JSON can become a hundred in memory, and what reads or walks it may recurse. All this
-is seen before anything is built, block by block in little memory, whatever the text is.
+Two bytes of JSON can become a hundred in memory, and code that reads or walks it may recurse. The
+check comes before anything is built, block by block in little memory, for any text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 _Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 _Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
-_BLOCK_BYTES: Final = 1 << 16  # marks and depths take some forty bytes for each
+_BLOCK_BYTES: Final = 1 << 16  # each byte needs some forty bytes for marks and depths
 _QUOTE, _BACKSLASH, COMMA = b'"\\,'
 
 _STEPS = np.zeros(256, np.int64)
@@ -28,13 +28,13 @@ _IS_MARK[list(b"[]{},")] = True
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Brackets and commas that stand in no text, in order.
+    """Brackets and commas outside strings, in order.
 
     Attributes
     ----------
-    places : where each stands in the text.
+    places : the position of each in the text.
     marks : which byte it is.
-    depths : of the list or object that it opens, closes or parts; the outermost has 1.
+    depths : of the list or object that it opens, closes or divides; the outermost has 1.
     """
 
     places: _Numbers
@@ -43,13 +43,13 @@ class Marks:
 
 
 def fault(data: bytes, *, depth_max: int, members_max: int) -> str | None:
-    """What a JSON text has too much of, in words; None: nothing.
+    """Return in words what a JSON text has too much of; None: nothing.
 
     Parameters
     ----------
-    data : the text, in UTF-8 or another encoding that ASCII is a part of.
-    depth_max : of lists and objects in one another.
-    members_max : of all lists and objects together, these counted as well.
+    data : the text, in UTF-8 or another superset of ASCII.
+    depth_max : levels of nested lists and objects.
+    members_max : of all lists and objects together, including the lists and objects themselves.
     """
     opening = data.count(b"[") + data.count(b"{")
     if opening <= depth_max and opening + data.count(b",") < members_max:
@@ -65,7 +65,7 @@ def fault(data: bytes, *, depth_max: int, members_max: int) -> str | None:
 
 
 def outline(data: bytes, *, levels: int) -> Marks:
-    """The brackets and commas of the outer levels of a JSON text, which need not be any JSON."""
+    """Return the brackets and commas of the outer levels of a text, which need not be JSON."""
     empty = np.zeros(0, np.int64)
     found = [Marks(empty, empty.astype(np.uint8), empty)]
     for block in _blocks(data):
@@ -93,14 +93,14 @@ def _blocks(data: bytes) -> Iterator[Marks]:
 
 
 class _Texts:
-    """Finds the texts in JSON that comes block by block."""
+    """A finder of strings in JSON that comes block by block."""
 
     def __init__(self) -> None:
         self._is_inside = False
         self._backslashes = 0  # right before the next block
 
     def inside(self, block: _Bytes) -> _Flags:
-        """Which bytes of the next block stand in a text."""
+        """Return which bytes of the next block are in a string."""
         quotes = block == _QUOTE
         if self._backslashes or bool((block == _BACKSLASH).any()):
             quotes &= self._backslashes_before(block) % 2 == 0
@@ -109,9 +109,9 @@ class _Texts:
         return inside
 
     def _backslashes_before(self, block: _Bytes) -> _Numbers:
-        """How many backslashes stand right before each byte."""
+        """Count the backslashes right before each byte."""
         places = np.arange(block.size + 1)
-        starts = np.zeros(block.size + 1, np.int64)  # where a run of them would begin
+        starts = np.zeros(block.size + 1, np.int64)  # where a run of backslashes would begin
         starts[1:] = np.where(block == _BACKSLASH, 0, places[1:])
         starts = np.maximum.accumulate(starts)
         counts = places - starts

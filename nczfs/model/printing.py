@@ -1,12 +1,12 @@
-"""Texts of others, on a line or a terminal, where control characters are visible; and as bytes."""
+"""Foreign texts for a line or a terminal, with visible control characters; and as bytes."""
 
 from __future__ import annotations
 
-_BYTES_OF_SURROGATES = range(0xDC80, 0xDD00)  # PEP 383: bytes that are no UTF-8
+_BYTES_OF_SURROGATES = range(0xDC80, 0xDD00)  # PEP 383: bytes that are not UTF-8
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""A text in which everything that does not print is escaped.
+    r"""Escape everything unprintable in a text.
 
     A newline becomes ``\n``, ESC ``\x1b``, and a byte of a name that is not UTF-8 ``\xff``; so do
     the characters that turn the direction of writing.
@@ -21,10 +21,10 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def encoded(text: str) -> bytes:
-    """The bytes of a text; those that were no UTF-8 come out as they were."""
+    """Encode a text; bytes that were not UTF-8 are restored."""
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half a pair, from \\ud800 in JSON
+    except UnicodeEncodeError:  # half of a surrogate pair, from \\ud800 in JSON
         return text.encode("utf-8", "surrogatepass")
 
 

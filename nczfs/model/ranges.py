@@ -17,7 +17,7 @@ class Ranges:
         self.total = 0
 
     def add(self, start: int, stop: int) -> None:
-        """Put a range in."""
+        """Add a range."""
         if start >= stop:
             return
         first = bisect_left(self._stops, start)
@@ -31,7 +31,7 @@ class Ranges:
         self._stops[first:last] = [stop]
 
     def cut(self, stop: int) -> None:
-        """Take out everything from `stop` on."""
+        """Remove everything from `stop` on."""
         first = bisect_right(self._stops, stop)
         self.total -= sum(
             self._stops[i] - max(stop, self._starts[i]) for i in range(first, len(self._stops))
@@ -44,20 +44,20 @@ class Ranges:
             self._stops[first] = stop
 
     def copy(self) -> Ranges:
-        """The same ranges, which go their own way."""
+        """Return an independent copy."""
         made = Ranges()
         made._starts, made._stops, made.total = self._starts[:], self._stops[:], self.total
         return made
 
     def within(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """The parts of a range that are in the set."""
+        """Yield the parts of a range that are in the set."""
         for i in range(bisect_right(self._stops, start), len(self._starts)):
             if self._starts[i] >= stop:
                 break
             yield max(start, self._starts[i]), min(stop, self._stops[i])
 
     def gaps(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """The parts of a range that are not in the set."""
+        """Yield the parts of a range that are not in the set."""
         at = start
         for i in range(bisect_right(self._stops, start), len(self._starts)):
             if self._starts[i] >= stop:

@@ -1,4 +1,4 @@
-"""Zip archives for tests: as others write them, damaged on purpose, or of very many members."""
+"""Zip archives for tests: from other programs, damaged on purpose, or with very many members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OFFSET: Final = 42
 
 
 def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    """An archive of members in that order; a name may come twice, "name/" is a directory."""
+    """Make an archive of members in order; a name may come twice, "name/" is a directory."""
     file = io.BytesIO()
     with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "w", method) as archive:
         for name, data in members:
@@ -29,7 +29,7 @@ def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> byt
 
 
 def patched(data: bytes, central: Mapping[int, bytes]) -> bytes:
-    """An archive with fields of its first central entry overwritten, by their offsets in it."""
+    """Overwrite fields of an archive's first central entry, by their offsets in it."""
     changed = bytearray(data)
     at = data.index(b"PK\1\2")
     for offset, value in central.items():
@@ -38,7 +38,7 @@ def patched(data: bytes, central: Mapping[int, bytes]) -> bytes:
 
 
 def deflate64_run(first: int, *, lengths: list[int]) -> bytes:
-    """One byte and copies of it, in a final block of fixed codes.
+    """Return one byte and copies of it, in a final block of fixed codes.
 
     Deflate64 is Deflate except that code 285 means 3 + 16 bits and not 258 (and for distances).
     """
@@ -59,13 +59,13 @@ def deflate64_run(first: int, *, lengths: list[int]) -> bytes:
 
 
 def zipped_deflate64(compressed: bytes, content_size: int, crc: int) -> bytes:
-    """An archive of one member "a" of Deflate64, whatever it declares."""
+    """Make an archive of one Deflate64 member "a" with any declared sizes."""
     data = zipped(("a", compressed))
     return patched(data, {METHOD: u16(9), SIZE: u32(content_size), CRC: u32(crc)})
 
 
 def zipped_many(count: int, name: Callable[[int], str]) -> bytes:
-    """An archive whose members all lead to one local header."""
+    """Make an archive whose members all refer to one local header."""
     local = struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0, 0, 0, 0, zlib.crc32(b"x"), 1, 1, 0, 0) + b"x"
     entries = []
     for index in range(count):
@@ -91,10 +91,10 @@ def zipped_many(count: int, name: Callable[[int], str]) -> bytes:
 
 
 def u16(value: int) -> bytes:
-    """A field of two bytes."""
+    """Return a field of two bytes."""
     return value.to_bytes(2, "little")
 
 
 def u32(value: int) -> bytes:
-    """A field of four bytes."""
+    """Return a field of four bytes."""
     return value.to_bytes(4, "little")

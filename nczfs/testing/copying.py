@@ -10,13 +10,13 @@ from nczfs.zmap.wrappers import Prefixed
 
 
 class Copying(Prefixed):
-    """Another store, which ranges and copies need not leave; closing it closes the other.
+    """A wrapper of a store that copies within the store; closing it closes the other.
 
     A range of a version that is gone is refused.
 
     Attributes
     ----------
-    reads : how many objects, or parts of them, came out of it.
+    reads : how many objects, or parts of them, were read from it.
     """
 
     def __init__(self, zmap: ZMap) -> None:

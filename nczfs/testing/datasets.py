@@ -1,4 +1,4 @@
-"""Small Zarr v2 datasets, written key by key, for tests of what reads them."""
+"""Small Zarr v2 datasets, written key by key, for tests of readers."""
 
 from __future__ import annotations
 

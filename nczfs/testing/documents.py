@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class DictDocuments:
-    """The documents of a dataset in a dict; records requests.
+    """The documents of a dataset in a dict, which records requests.
 
     Parameters
     ----------
-    documents : by key; what is not bytes or text becomes JSON.
+    documents : by key; values other than bytes or text become JSON.
 
     Attributes
     ----------
@@ -37,14 +37,14 @@ class DictDocuments:
         return self._documents.get(key)
 
     def fetch(self, keys: Iterable[str]) -> None:
-        """Nothing to do: all answers are here."""
+        """Do nothing: all documents are in memory."""
 
     def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
-        """Made anew each time, since documents may be replaced."""
+        """Make the result anew each time, since documents may be replaced."""
         return make()[0]
 
     def write(self, documents: Iterable[tuple[str, bytes]]) -> None:
-        """Put documents where they belong, as `MetadataFormat.write_node` gives them."""
+        """Store documents as `MetadataFormat.write_node` returns them."""
         self._documents.update(documents)
 
     def keys(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class DictDocuments:
 
 
 def documents_in(place: Path) -> DictDocuments:
-    """The metadata documents below a directory, or below the top directory of a zip archive."""
+    """Return the metadata documents below a directory, or the top directory of a zip archive."""
     if place.is_dir():
         files = [path for path in place.rglob("*") if path.is_file() and _is_document(path.name)]
         return DictDocuments({f.relative_to(place).as_posix(): f.read_bytes() for f in files})
@@ -74,9 +74,9 @@ def read_group(
     options: FormatOptions = FormatOptions(),  # noqa: B008 - frozen
     path: str = "",
 ) -> Group:
-    """The whole hierarchy of a dataset whose root is a group.
+    """Read the whole hierarchy of a dataset whose root is a group.
 
-    The members of a group that lists none are found among the keys.
+    The members of a group without a list are found among the keys.
     """
     found = detect(documents, options)
     assert found is not None

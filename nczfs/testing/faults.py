@@ -29,8 +29,8 @@ class Fault:
     ----------
     call : which call fails, counted from 0 over the calls of `operations`.
     error : what it raises.
-    after : the call takes effect first, and its answer is lost.
-    operations : which ones count.
+    after : whether the call takes effect first, and only its answer is lost.
+    operations : which operations count.
     repeats : how many calls in a row fail.
     """
 
@@ -44,9 +44,9 @@ class Fault:
 class Faulty(Wrapper):
     """A store whose n-th call fails, before or after it took effect.
 
-    For tests that fail call 0, 1, 2 ... until a whole operation succeeds: `fired` tells when no
-    call was left to fail. Each page of a search or a listing is a call. Closing it closes the
-    other. One lock guards the counters.
+    For tests that fail call 0, 1, 2 ... until a whole operation succeeds: then `fired` is 0. Each
+    page of a search or a listing is a call. Closing it closes the other. One lock guards the
+    counters.
 
     Parameters
     ----------
@@ -73,18 +73,18 @@ class Faulty(Wrapper):
 
     @property
     def calls(self) -> int:
-        """How many calls there were, failed ones included."""
+        """The number of calls, including failed ones."""
         with self._lock:
             return self._calls
 
     @property
     def fired(self) -> int:
-        """How many calls failed on purpose."""
+        """The number of calls that failed on purpose."""
         with self._lock:
             return self._fired
 
     def arm(self, *faults: Fault) -> None:
-        """Fail so from now on: calls are counted from here, and earlier faults are forgotten."""
+        """Set faults: calls are counted from now on, and earlier faults are forgotten."""
         with self._lock:
             self._faults = faults
             self._counts = [0] * len(faults)

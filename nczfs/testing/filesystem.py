@@ -1,4 +1,4 @@
-"""A small file system in memory, to test what mounts file systems."""
+"""A small file system in memory, to test the code that mounts file systems."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ToyFileSystem(FileSystem):
     ) -> None:
         self._before = before or (lambda _operation, _what: None)
         self._cached = cached
-        self._lock = threading.RLock()  # guards all below
+        self._lock = threading.RLock()  # guards all attributes below
         self._numbers = itertools.count(ROOT_INODE)
         self._nodes: dict[InodeNo, _Node] = {}
         self._root = self._new(FileKind.DIRECTORY)
@@ -89,7 +89,7 @@ class ToyFileSystem(FileSystem):
 
     @property
     def open_handles(self) -> int:
-        """How many handles are open, directories included."""
+        """The number of open handles, including directories."""
         return len(self._handles)
 
     def judges_access(self, *, shared: bool) -> bool:
@@ -183,7 +183,7 @@ class ToyFileSystem(FileSystem):
     def write(self, handle: HandleNo, offset: int, data: Buffer) -> int:
         self._before("write", handle)
         with self._lock:
-            # A new buffer: the old one may be on its way to a reader.
+            # A new buffer, because the old one may be on its way to a reader.
             node = self._handle(handle)
             content = bytearray(node.data)
             content.extend(bytes(max(0, offset - len(content))))
@@ -267,10 +267,10 @@ class ToyFileSystem(FileSystem):
         self._before("refresh", path)
 
     def sync(self) -> None:
-        """Everything is stored at once."""
+        """Do nothing: everything is stored at once."""
 
     def save(self) -> None:
-        """It has nothing that is not stored."""
+        """Do nothing: everything is stored."""
 
     def close(self) -> None:
         self._before("close", None)

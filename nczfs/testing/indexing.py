@@ -1,4 +1,4 @@
-"""Random indices, and what they mean for a numpy array: the yardstick of reading and writing."""
+"""Random indices and their meaning for a numpy array, as a reference for reading and writing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 @st.composite
 def indices(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[object, ...]:
-    """An index of every kind: integers, slices, lists, masks, an ellipsis, or fewer of them."""
+    """Draw an index of any kind: integers, slices, lists, masks, an ellipsis, or fewer of them."""
     count = draw(st.integers(0, len(shape)))
     front = [draw(along(length)) for length in shape[:count]]
     if draw(st.booleans()):
@@ -22,7 +22,7 @@ def indices(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[object, ...]:
 
 
 def along(length: int) -> st.SearchStrategy[object]:
-    """What selects along one dimension."""
+    """Draw an index for one dimension."""
     kinds: list[st.SearchStrategy[object]] = [
         st.slices(length),
         st.lists(st.booleans(), min_size=length, max_size=length).map(lambda m: np.array(m, bool)),
@@ -40,20 +40,20 @@ def along(length: int) -> st.SearchStrategy[object]:
 
 
 def result_shape(shape: tuple[int, ...], index: tuple[object, ...]) -> tuple[int, ...]:
-    """Of what an index selects, by the rule that each part works on its own dimension."""
+    """Return the shape that an index selects if each part works on its own dimension."""
     positions, dropped = _positions(shape, index)
     return tuple(len(found) for d, found in enumerate(positions) if d not in dropped)
 
 
 def read(array: Array, index: tuple[object, ...]) -> Array:
-    """What an index selects of an array."""
+    """Return what an index selects of an array."""
     positions, _ = _positions(array.shape, index)
     found = array[np.ix_(*positions)]
     return found.reshape(result_shape(array.shape, index))
 
 
 def write(array: Array, index: tuple[object, ...], values: Array) -> None:
-    """Assign to what an index selects; of positions that come twice, the last value stays."""
+    """Assign to what an index selects; the last value stays at repeated positions."""
     positions, dropped = _positions(array.shape, index)
     wide = np.broadcast_to(values, result_shape(array.shape, index))
     array[np.ix_(*positions)] = np.expand_dims(wide, tuple(sorted(dropped)))
@@ -61,7 +61,7 @@ def write(array: Array, index: tuple[object, ...], values: Array) -> None:
 
 @st.composite
 def narrowed(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape that broadcasts to another one."""
+    """Draw a shape that broadcasts to another one."""
     kept = shape[draw(st.integers(0, len(shape))) :]
     if draw(st.booleans()):
         kept = shape
@@ -70,7 +70,7 @@ def narrowed(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @st.composite
 def values_of(draw: st.DrawFn, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Values of any bits, NaNs with payloads among them; few and simple ones as well."""
+    """Draw values of any bits, including NaNs with payloads, and also few and simple ones."""
     count = int(np.prod(shape, dtype=np.int64))
     if dtype.kind == "b":
         flags = draw(st.lists(st.booleans(), min_size=count, max_size=count))
@@ -83,9 +83,9 @@ def values_of(draw: st.DrawFn, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 
 def same_bits(one: object, other: object) -> bool:
-    """Whether two arrays have one type, one shape and the same bits."""
+    """Return whether two arrays have the same type, shape and bits."""
     right = np.asarray(other)
-    # A scalar of text is as long as its text, whatever it was stored in.
+    # A text scalar is as long as its text, not as its stored cell.
     left = np.asarray(one, right.dtype if isinstance(one, np.character) else None)
     return (left.dtype, left.shape, left.tobytes()) == (right.dtype, right.shape, right.tobytes())
 

@@ -21,7 +21,7 @@ from nczfs.views.writer import settled, write_at
 class LayoutSuite(ABC):
     """The properties of a layout; a test class for a view adds only its fixture.
 
-    Whatever is written, the first content is written again afterwards: each example begins with it.
+    After each write the first contents are written again, so that each example begins with them.
     """
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""The access log: who read which box of which variable, and what it cost."""
+"""The access log: the boxes of variables that were read, and what that cost."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nczfs.views.layout import Layout
 log = logging.getLogger("nczfs.access")
 
 LINES_KEPT = 10_000
-# Below this much decoding nobody needs a warning; above it, decoding so many times what was asked
-# for says that the reads go across the grain of the chunks.
+# Below this much decoding a warning is useless; above it, decoding so many times the requested
+# bytes shows that the reads go across the grain of the chunks.
 AMPLIFIED_BYTES_MIN = 64 << 20
 AMPLIFICATION_MIN = 8.0
 STEP_SAMPLES_MAX = 4096
@@ -27,9 +27,9 @@ STEP_SHARE = 4  # one step in so many must be the same to be called a direction
 
 
 class AccessLog:
-    """The last lines, kept for ``.nczfs/access.log`` and handed to the log ``nczfs.access``.
+    """The last lines, kept for ``.nczfs/access.log`` and passed to the logger ``nczfs.access``.
 
-    `_lock` guards the dict of what is open.
+    `_lock` guards the dict of open files.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class AccessLog:
                 del self._open[access.what]
 
     def cost(self, access: Access) -> Cost:
-        """Of all open files that show the same; of the one alone, if it was closed meanwhile."""
+        """Return the cost of all open files of the same view; if closed, of this one alone."""
         with self._lock:
             together = self._open.get(access.what)
             return access.cost if together is None else together.cost()
@@ -66,37 +66,37 @@ class AccessLog:
         log.debug("%s", text)
 
     def warning(self, what: str, text: str) -> None:
-        """Add a line that warns; the log of the mount has it once for each `what`."""
+        """Add a warning; the log of the mount has it once for each `what`."""
         self.line(f"{what}: {text}")
         if what not in self._warned:
             self._warned.add(what)
             log.warning("%s: %s", what, text)
 
     def content(self) -> bytes:
-        """All lines kept, oldest first."""
+        """Return all lines, the oldest first."""
         text = "\n".join(self._lines)
         return (text + "\n").encode("utf-8", "surrogateescape") if text else b""
 
 
 class Cost(NamedTuple):
-    """How many bytes were answered, and how many were decoded for that."""
+    """The bytes that were answered, and those that were decoded for them."""
 
     answered: int
     decoded: int
 
     @property
     def is_amplified(self) -> bool:
-        """Whether that is worth a warning."""
+        """Whether the ratio is worth a warning."""
         return (
             self.decoded > AMPLIFIED_BYTES_MIN and self.decoded > AMPLIFICATION_MIN * self.answered
         )
 
 
 class _Together:
-    """The open files that show the same.
+    """The open files of the same view.
 
-    They share chunks, and the kernel keeps pages for all of them: what was decoded ahead for one
-    may be answered to another.
+    They share chunks, and the kernel caches pages for all of them: data decoded ahead for one may
+    answer reads of another.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ def _sum(costs: Sequence[Cost]) -> Cost:
 
 
 class Access:
-    """The account of one open file. `_lock` guards its sums."""
+    """The record of an open file. `_lock` guards its sums."""
 
     def __init__(self, access_log: AccessLog, what: str, layout: Layout) -> None:
         self.tally = Tally()
@@ -134,11 +134,11 @@ class Access:
 
     @property
     def cost(self) -> Cost:
-        """So far."""
+        """The cost so far."""
         return Cost(self._bytes, self.tally.bytes_decoded)
 
     def answered(self, offset: int, size: int) -> None:
-        """A read was answered with `size` bytes from `offset` on."""
+        """Note a read that was answered with `size` bytes from `offset` on."""
         with self._lock:
             self._reads += 1
             self._bytes += size
@@ -154,7 +154,7 @@ class Access:
             self._log.warning(self.what, self._warning())
 
     def closed(self) -> None:
-        """The file is closed: one line says what was read."""
+        """Log a line about what was read, when the file is closed."""
         self._log.closed(self)
         if not self._reads:
             return
@@ -191,7 +191,7 @@ class Access:
             return named
         step, times = max(self._steps.items(), key=lambda item: item[1])
         if times * STEP_SHARE < sum(self._steps.values()):
-            return named  # here and there, and not along anything
+            return named  # scattered reads, along no dimension
         axis = source.axis(step // max(1, width))
         return f"{named}, axis {axis}" if axis else named
 

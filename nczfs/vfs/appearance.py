@@ -1,4 +1,4 @@
-"""How nodes look to stat: owners, permissions, sizes and times."""
+"""The attributes of nodes: owners, permissions, sizes and times."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ DIRECTORY_NLINK = 2
 
 @dataclass(frozen=True, slots=True)
 class Appearance:
-    """What all nodes look like that do not say otherwise.
+    """The default attributes of nodes.
 
     Attributes
     ----------
     uid, gid, file_mode, dir_mode : of every file and directory.
-    attr_ttl_s : for how long the kernel may answer attributes itself.
+    attr_ttl_s : for how long the kernel may cache attributes.
     own_modes : a node may have a mode of its own.
     """
 
@@ -35,7 +35,7 @@ class Appearance:
         return modes == (0o444, 0o555) and not self.own_modes
 
     def of(self, ino: InodeNo, node: Node, stat: NodeStat) -> Attributes:
-        """The attributes of a file or directory."""
+        """Return the attributes of a file or directory."""
         if isinstance(node, File):
             return self.of_file(ino, stat, self.mode_of(node))
         return Attributes(
@@ -53,7 +53,7 @@ class Appearance:
         )
 
     def of_file(self, ino: InodeNo, stat: NodeStat, mode: int) -> Attributes:
-        """The attributes of a file that shows `mode` unless `stat` has one."""
+        """Return the attributes of a file, with `mode` unless `stat` has one."""
         return Attributes(
             ino=ino,
             kind=FileKind.FILE,
@@ -69,13 +69,13 @@ class Appearance:
         )
 
     def mode_of(self, file: Node) -> int:
-        """What a file shows unless it has a mode of its own: the owner may write where one can."""
+        """Return a file's default mode, in which the owner may write if the file is writable."""
         mode = self.file_mode
         return mode | 0o200 if isinstance(file, File) and file.writable else mode & ~0o222
 
 
 def beyond(changes: Changes, shown: Attributes) -> Changes:
-    """What is wanted of modes, owners and times that is not so already."""
+    """Return the requested modes, owners and times that differ from the present ones."""
     return replace(
         changes,
         size=None,

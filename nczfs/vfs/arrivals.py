@@ -1,4 +1,4 @@
-"""What comes into a mount with ``--views copy`` in an order that nobody can tell beforehand."""
+"""Files that come into a mount with ``--views copy`` in an unpredictable order."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _TEMPORARY: Final = re.compile(r"\.(.+)\.[A-Za-z0-9]{6}")
 
 
 class Arrivals:
-    """The directories that were made here, and the files that wait in them.
+    """New directories, and the files that wait in them.
 
-    A new directory shows what was put into it, as programs expect that copy directories. What
-    cannot be stored yet is held on this machine: values before the info.json of their variable, and
-    files with a temporary name. `_lock` guards the dict and the set.
+    A new directory shows what was put into it, as programs expect that copy directories. Files that
+    cannot be stored yet are held on this machine: values before the info.json of their variable,
+    and files with a temporary name. `_lock` guards the dict and the set.
 
     Parameters
     ----------
-    hidden : what is not shown of each directory.
+    hidden : what each directory does not show.
     spool : where files are held.
     """
 
@@ -42,7 +42,7 @@ class Arrivals:
         self._without_format: set[Prefix] = set()
 
     def begin(self, prefix: Prefix, *, is_dataset: bool) -> None:
-        """A directory was made; with a dataset its format is still open."""
+        """Note a new directory; the format of a new dataset is still open."""
         self.hidden.begin(prefix)
         self.hidden.begin(attributes_of(prefix))
         if is_dataset:
@@ -50,18 +50,18 @@ class Arrivals:
                 self._without_format.add(prefix)
 
     def is_format_open(self, root: Prefix) -> bool:
-        """Whether the first document that is put into a dataset tells its format."""
+        """Return whether the first document that is put into a dataset decides its format."""
         return root in self._without_format
 
     def settle_format(self, root: Prefix) -> None:
-        """A dataset has the format that it keeps."""
+        """Note that the format of a dataset is final."""
         with self._lock:
             self._without_format.discard(root)
 
     def hold(
         self, prefix: Prefix, name: str, place: Callable[[HeldFile], bool], *, exclusive: bool
     ) -> HeldFile:
-        """A file that is held in a directory, made if it is not there. Raises PathExists."""
+        """Return a held file of a directory, which is made if it is missing. Raises PathExists."""
         with self._lock:
             known = self._held.get((prefix, name))
             if known is None:
@@ -73,29 +73,29 @@ class Arrivals:
         return known
 
     def apart(self, prefix: Prefix, name: str, place: Callable[[HeldFile], bool]) -> HeldFile:
-        """A file that nobody finds by its name."""
+        """Return a held file that cannot be found by its name."""
         return HeldFile(f"/{join(prefix, name)}", stage(self._spool, join(prefix, name)), place)
 
     def get(self, prefix: Prefix, name: str) -> HeldFile | None:
-        """The file that is held under a name."""
+        """Return the file that is held under a name."""
         return self._held.get((prefix, name)) if self._held else None
 
     def held_in(self, prefix: Prefix) -> dict[str, HeldFile]:
-        """The files that are held in a directory, by name."""
+        """Return the files that are held in a directory, by name."""
         if not self._held:
             return {}
         with self._lock:
             return {name: file for (node, name), file in self._held.items() if node == prefix}
 
     def is_waiting(self, prefix: Prefix) -> bool:
-        """Whether files are held at or below a prefix."""
+        """Return whether files are held at or below a prefix."""
         with self._lock:
             return any(is_within(node, prefix) for node, _ in self._held)
 
     def move(
         self, prefix: Prefix, name: str, new_name: str, place: Callable[[HeldFile], bool]
     ) -> None:
-        """Give a held file another name, and place; what was held under that name is let go."""
+        """Give a held file another name and place; a held file of that name is released."""
         with self._lock:
             replaced = self._held.get((prefix, new_name))
             file = self._held[prefix, new_name] = self._held.pop((prefix, name))
@@ -104,7 +104,7 @@ class Arrivals:
             replaced.let_go()
 
     def let_go(self, prefix: Prefix, name: str) -> bool:
-        """Hold a file no more; whether it was held."""
+        """Release a held file. Returns whether it was held."""
         with self._lock:
             file = self._held.pop((prefix, name), None)
         if file is None:
@@ -113,7 +113,7 @@ class Arrivals:
         return True
 
     def forget(self, prefix: Prefix) -> None:
-        """A directory was removed with all below it."""
+        """Note that a directory was removed with all below it."""
         with self._lock:
             gone = [place for place in self._held if is_within(place[0], prefix)]
             self._without_format = {p for p in self._without_format if not is_within(p, prefix)}
@@ -121,7 +121,7 @@ class Arrivals:
             self.let_go(*place)
 
     def close(self) -> None:
-        """Let everything go that never came to its place."""
+        """Release all files that never got to their place."""
         with self._lock:
             left = list(self._held.items())
         for (prefix, name), file in left:
@@ -137,11 +137,11 @@ class Arrivals:
 
 
 def attributes_of(prefix: Prefix) -> Prefix:
-    """What stands for the directory ``attributes/`` of a node."""
+    """Return the prefix that stands for the directory ``attributes/`` of a node."""
     return Prefix(join(prefix, ATTRIBUTES))
 
 
 def goal_of(name: str) -> str | None:
-    """The name that a file shall get which has a temporary one, as rsync gives it; else None."""
+    """Return the final name of a file with a temporary name of rsync's form; otherwise None."""
     found = _TEMPORARY.fullmatch(name)
     return found[1] if found is not None else None

@@ -1,4 +1,4 @@
-"""What programs do in a new directory of ``datasets/`` when they copy one: make, name, remove."""
+"""Making, renaming and removing files in a new directory of ``datasets/`` during a copy."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from nczfs.zmap.keys import Prefix
 
 @dataclass(frozen=True, slots=True)
 class NodeArrivals:
-    """The files of one group or variable that come in one by one.
+    """The files of one group or variable, which come in one by one.
 
     Attributes
     ----------
-    files : what makes those that it has, hidden or not.
+    files : makers of its files, hidden or not.
     """
 
     context: ViewContext
@@ -70,7 +70,7 @@ class NodeArrivals:
         return file, opened
 
     def rename(self, name: str, new_name: str, held: HeldFile, *, is_free: bool) -> None:
-        """Give a held file another name: what it holds belongs there from now on."""
+        """Rename a held file, whose contents belong to the new name from now on."""
         if not is_free:
             raise PathExists(f"{new_name}: is there already")
         if new_name == INFO:
@@ -127,7 +127,7 @@ def _nowhere(_: HeldFile) -> bool:
 
 
 def held_file(arrivals: Arrivals | None, prefix: Prefix, name: str) -> HeldFile:
-    """The file that is held under a name. Raises NoSuchPath."""
+    """Return the file that is held under a name. Raises NoSuchPath."""
     held = None if arrivals is None else arrivals.get(prefix, name)
     if held is None:
         raise NoSuchPath(f"{name}: no such file")

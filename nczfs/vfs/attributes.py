@@ -1,4 +1,4 @@
-"""The directory ``attributes/`` of a group or variable: a file for each attribute."""
+"""The directory ``attributes/`` of a group or variable, with a file for each attribute."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXTS = (NcType.CHAR, NcType.STRING)
 
 
 class AttributesDirectory(Directory):
-    """A file for each attribute of a node, those of the format left out."""
+    """A directory with a file for each attribute of a node, except those of the format."""
 
     def __init__(self, context: ViewContext, at: At) -> None:
         self._context = context
@@ -106,7 +106,7 @@ class AttributesDirectory(Directory):
         return file, opened
 
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
-        """Over another one, the text moves and the type of that one stays."""
+        """Rename an attribute; over another one, the text moves and the other's type stays."""
         editing = self._editing(name)
         if not isinstance(target, AttributesDirectory) or not self._is_same(target):
             raise CrossesTrees(f"{name}: is an attribute of another node; copy it")
@@ -154,7 +154,7 @@ class AttributesDirectory(Directory):
         return refusal(self._context.editing_of(self._dataset), name)
 
     def _take(self, name: str, held: HeldFile, *, replace: bool) -> None:
-        """Make an attribute of what is held in a file that gets its name."""
+        """Make an attribute from the contents of a held file that gets its name."""
         exclusive = not replace
         if held.size > ATTRIBUTE_BYTES_MAX:
             raise ObjectTooLarge(f"attribute {name!r}: at most {ATTRIBUTE_BYTES_MAX} bytes")
@@ -165,7 +165,7 @@ class AttributesDirectory(Directory):
         opened.close()
 
     def _is_shown(self, name: str) -> bool:
-        """Whether an attribute is shown: in a directory that began empty, what was put into it."""
+        """Return whether an attribute is shown; a directory that began empty shows new ones."""
         arrivals = self._context.arrivals
         return arrivals is None or not arrivals.hidden.is_hidden(self._prefix, name)
 
@@ -174,7 +174,7 @@ class AttributesDirectory(Directory):
             self._context.arrivals.hidden.put(self._prefix, name)
 
     def _new_name(self, file_name: str) -> str:
-        """The name of a new attribute by that of its file; a copy has those of others."""
+        """Return the name of a new attribute from that of its file, which may be encoded."""
         name = name_shown_as(file_name)
         if is_hidden(name):
             raise NotPermitted(f"{file_name}: such attributes are reserved by the format")
@@ -205,7 +205,7 @@ class AttributesDirectory(Directory):
 
 
 class AttributeFile(File):
-    """The text of one attribute, as it is by now.
+    """A file with the current text of an attribute.
 
     Parameters
     ----------
@@ -286,11 +286,11 @@ class AttributeFile(File):
 
 
 class OpenAttribute(OpenFile):
-    """An attribute while it is open for writing: it is set at the flush.
+    """An attribute that is open for writing: it is set at the flush.
 
-    Nothing happens to one that was only truncated: a shell closes its own descriptor before the
-    program writes. What can become no attribute of its type, whatever is written behind it, is
-    refused at once.
+    An attribute that was only truncated does not change, because a shell closes its own descriptor
+    before the program writes. A text that can never become an attribute of its type is refused at
+    once.
     """
 
     judges_writes = True
@@ -319,12 +319,12 @@ class OpenAttribute(OpenFile):
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something was written that is not set."""
+        """Whether something was written that is not set yet."""
         return self._text.is_dirty
 
     @property
     def size(self) -> int:
-        """Bytes of the text so far."""
+        """The bytes of the text so far."""
         return len(self._text)
 
     def read(self, offset: int, size: int) -> Buffer:
@@ -354,7 +354,7 @@ class OpenAttribute(OpenFile):
             self._was_there = True
 
     def close(self) -> None:
-        """What was not set by the last flush is dropped: its writer was told."""
+        """Drop what the last flush did not set; its writer got the error."""
         self._text.is_dirty = False
 
     def _set(self, attribute: Attribute) -> None:
@@ -365,7 +365,7 @@ class OpenAttribute(OpenFile):
             editor.set_attribute(self._path, attribute)
 
     def _check_beginning(self, data: bytes) -> None:
-        """Raise BadValue when the text can never become the attribute."""
+        """Raise BadValue if the text can never become the attribute."""
         loaded = self._dataset.load(self._path)
         known = _attribute(loaded, self._name)
         nc_type = None if known is None else known.type
@@ -377,19 +377,19 @@ class OpenAttribute(OpenFile):
 
 
 def attribute_file_name(attribute: Attribute) -> str | None:
-    """The name of an attribute's file: its own, with "/" percent-encoded; None when too long."""
+    """Return the name of an attribute's file, with "/" percent-encoded; None if too long."""
     name = shown_name(attribute.name)
     return name if name and len(name.encode("utf-8", "surrogateescape")) <= 255 else None
 
 
 def shown_name(name: str) -> str:
-    """The name of an attribute as that of a file, however long."""
+    """Return the name of an attribute as that of a file, of any length."""
     name = name.replace("/", "%2F").replace("\0", "%00")
     return name.replace(".", "%2E") if name in {".", ".."} else name
 
 
 def name_shown_as(file_name: str) -> str:
-    """The name of an attribute by that of its file: the opposite of `shown_name`."""
+    """Return the name of an attribute from that of its file: the inverse of `shown_name`."""
     if file_name in {"%2E", "%2E%2E"}:
         return file_name.replace("%2E", ".")
     return file_name.replace("%2F", "/").replace("%00", "\0")
@@ -403,12 +403,12 @@ def _attribute_called(node: StoredNode, file_name: str) -> Attribute:
 
 
 def _attribute(loaded: Loaded | None, name: str) -> Attribute | None:
-    """The attribute of a node by its name; None: there is none."""
+    """Return the attribute of a node by its name; None: there is none."""
     attributes = () if loaded is None else loaded.node.attributes
     return next((attribute for attribute in attributes if attribute.name == name), None)
 
 
 def _text_in(loaded: Loaded, name: str) -> bytes:
-    """The text of an attribute of a node; none while it is not there."""
+    """Return the text of an attribute of a node; empty if it does not exist."""
     known = _attribute(loaded, name)
     return attribute_text(known).encode("utf-8", "surrogateescape") if known is not None else b""

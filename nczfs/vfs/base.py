@@ -1,4 +1,4 @@
-"""The seam to FUSE: a whole file system in bytes, synchronous and thread-safe."""
+"""The interface to FUSE: a whole file system in bytes, synchronous and thread-safe."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class FileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What stat tells of a node.
+    """The attributes of a node, for stat.
 
     Attributes
     ----------
     atime_ns : None: as `mtime_ns`.
-    valid_s : for how long the kernel may answer these attributes itself. 0 when `size` is only
-        a stand-in, because the true one needs work that a listing must not wait for: the kernel
-        then asks again before it tells anybody.
+    valid_s : for how long the kernel may cache these attributes. 0 if `size` is only a stand-in,
+        because the true one needs work that a listing must not wait for: the kernel then asks again
+        before it answers a program.
     """
 
     ino: InodeNo
@@ -52,7 +52,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a setattr asks for; None leaves a thing as it is."""
+    """The changes of a setattr; None leaves an attribute unchanged."""
 
     size: int | None = None
     mode: int | None = None
@@ -64,7 +64,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who makes a file or directory."""
+    """The user who makes a file or directory."""
 
     uid: int
     gid: int
@@ -81,7 +81,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """An entry of a listing; `cookie` is where to go on after it."""
+    """An entry of a listing; `cookie` is the position after it."""
 
     name: bytes
     attributes: Attributes
@@ -89,30 +89,29 @@ class DirectoryEntry:
 
 
 class Notifier(Protocol):
-    """Tells the kernel what it must forget.
+    """The interface for telling the kernel what to forget.
 
-    Taking a note never blocks; the kernel is told by and by.
+    Taking a note never blocks; the kernel is informed later.
     """
 
     def invalidate_inode(self, ino: InodeNo) -> None:
-        """The attributes and pages of a file."""
+        """Forget the attributes and pages of a file."""
 
     def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
-        """What a name in a directory stands for, or that it is absent."""
+        """Forget the entry of a name in a directory, or its absence."""
 
     def changing(
         self, entries: Collection[Entry] = (), locked: Collection[InodeNo] = ()
     ) -> AbstractContextManager[None]:
-        """Around a request that changes something; the kernel answers its caller after it.
+        """Enclose a request that changes something; the kernel answers its caller afterwards.
 
-        It ends, with an error too, when the kernel has been told what was noted within, or after a
-        moment: what cannot be told before the answer, as it needs a lock of the request, is told
-        after it.
+        The block ends, also after an error, when the kernel knows the notes that were taken within,
+        or after a moment: notes that need a lock of the request are sent after the answer.
 
         Parameters
         ----------
-        entries : what the kernel changes by itself when the request succeeds; it holds the locks
-            of their directories.
+        entries : that the kernel itself changes if the request succeeds; it holds the locks of
+            their directories.
         locked : other directories whose locks it holds.
         """
 
@@ -120,9 +119,9 @@ class Notifier(Protocol):
 class FileSystem(ABC):
     """A tree of files, addressed by inode and handle numbers.
 
-    Every method may be called from any thread. Those named ``..._if_cached`` answer from memory
-    and never block: None means that the one without the suffix has to be called, in a thread.
-    Errors are `NczfsError`; ``fuse`` gives them their errno.
+    Every method may be called from any thread. Those named ``..._if_cached`` answer from memory and
+    never block: after None the method without the suffix has to be called, in a thread. Errors are
+    `NczfsError`; ``fuse`` gives them their errno.
 
     Lookup counts follow FUSE: `lookup`, `create`, `mkdir`, `link` and `remember` raise the count of
     an inode by one, `forget` lowers it. An inode lives while it is counted or open.
@@ -145,11 +144,11 @@ class FileSystem(ABC):
 
     @abstractmethod
     def lookup(self, parent: InodeNo, name: bytes) -> Attributes:
-        """The node called `name` in a directory. Raises NoSuchPath."""
+        """Look up the node called `name` in a directory. Raises NoSuchPath."""
 
     @abstractmethod
     def lookup_if_cached(self, parent: InodeNo, name: bytes) -> Attributes | None:
-        """As `lookup`."""
+        """Look up a node from memory."""
 
     @abstractmethod
     def forget(self, counts: Iterable[tuple[InodeNo, int]]) -> None:
@@ -157,15 +156,15 @@ class FileSystem(ABC):
 
     @abstractmethod
     def getattr(self, ino: InodeNo) -> Attributes:
-        """The attributes of a node."""
+        """Return the attributes of a node."""
 
     @abstractmethod
     def getattr_if_cached(self, ino: InodeNo) -> Attributes | None:
-        """As `getattr`."""
+        """Return the attributes of a node from memory."""
 
     @abstractmethod
     def setattr(self, ino: InodeNo, changes: Changes, handle: HandleNo | None) -> Attributes:
-        """Change attributes; `handle` when the caller has the file open."""
+        """Change attributes; `handle` is given if the caller has the file open."""
 
     @abstractmethod
     def opendir(self, ino: InodeNo) -> HandleNo:
@@ -173,14 +172,14 @@ class FileSystem(ABC):
 
     @abstractmethod
     def readdir(self, handle: HandleNo, cookie: int) -> Iterator[DirectoryEntry]:
-        """The entries after `cookie` (0: from the start, taking a new listing); may block.
+        """Yield the entries after `cookie` (0: a new listing from the start); may block.
 
-        Lookup counts are not raised: call `remember` for each entry that was handed on.
+        Lookup counts are not raised: call `remember` for each entry that was passed on.
         """
 
     @abstractmethod
     def remember(self, ino: InodeNo) -> None:
-        """Raise the lookup count of an inode that a listing gave. Never blocks."""
+        """Raise the lookup count of an inode from a listing. Never blocks."""
 
     @abstractmethod
     def releasedir(self, handle: HandleNo) -> None:
@@ -188,23 +187,23 @@ class FileSystem(ABC):
 
     @abstractmethod
     def open(self, ino: InodeNo, flags: int) -> Opened:
-        """Open a file; `flags` as open(2), O_TRUNC included."""
+        """Open a file; `flags` as in open(2), including O_TRUNC."""
 
     @abstractmethod
     def read(self, handle: HandleNo, offset: int, size: int) -> Buffer:
-        """Exactly ``min(size, file size - offset)`` bytes, none beyond the end."""
+        """Read exactly ``min(size, file size - offset)`` bytes, none beyond the end."""
 
     @abstractmethod
     def read_if_cached(self, handle: HandleNo, offset: int, size: int) -> Buffer | None:
-        """As `read`."""
+        """Read from memory."""
 
     @abstractmethod
     def write(self, handle: HandleNo, offset: int, data: Buffer) -> int:
-        """Write all of `data`; how many bytes that was."""
+        """Write all of `data`. Returns the number of bytes."""
 
     @abstractmethod
     def flush(self, handle: HandleNo) -> None:
-        """At every close of every duplicate of a descriptor: store what was written."""
+        """Store what was written. Called at every close of every duplicate of a descriptor."""
 
     @abstractmethod
     def fsync(self, handle: HandleNo, *, data_only: bool) -> None:
@@ -216,7 +215,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def release(self, handle: HandleNo) -> None:
-        """The last descriptor is gone; store what came after the last flush, and free."""
+        """Store what came after the last flush, and free the handle, after the last close."""
 
     @abstractmethod
     def create(
@@ -226,14 +225,14 @@ class FileSystem(ABC):
 
         Parameters
         ----------
-        owner : whom it belongs to, where owners are kept; None: whom all belongs to.
+        owner : of the file, if owners are stored; None: the owner of all files.
         """
 
     @abstractmethod
     def mkdir(
         self, parent: InodeNo, name: bytes, mode: int, owner: Owner | None = None
     ) -> Attributes:
-        """Make a directory; `owner` as of `create`. Raises PathExists."""
+        """Make a directory; `owner` as in `create`. Raises PathExists."""
 
     @abstractmethod
     def unlink(self, parent: InodeNo, name: bytes) -> None:
@@ -253,15 +252,15 @@ class FileSystem(ABC):
         *,
         replace: bool,
     ) -> None:
-        """Rename; with `replace` false the new name must be free."""
+        """Rename; if `replace` is false, the new name must be free."""
 
     @abstractmethod
     def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> Attributes:
-        """Make a second file with the bytes that a file has now. Raises PathExists."""
+        """Make a second file with the present bytes of a file. Raises PathExists."""
 
     @abstractmethod
     def statfs(self) -> Capacity:
-        """Sizes for ``df``."""
+        """Return the sizes for ``df``."""
 
     @abstractmethod
     def refresh(self, path: str) -> None:
@@ -269,16 +268,16 @@ class FileSystem(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Store everything that was written. Raises the first error; the rest is tried as well."""
+        """Store everything that was written. Raises the first error after trying the rest."""
 
     @abstractmethod
     def save(self) -> None:
-        """Save what is not stored on this machine, and what is not stored at once from now on.
+        """Save unstored writes on this machine, also later ones that are not stored at once.
 
-        To be called before the end, which a store that hangs may delay; what is stored after all
-        is not saved any more. Asks no store, and never raises.
+        To be called before the end, which a hanging store may delay; writes that are stored after
+        all are not saved any more. Makes no request, and never raises.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Stop threads, close stores. What is not stored by then is saved on this machine."""
+        """Stop threads and close stores. What is not stored yet is saved on this machine."""

@@ -1,4 +1,4 @@
-"""Which of the virtual files a mount shows."""
+"""The choice of virtual files that a mount shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nczfs.model.hierarchy import Variable
 from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, RAW
 
 COPY: Final = "copy"
-"""The word of `--views` for what a copy of a dataset needs, each value once."""
+"""The word of `--views` for the files that a copy of a dataset needs, each value once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +21,23 @@ class Choice:
 
     @property
     def is_for_copies(self) -> bool:
-        """Whether programs that copy directories shall find each value once, and write it."""
+        """Whether programs that copy directories find each value once, and can write it."""
         return self.words is not None and COPY in self.words
 
     def shows(self, node: Node, name: str) -> bool:
-        """Whether a virtual file or directory of a node is shown."""
+        """Return whether a virtual file or directory of a node is shown."""
         if self.words is None or view_word(name) in self.words:
             return True
         return self.is_for_copies and name in copied_names(node)
 
 
 def copied_names(node: Node) -> tuple[str, ...]:
-    """What a copy of a node needs; what has no `values.raw` is copied by its lines."""
+    """Return the files for a copy of a node; without a `values.raw` its lines are copied."""
     if not isinstance(node, Variable):
         return INFO, ATTRIBUTES
     return INFO, ATTRIBUTES, LINES if node.array.dtype.vlen is not None else RAW
 
 
 def view_word(name: str) -> str:
-    """How `--views` calls a file: its own name, and for those called after the group the suffix."""
+    """Return the word of `--views` for a file: its name, or the suffix if named after a group."""
     return name.rpartition(".")[2] if name.endswith(".cdl") else name

@@ -16,16 +16,16 @@ REQUEST_BYTES_MAX = 64 << 10
 
 
 class ControlDirectory(FixedDirectory):
-    """Files that tell of the mount, and those that ask something of it.
+    """Files that describe the mount, and files that control it.
 
     Parameters
     ----------
-    status : what ``status.json`` says, as of now.
-    config : the effective options, secrets masked.
-    log : the log file; None when the log goes elsewhere.
+    status : returns the contents of ``status.json``.
+    config : the effective options, with secrets masked.
+    log : the log file; None if the log goes elsewhere.
     access : the lines of the access log.
     refresh : forgets what is cached of a path ("" is everything).
-    flush : has everything stored that was written.
+    flush : stores everything that was written.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class _Made(MadeFile):
 
 
 class _Lever(MadeFile):
-    """An empty file that does something with what is written to it."""
+    """An empty file that acts on what is written to it."""
 
     writable = True
 
@@ -73,7 +73,7 @@ class _Lever(MadeFile):
         return b""
 
     def truncate(self, size: int) -> None:
-        """A shell's ``>`` truncates before it writes; there is nothing to cut."""
+        """Do nothing: a shell's ``>`` truncates before it writes."""
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         return _OpenLever(self._pull)
@@ -99,7 +99,7 @@ def _json(content: Mapping[str, object]) -> bytes:
 
 
 def _tail(path: Path | None) -> bytes:
-    """The end of the log, from the first whole line on."""
+    """Return the end of the log, from the first whole line on."""
     if path is None:
         return b"the log does not go to a file: see stderr, or the journal\n"
     try:

@@ -1,4 +1,4 @@
-"""The tree ``datasets/``: what is known of the datasets of a store, and what changes them."""
+"""The tree ``datasets/``: the known datasets of a store, and their changes."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ ARCHIVES_KEPT = 64
 
 
 class DatasetsTree:
-    """What all nodes of the tree over one store share; a zip archive has a tree of its own.
+    """The shared state of the tree over one store; a zip archive has its own tree.
 
-    `_lock` guards the dict of archives, and is not held while the store is asked.
+    `_lock` guards the dict of archives, and is not held during requests to the store.
 
     Parameters
     ----------
     choice : the views to show.
     open_archive : makes a store of a zip object.
-    writable : datasets may be changed, where their store can be.
+    writable : whether datasets may be changed, if their store can be.
     written : called when values of the node at a prefix were stored, or dropped.
-    edited : called when what the node at a prefix is, or has for attributes, was changed.
-    removed : called when something at a path of the store is gone from sight, or back.
-    renamed : called when what was at the first prefix is at the second one.
-    may_remove : whether what holds anything may be removed.
-    spool : where files wait that are copied into datasets; None: none are.
+    edited : called when the description or attributes of the node at a prefix were changed.
+    removed : called when something at a path of the store disappears, or reappears.
+    renamed : called when something moved from the first prefix to the second.
+    may_remove : whether non-empty nodes may be removed.
+    spool : for files that are being copied into datasets; None: copying is off.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class DatasetsTree:
         self._burst: set[tuple[int, str]] = set()
 
     def archive(self, key: Key) -> DatasetsTree | None:
-        """The tree of a zip object whose content is a dataset; None when it is not."""
+        """Return the tree of a zip object that contains a dataset; None: it does not."""
         version = self._archive_version(key)
         with self._lock:
             known = self._archives.get(key)
@@ -128,16 +128,16 @@ class DatasetsTree:
         self.engine.pools.assemble.submit(_burst, dataset, variable)
 
     def resolve_root(self, prefix: Prefix, wanted: str = "") -> Resolved:
-        """What begins at a prefix that is not inside a dataset. See `KnownDatasets`."""
+        """Return what begins at a prefix outside all datasets. See `KnownDatasets`."""
         return self.known.resolve_root(prefix, wanted)
 
     def forget(self, prefix: Prefix) -> None:
-        """Ask anew for everything at or below a prefix."""
+        """Forget everything at or below a prefix."""
         self.metadata.forget(prefix)
         self.changed(prefix)
 
     def changed(self, prefix: Prefix) -> None:
-        """Look anew at what is at or below a prefix; what the store holds there is known."""
+        """Look again at what is at or below a prefix, whose objects in the store are known."""
         with self._lock:
             self._archives.clear()
         self.known.forget(prefix)
@@ -146,7 +146,7 @@ class DatasetsTree:
             self.removing.forget(prefix)
 
     def renamed(self, prefix: Prefix, goal: Prefix) -> None:
-        """What was at a prefix inside a dataset is at another one."""
+        """Note that something moved from one prefix in a dataset to another."""
         for path in [path for path in self.times if keys.is_within(path, prefix)]:
             self.times[Prefix(keys.moved(path, prefix, goal))] = self.times.pop(path)
         for changed in (prefix, goal):
@@ -155,14 +155,14 @@ class DatasetsTree:
         self._renamed(prefix, goal)
 
     def close(self) -> None:
-        """Store what waits for its time."""
+        """Store pending removals of attributes."""
         if self.arrivals is not None:
             self.arrivals.close()
         if self.editing is not None:
             self.editing.close()
 
     def sync(self) -> None:
-        """Store what is pending of any dataset."""
+        """Store the pending changes of all datasets."""
         if self.editing is not None:
             self.editing.sync()
 
@@ -179,7 +179,7 @@ class DatasetsTree:
                 dataset.store()
 
     def _went(self, prefix: Prefix) -> None:
-        """Something at a path of the store is gone from sight, or back."""
+        """Note that something at a path of the store disappeared, or reappeared."""
         for path in [path for path in self.times if keys.is_within(path, prefix)]:
             self.times.pop(path, None)
         if self.arrivals is not None:

@@ -1,4 +1,4 @@
-"""The info.json of a node, and what becomes of a group when somebody writes one."""
+"""The info.json of a node; writing one to an empty group makes a variable."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ INFO_BYTES_MAX = 16 << 20
 
 
 class InfoFile(ViewFile):
-    """What a group or variable is; what another one shows can be written into that of a group.
+    """The file that describes a group or variable; a group's can be replaced by another's.
 
-    A group that is still empty becomes a variable when it is the document of one. Where datasets
-    are copied, the document of a variable may be written once more.
+    An empty group becomes a variable if a variable's document is written to it. During a copy the
+    document of a variable may be written once more.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class InfoFile(ViewFile):
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         if self._has_become:
-            # The kernel then looks the path up again, and shows the program the file of that.
+            # The kernel then looks the path up again, and finds the file of the variable.
             raise StaleHandle(f"/{self._path}/info.json: the group is a variable now")
         if not (writing or truncate):
             return super().open()
@@ -86,10 +86,10 @@ class InfoFile(ViewFile):
 
 
 class OpenDeclaration(OpenFile):
-    """An info.json while it is written: what it describes is made at the flush.
+    """An info.json that is being written: the flush makes what it describes.
 
-    The write that makes the document complete is refused when it asks for nothing that can be
-    made, and so is one behind which nothing can make it a document.
+    The write that completes the document is refused if it describes nothing that can be made, and
+    so is a write after which it can never become a document.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class OpenDeclaration(OpenFile):
                 self._land()
 
     def close(self) -> None:
-        """What was not a variable at the last flush is dropped: its writer was told."""
+        """Drop a document of which the last flush made no variable; its writer got the error."""
 
     def _judge(self, data: bytes) -> None:
         """Refuse a document that is complete and wrong, or can never be complete."""
@@ -153,12 +153,12 @@ class OpenDeclaration(OpenFile):
                 check_held(described, self._held())
 
     def _making(self, wanted: Wanted) -> Making:
-        """What makes it, in the format of the document where the dataset has none that counts."""
+        """Return its maker, with the document's format if the dataset has no final one."""
         dataset, arrivals = self._dataset, self._context.arrivals
         changed = None
         is_open = arrivals is not None and arrivals.is_format_open(dataset.root)
         if is_open and wanted.format not in (None, dataset.format.name):
-            with suppress(UsageError):  # it is one that this version does not write
+            with suppress(UsageError):  # this version does not write that format
                 changed = new_format(wanted.format, dataset.format_options)
         return Making(self._editing.editor(dataset), changed)
 
@@ -182,7 +182,7 @@ class OpenDeclaration(OpenFile):
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
-        """What is wrong with the document, as the errors of a file."""
+        """Turn errors of the document into errors of a file."""
         try:
             yield
         except NotWritable as error:

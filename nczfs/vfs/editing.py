@@ -1,4 +1,4 @@
-"""Changing mounted datasets: who does it, and records that are not whole yet."""
+"""Changes of mounted datasets: their editors, and incomplete records."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SEPARATOR = "."
 
 
 class Editing:
-    """What changes the datasets of a tree. `_lock` guards the dicts.
+    """The changes of a tree's datasets. `_lock` guards the dicts.
 
     Parameters
     ----------
     written : called when values of the node at a prefix were stored, or dropped.
-    removed : called when something at a path of the store is gone from sight, or back.
-    may_remove : whether what holds anything may be removed.
+    removed : called when something at a path of the store disappears, or reappears.
+    may_remove : whether non-empty nodes may be removed.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Editing:
         self._shown: WeakKeyDictionary[StoredArray, int] = WeakKeyDictionary()
 
     def editor(self, dataset: Dataset) -> Editor:
-        """An editor of a dataset, whose lease is held. Changes are pending until `Editor.sync`."""
+        """Return an editor of a dataset with its lease held. Changes wait for `Editor.sync`."""
         dataset.lease.require()
         if dataset.is_consolidated_believed:
             dataset.read_single_documents()
         return Editor(dataset, SEPARATOR)
 
     def create_root(self, prefix: Prefix) -> None:
-        """Make a dataset of an empty group, in the layout that new ones have."""
+        """Make a dataset with an empty root group, in the layout of new datasets."""
         layout = new_format(None, self._options)
         dataset = Dataset(self._engine, self._metadata, prefix, layout, self._options)
         editor = self.editor(dataset)
@@ -93,14 +93,14 @@ class Editing:
             self.show(dataset, variable.key, array)
 
     def show(self, dataset: Dataset, path: str, array: StoredArray) -> None:
-        """Have every file of a variable shown anew, if it was written to since the last time."""
+        """Refresh every file of a variable, if it was written to since the last time."""
         revision = array.revision
         if self._shown.get(array, 0) != revision:
             self._shown[array] = revision
             self._written(dataset.prefix(path), array)
 
     def growing(self, dataset: Dataset, variable: Variable) -> Growing | None:
-        """The end of a variable whose records can be added to; None when they cannot."""
+        """Return the end of a variable to which records can be added; None: they cannot."""
         array = variable.array
         if not variable.dimensions or not variable.dimensions[0].unlimited:
             return None
@@ -114,16 +114,16 @@ class Editing:
             return found
 
     def held_bytes(self, array: StoredArray) -> int:
-        """Of a record at the end of an array that is not whole."""
+        """Return the bytes of an incomplete record at the end of an array."""
         growing = self._growing.get(array)
         return growing.held_bytes if growing is not None else 0
 
     def close(self) -> None:
-        """Store what waits for its time."""
+        """Store pending changes."""
         self.removing.close()
 
     def sync(self) -> None:
-        """Store every change that is pending. Raises the first error; all are tried."""
+        """Store every pending change. Raises the first error after trying all."""
         errors: list[NczfsError] = []
         for dataset in self._engine.changed():
             try:
@@ -137,8 +137,8 @@ class Editing:
 class Growing:
     """The end of a variable with an unlimited first dimension.
 
-    Whole records are added to the variable at once; what is written of a last one is held here,
-    for all open files together. `_lock` is held while records are added.
+    Whole records are added to the variable at once; an incomplete last record is held here, for all
+    open files together. `_lock` is held while records are added.
     """
 
     def __init__(
@@ -155,17 +155,17 @@ class Growing:
 
     @property
     def held_bytes(self) -> int:
-        """Of a record that is not whole."""
+        """The bytes of an incomplete record."""
         return len(self._tail)
 
     @property
     def record_bytes(self) -> int:
-        """Of one record."""
+        """The bytes of one record."""
         array = self._variable.array
         return prod(array.shape[1:]) * array.dtype.item_size
 
     def write(self, offset: int, data: memoryview) -> None:
-        """Write bytes that go beyond the end; what lies between the end and them is fill."""
+        """Write bytes beyond the end; a gap before them is fill."""
         with self._lock:
             layout = self._layout()
             if self._tail and self._begins != layout.size:
@@ -178,7 +178,7 @@ class Growing:
                 self._hold(offset + inside - layout.size, data[inside:])
 
     def append(self, data: memoryview) -> int:
-        """Write bytes behind what there is; at which offset that was."""
+        """Append bytes. Returns their offset."""
         with self._lock:
             layout = self._layout()
             if self._tail and self._begins != layout.size:
@@ -189,7 +189,7 @@ class Growing:
             return offset
 
     def show(self) -> None:
-        """Have every file of the variable shown anew."""
+        """Refresh every file of the variable."""
         self._array.note_changed()
         self._editing.show(self._dataset, self._variable.key, self._array)
 
@@ -203,7 +203,7 @@ class Growing:
             self._grow(size // self.record_bytes)
 
     def check_whole(self) -> None:
-        """Raise BadArgument while a record is not whole."""
+        """Raise BadArgument while a record is incomplete."""
         held = self.held_bytes
         if held:
             raise BadArgument(
@@ -212,12 +212,12 @@ class Growing:
             )
 
     def opened(self) -> None:
-        """One more open file can write."""
+        """Count one more writable file."""
         with self._lock:
             self._users += 1
 
     def closed(self) -> None:
-        """One less can; with the last one goes what is held."""
+        """Count one writable file less; the last one drops held bytes."""
         with self._lock:
             self._users -= 1
             dropped = bool(self._tail) and not self._users
@@ -227,7 +227,7 @@ class Growing:
             self.show()
 
     def _hold(self, place: int, data: memoryview) -> None:
-        """Put bytes `place` behind the end of the array, and add what records they complete."""
+        """Put bytes `place` after the end of the array, and add the records that they complete."""
         size = self.record_bytes
         if place > len(self._tail):
             if self._tail and place >= size:
@@ -259,14 +259,14 @@ class Growing:
             self._latest()
 
     def _overtaken(self, layout: Layout) -> None:
-        """Somebody else has made the variable longer than what is held began at."""
+        """Write held bytes over elements that another writer has added meanwhile."""
         inside = min(len(self._tail), max(0, layout.size - self._begins))
         write_at(layout, self._begins, bytes(self._tail[:inside]))
         del self._tail[:inside]
         self._begins = layout.size
 
     def _fill(self, count: int) -> bytes:
-        """Bytes of fill as they stand at the end of what is held."""
+        """Return bytes of fill for the end of the held bytes."""
         item = np.asarray(fill_element(self._variable.array)).tobytes()
         start = len(self._tail) % len(item)
         return (item * ((start + count) // len(item) + 1))[start : start + count]
@@ -285,11 +285,11 @@ class Growing:
 
 
 def refusal(editing: Editing | None, name: str) -> PathError:
-    """The error for whoever wants to make or remove what cannot be, or may not, in a dataset.
+    """Return the error for making or removing what a dataset does not allow.
 
     Parameters
     ----------
-    editing : None where nothing can be changed at all.
+    editing : None if nothing can be changed at all.
     """
     if editing is None:
         return ReadOnlyMount(f"{name}: the dataset can only be read")

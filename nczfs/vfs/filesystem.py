@@ -1,4 +1,4 @@
-"""The file system: a tree of nodes, each call with the node that it is about."""
+"""A file system over a tree of nodes, which passes each call to its node."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class TreeFileSystem(FileSystem):
 
     Parameters
     ----------
-    read_only : nothing can be made, removed or renamed; files that are `writable` all the same
+    read_only : whether nothing can be made, removed or renamed; files that are `writable` even so
         take writes (the control directory).
-    pages_ttl_s : for how long pages that the kernel kept are believed without asking the store.
-    forget : forgets what is cached of a path in the tree, and tells which other paths of the tree
-        show the same keys.
-    sync : stores what the nodes hold that was written and no open file has.
+    pages_ttl_s : for how long pages in the kernel's cache stay valid without asking the store.
+    forget : forgets what is cached of a path in the tree, and returns which other paths show the
+        same keys.
+    sync : stores writes that nodes hold without an open file.
     capacity : of the store.
-    save : keeps on this machine what the nodes hold that is not stored.
-    end : ends what has its own time to store things.
-    close : ends what the nodes lean on.
-    notifier : of the kernel; None when nothing is mounted.
+    save : saves unstored writes of the nodes on this machine.
+    end : stops timers that store things later.
+    close : closes what the nodes depend on.
+    notifier : of the kernel; None if nothing is mounted.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class TreeFileSystem(FileSystem):
         text = os.fsdecode(name)
         node = self._node_of(directory).lookup(text)
         inode = self.inodes.number(directory, text, node)
-        # Counted before anything blocks, so that a forget meanwhile cannot drop it.
+        # Counted before anything blocks, so that a concurrent forget cannot drop it.
         self.inodes.remember(inode.ino)
         try:
-            return self._told(inode, inode.node.stat())
+            return self._sent_attributes(inode, inode.node.stat())
         except BaseException:
             self.inodes.forget([(inode.ino, 1)])
             raise
@@ -129,19 +129,19 @@ class TreeFileSystem(FileSystem):
             return None
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
-        return self._told(inode, stat)
+        return self._sent_attributes(inode, stat)
 
     def forget(self, counts: Iterable[tuple[InodeNo, int]]) -> None:
         self.inodes.forget(counts)
 
     def getattr(self, ino: InodeNo) -> Attributes:
         inode = self.inodes.get(ino)
-        return self._told(inode, inode.node.stat())
+        return self._sent_attributes(inode, inode.node.stat())
 
     def getattr_if_cached(self, ino: InodeNo) -> Attributes | None:
         inode = self.inodes.get(ino)
         stat = inode.node.stat_if_cached()
-        return self._told(inode, stat) if stat is not None else None
+        return self._sent_attributes(inode, stat) if stat is not None else None
 
     def setattr(self, ino: InodeNo, changes: Changes, handle: HandleNo | None) -> Attributes:
         inode = self.inodes.get(ino)
@@ -208,7 +208,7 @@ class TreeFileSystem(FileSystem):
         if not file.begins_itself:
             effects.begin()
         # The kernel writes pages of a mapping back through any file that is open for writing. They
-        # lie within what it takes for the file; what a program appends lies at the end of that.
+        # lie within the file's size as it knows it; a program's append begins at that size.
         known = inode.told_size
         is_behind = known is not None and (offset >= known or offset % PAGE_BYTES != 0)
         write = file.append if file.appending and is_behind else file.write
@@ -251,7 +251,7 @@ class TreeFileSystem(FileSystem):
         self.inodes.remember(inode.ino)
         opened = self._opened(inode, node, file, keep=False)
         self._give(inode, owner)
-        return opened, self._told(inode, node.stat())
+        return opened, self._sent_attributes(inode, node.stat())
 
     def mkdir(
         self, parent: InodeNo, name: bytes, mode: int, owner: Owner | None = None
@@ -262,7 +262,7 @@ class TreeFileSystem(FileSystem):
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
         self._give(inode, owner)
-        return self._told(inode, node.stat())
+        return self._sent_attributes(inode, node.stat())
 
     def unlink(self, parent: InodeNo, name: bytes) -> None:
         directory, text = self._place(parent, name)
@@ -292,7 +292,7 @@ class TreeFileSystem(FileSystem):
         moved = self.inodes.renamed(old_parent, old, new_parent, new)
         for inode in moved:
             self._find_again(inode)
-        # What they hold may tell of the path.
+        # Their contents may name the path.
         self.kernel.forget_contents(moved[1:])
 
     def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> Attributes:
@@ -302,7 +302,7 @@ class TreeFileSystem(FileSystem):
             node = self._node_of(directory).link(source, text)
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
-        return self._told(inode, node.stat())
+        return self._sent_attributes(inode, node.stat())
 
     def statfs(self) -> Capacity:
         return self._capacity()
@@ -341,7 +341,7 @@ class TreeFileSystem(FileSystem):
         return inode.node
 
     def _place(self, parent: InodeNo, name: bytes) -> tuple[Inode, str]:
-        """A directory, and a name in it that is made or changed from here on."""
+        """Return a directory, and a name in it that is about to be made or changed."""
         effects.begin()
         directory = self._directory(parent)
         text = os.fsdecode(name)
@@ -368,7 +368,7 @@ class TreeFileSystem(FileSystem):
             raise NotPermitted(f"{path}: can only be read")
 
     def _give(self, inode: Inode, owner: Owner | None) -> None:
-        """Have something new belong to who made it, where the tree keeps owners."""
+        """Give something new to the user who made it, if the tree stores owners."""
         if owner is not None:
             with suppress(NotPermitted):
                 inode.node.change(Changes(uid=owner.uid, gid=owner.gid))
@@ -378,13 +378,13 @@ class TreeFileSystem(FileSystem):
         handle = self._files.add(FileHandle(inode, file))
         return Opened(handle, node.direct_io, keep)
 
-    def _told(self, inode: Inode, stat: NodeStat) -> Attributes:
-        """The attributes of an inode, which the kernel is told now."""
+    def _sent_attributes(self, inode: Inode, stat: NodeStat) -> Attributes:
+        """Return the attributes of an inode, which the kernel receives now."""
         inode.told_size = stat.size
         return self._appearance.of(inode.ino, inode.node, stat)
 
     def _find_again(self, inode: Inode) -> None:
-        """The node of an inode below a directory that was renamed: it knows its new place."""
+        """Look up the node of an inode below a renamed directory, at its new place."""
         parent = self.inodes.get(inode.parent).node
         if isinstance(parent, Directory):
             with suppress(NczfsError):  # it will be looked up again

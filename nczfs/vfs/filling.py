@@ -1,4 +1,4 @@
-"""The values of a variable that a program makes anew, as they come."""
+"""The values of a variable that a program writes anew."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ BLOCK_BYTES = 4 << 20
 
 
 class Filling(OpenFile):
-    """A file with values that was just made: nothing is in it yet.
+    """A new, still empty file with values.
 
-    What is written goes to the variable at once, so that nothing is held of it. Bytes that a
-    program skips are zeros, as in any file. `_lock` guards the end, and makes writes one after the
-    other.
+    Writes go to the variable at once, so that nothing is held here. Bytes that a program skips are
+    zeros, as in any file. `_lock` guards the end, and serialises writes.
     """
 
     def __init__(self, file: ValuesFile, refusals: RefusalsOfFile) -> None:
@@ -70,7 +69,7 @@ class Filling(OpenFile):
         self._view.drop()
 
     def _skip_to(self, offset: int) -> None:
-        """Write the zeros between the end and what follows."""
+        """Write the zeros between the end and the next bytes."""
         while self._end < offset:
             count = min(BLOCK_BYTES, offset - self._end)
             self._view.write(self._end, bytes(count))

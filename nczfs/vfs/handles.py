@@ -1,4 +1,4 @@
-"""What is open, by the numbers that the kernel has for it."""
+"""Open files and directories, by the kernel's numbers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class FileHandle:
 
 
 class HandleTable(Generic[_T]):
-    """Open things of one kind. `_lock` guards the dict.
+    """Open files or directories. `_lock` guards the dict.
 
     Parameters
     ----------
     kind : what they are, for messages.
-    numbers : where the next handle comes from; tables that share it never give the same number.
+    numbers : source of handles; tables that share it never give the same number.
     """
 
     def __init__(self, kind: str, numbers: Iterator[int]) -> None:
@@ -42,31 +42,31 @@ class HandleTable(Generic[_T]):
         return len(self._open)
 
     def add(self, opened: _T) -> HandleNo:
-        """The handle of something that was opened."""
+        """Return a new handle for something that was opened."""
         with self._lock:
             handle = HandleNo(next(self._numbers))
             self._open[handle] = opened
         return handle
 
     def get(self, handle: HandleNo) -> _T:
-        """What has a handle. Raises BadHandle."""
+        """Return what has a handle. Raises BadHandle."""
         found = self._open.get(handle)
         if found is None:
             raise BadHandle(f"no open {self._kind} has the handle {handle}")
         return found
 
     def take(self, handle: HandleNo) -> _T | None:
-        """What had a handle, which is free from now on; None when nothing has it."""
+        """Remove and return what had a handle; None if nothing has it."""
         with self._lock:
             return self._open.pop(handle, None)
 
     def all(self) -> list[_T]:
-        """Everything that is open."""
+        """Return everything that is open."""
         with self._lock:
             return list(self._open.values())
 
     def take_all(self) -> list[_T]:
-        """Everything that was open; nothing is from now on."""
+        """Remove and return everything that was open."""
         with self._lock:
             found = list(self._open.values())
             self._open.clear()

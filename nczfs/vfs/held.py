@@ -20,7 +20,8 @@ class HeldFile(File):
     Parameters
     ----------
     name : for messages.
-    place : at each close: puts the bytes where they belong, if that is known; whether it was.
+    place : called at each close: puts the bytes where they belong if that is known, and returns
+        whether it was.
     """
 
     writable = True
@@ -42,12 +43,12 @@ class HeldFile(File):
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
+        """The bytes so far."""
         return self._staged.size
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody may still write."""
+        """Whether a file is open that may still write."""
         return self._opens > 0
 
     def stat(self) -> NodeStat:
@@ -57,7 +58,7 @@ class HeldFile(File):
         return NodeStat(self.size, self._mtime_ns)
 
     def change(self, changes: Changes) -> None:
-        """Everything is taken; a time is shown as long as the file is held."""
+        """Accept all changes; a time is shown as long as the file is held."""
         if changes.mtime_ns is not None:
             self._mtime_ns = changes.mtime_ns
 
@@ -73,14 +74,14 @@ class HeldFile(File):
         self.place()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of the file, cut at its end."""
+        """Return bytes of the file, cut at its end."""
         with self._lock:
             found = self._staged.read(offset, size)
-        assert found is not None  # nothing of it is elsewhere
+        assert found is not None  # all of its bytes are here
         return found
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Put bytes anywhere; between them and the end before there are zeros. Raises NoSpace."""
+        """Write bytes anywhere; a gap before them becomes zeros. Raises NoSpace."""
         with self._lock:
             self._check()
             self._is_placed = False
@@ -88,14 +89,14 @@ class HeldFile(File):
             self._mtime_ns = time.time_ns()
 
     def cut(self, size: int) -> None:
-        """Set the size; what is added is zeros. Raises NoSpace."""
+        """Set the size; added bytes are zeros. Raises NoSpace."""
         with self._lock:
             self._check()
             self._is_placed = False
             self._staged.truncate(size)
 
     def place(self) -> bool:
-        """Put the bytes where they belong, if that is known; whether it was."""
+        """Put the bytes where they belong, if that is known. Returns whether it was."""
         self._is_placed = self._is_placed or self._place(self)
         return self._is_placed
 
@@ -104,13 +105,13 @@ class HeldFile(File):
         self._place, self._is_placed = place, False
 
     def let_go(self) -> None:
-        """Nobody needs the bytes any more but those who have the file open."""
+        """Release the bytes, except for those who have the file open."""
         with self._lock:
             self._is_let_go = True
             self._discard_if_unused()
 
     def closed(self) -> None:
-        """One less has it open."""
+        """Count one open file less."""
         with self._lock:
             self._opens -= 1
             self._discard_if_unused()
@@ -126,7 +127,7 @@ class HeldFile(File):
 
 
 class _OpenHeld(OpenFile):
-    """A held file while it is open."""
+    """An open held file."""
 
     def __init__(self, held: HeldFile) -> None:
         self._held = held

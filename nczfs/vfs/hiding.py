@@ -1,4 +1,4 @@
-"""Names of ``datasets/`` that were removed without anything in the store being removed."""
+"""Names of ``datasets/`` that were removed without removing anything in the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, RAW
 from nczfs.zmap.keys import Prefix, is_within, join, moved
 
 COPIED = (ATTRIBUTES, INFO, RAW, LINES)
-"""What a directory can have that programs copy."""
+"""The names that a copied directory can have."""
 
 
 class Numbers:
@@ -26,7 +26,7 @@ class Numbers:
             return at >= 0 and number < self._stops[at]
 
     def __len__(self) -> int:
-        """How many runs there are."""
+        """Return the number of runs."""
         return len(self._starts)
 
     def add(self, number: int) -> None:
@@ -49,11 +49,11 @@ class Numbers:
 
 
 class Hidden:
-    """What is not shown of each node, by its prefix, and which directories are shown all the same.
+    """The hidden files of each node, by its prefix, and directories that are shown without keys.
 
-    A view that was removed is hidden, since it is stored nowhere, and in a directory that began
-    empty everything is that was not put into it. A directory without keys is shown when it was
-    emptied here, until it is removed too. `_lock` guards the dicts.
+    A removed view is hidden, since it is stored nowhere; a directory that began empty hides
+    everything that was not put into it. A directory without keys is shown if it was emptied here,
+    until it is removed, too. `_lock` guards the dicts.
     """
 
     def __init__(self) -> None:
@@ -64,12 +64,12 @@ class Hidden:
         self._emptied: set[Prefix] = set()
 
     def hide(self, prefix: Prefix, name: str) -> None:
-        """Do not show a file or directory of a node any more."""
+        """Hide a file or directory of a node."""
         with self._lock:
             self._names.setdefault(prefix, set()).add(name)
 
     def begin(self, prefix: Prefix) -> None:
-        """Show nothing of a directory but what is put into it."""
+        """Show only what is put into a directory from now on."""
         with self._lock:
             self._names.pop(prefix, None)
             self._put[prefix] = set()
@@ -82,12 +82,12 @@ class Hidden:
                 self._put[prefix].add(name)
 
     def is_hidden(self, prefix: Prefix, name: str) -> bool:
-        """Whether a file or directory of a node is not shown."""
+        """Return whether a file or directory of a node is hidden."""
         put = self._put.get(prefix)
         return name in self._names.get(prefix, ()) or (put is not None and name not in put)
 
     def chunks(self, prefix: Prefix) -> Numbers:
-        """The chunks of an array that are not shown."""
+        """Return the hidden chunks of an array."""
         known = self._chunks.get(prefix)
         if known is None:
             with self._lock:
@@ -100,17 +100,17 @@ class Hidden:
             self._emptied.add(prefix)
 
     def is_kept(self, prefix: Prefix) -> bool:
-        """Whether a directory is shown, be there keys or not."""
+        """Return whether a directory is shown even without keys."""
         return prefix in self._emptied
 
     def kept_in(self, prefix: Prefix) -> list[str]:
-        """Names of the kept directories right below a prefix."""
+        """Return the names of such directories right below a prefix."""
         with self._lock:
             kept = [path.rpartition("/") for path in self._emptied]
         return [name for above, _, name in kept if above == prefix]
 
     def move(self, prefix: Prefix, goal: Prefix) -> None:
-        """What is at or below a prefix is at another one."""
+        """Move everything at or below a prefix to another one."""
         with self._lock:
             self._names = {_moved(path, prefix, goal): n for path, n in self._names.items()}
             self._put = {_moved(path, prefix, goal): n for path, n in self._put.items()}
@@ -118,7 +118,7 @@ class Hidden:
             self._emptied = {_moved(path, prefix, goal) for path in self._emptied}
 
     def forget(self, prefix: Prefix) -> list[Prefix]:
-        """Show everything at or below a prefix as it is; what was not shown, but single chunks."""
+        """Show everything at or below a prefix. Returns what was hidden, except single chunks."""
         with self._lock:
             hidden = [path for path in self._names if is_within(path, prefix)]
             shown = [Prefix(join(path, name)) for path in hidden for name in self._names.pop(path)]

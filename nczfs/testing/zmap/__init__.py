@@ -1,4 +1,4 @@
-"""The conformance suite of stores: what every backend and every wrapper must do.
+"""The conformance suite of stores, for every backend and every wrapper.
 
 A backend's own test class holds its fixture and its `peek`, nothing else::
 
@@ -8,12 +8,11 @@ A backend's own test class holds its fixture and its `peek`, nothing else::
 
         def peek(self, zmap: ZMap, key: Key) -> bytes | None: ...
 
-A store that cannot be written to runs `ZMapReadSuite`, which asks for one fixture that makes a
-store of given objects.
+A read-only store runs `ZMapReadSuite`, which needs one fixture that makes a store of given objects.
 
 ::
 
-    base       what a test class brings along; samples     the keys and bytes of the tests
+    base       what a test class provides; samples     the keys and bytes of the tests
     reading    one object; listing     what is found below a prefix
     writing    what one writer keeps, replaces and deletes; copying     of objects that are there
     racing     many threads at once; keeping     times and markers

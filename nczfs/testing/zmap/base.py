@@ -1,4 +1,4 @@
-"""What a test class of a store brings along."""
+"""What a test class of a store provides."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Populate: TypeAlias = Callable[[Mapping[str, bytes]], ZMap]
 
 
 class StoreTests:
-    """Tests of a store that others fill."""
+    """Tests of a store that is filled in another way."""
 
     key_beside_prefix: ClassVar[bool] = True
     """Whether ``a`` and ``a/b`` can both be objects of the store."""
 
     @pytest.fixture
     def populate(self) -> Populate:
-        """Make a store of the objects given, and of nothing else; called once in a test."""
+        """Make a store of exactly the given objects; called once in a test."""
         raise NotImplementedError("override the fixture `populate`")
 
 
@@ -31,7 +31,7 @@ class WritableStoreTests(StoreTests, ABC):
 
     @pytest.fixture
     def zmap(self) -> ZMap:
-        """An empty store."""
+        """Return an empty store."""
         raise NotImplementedError("override the fixture `zmap`")
 
     @abstractmethod

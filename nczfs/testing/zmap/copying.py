@@ -1,4 +1,4 @@
-"""What a store makes of objects that it has: copies, and objects of parts."""
+"""Copies of objects, and objects that are assembled from parts."""
 
 from __future__ import annotations
 

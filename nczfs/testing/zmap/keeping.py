@@ -1,4 +1,4 @@
-"""What some stores keep besides objects: times that were given for them, and markers."""
+"""What some stores keep besides objects: given times, and markers."""
 
 from __future__ import annotations
 

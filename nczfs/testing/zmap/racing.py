@@ -93,7 +93,7 @@ class RacingTests(WritableStoreTests):
 
 
 def _race(act: Callable[[int], _T]) -> list[_T]:
-    """Call `act` with 0, 1, ... in as many threads, all let go at once."""
+    """Call `act` with 0, 1, ... in as many threads, all started at once."""
     together = threading.Barrier(_THREADS)
 
     def start(number: int) -> _T:

@@ -16,7 +16,7 @@ _THREADS = 8
 
 
 class ReadingTests(StoreTests):
-    """Objects, ranges and versions of them, and what is not there."""
+    """Objects, their ranges and versions, and missing objects."""
 
     def test_a_whole_object_reads_as_it_is(self, populate: Populate) -> None:
         blob = populate({K: DATA}).read(K)
@@ -152,7 +152,7 @@ class ReadingTests(StoreTests):
 
 
 def _altered(token: str) -> str:
-    """Another token of the same form: the last letter or digit that can differ does."""
+    """Return another token of the same form: its last letter or digit differs."""
     for position in range(len(token) - 1, -1, -1):
         if token[position].isalnum():
             other = "1" if token[position] != "1" else "2"

@@ -1,4 +1,4 @@
-"""Keys and bytes that the tests use, and the looks at a store that they share."""
+"""Keys and bytes of the tests, and shared functions that look at a store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ODD_KEYS = (
 
 
 def searched(zmap: ZMap, prefix: str) -> dict[str, tuple[int | None, bool]]:
-    """Sizes (None: no object) and whether there are keys below, by name; each name comes once."""
+    """Return sizes (None: no object) and whether there are keys below, by name, each once."""
     entries = list(zmap.search(parse_prefix(prefix)))
     found = {
         entry.name: (entry.stat.size if entry.stat else None, entry.is_prefix) for entry in entries

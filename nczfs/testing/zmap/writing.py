@@ -1,4 +1,4 @@
-"""What a store keeps of what is written and deleted, by one writer."""
+"""Writing and deleting by one writer."""
 
 from __future__ import annotations
 
