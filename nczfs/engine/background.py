@@ -1,4 +1,4 @@
-"""Storing older writes in the background."""
+"""Looking after what has become old, in the background."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import time
 import weakref
 from collections.abc import Callable
 
-TURNS = 5  # per time that something may stay unstored
+TURNS = 5  # in the time after which a thing is old
 TURN_S_MIN = 0.05
 
 _LIVING: weakref.WeakSet[Background] = weakref.WeakSet()
 
 
 class Background:
-    """A thread that runs while something waits to be stored.
+    """A thread that runs while something waits to become old.
 
-    The first writer starts it, so that no thread exists before a fork. `_lock` guards the
+    The first thing that waits starts it, so that no thread exists before a fork. `_lock` guards the
     thread and the flags.
 
     Parameters
     ----------
-    store_aged : stores what was written before a time of the monotonic clock, and returns whether
-        anything is left. Never raises.
-    age_s : how long a write may stay unstored.
+    end_aged : ends what began before a time of the monotonic clock, and returns whether anything is
+        left. Never raises.
+    age_s : after how long a thing is old.
     """
 
-    def __init__(self, store_aged: Callable[[float], bool], age_s: float) -> None:
-        self._store_aged = store_aged
+    def __init__(self, end_aged: Callable[[float], bool], age_s: float) -> None:
+        self._end_aged = end_aged
         self._age_s = age_s
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
@@ -39,7 +39,7 @@ class Background:
         _LIVING.add(self)
 
     def expect(self, *, at_once: bool = False) -> None:
-        """Note that something was written and can be found; `at_once`: there is much of it."""
+        """Note that something waits, and can be found; `at_once`: there is much of it."""
         if self._is_expecting and (self._at_once or not at_once):
             return
         with self._lock:
@@ -51,7 +51,7 @@ class Background:
             self._wake.notify()
 
     def close(self) -> None:
-        """Let the thread end after what it is storing."""
+        """Let the thread end after what it is doing."""
         with self._lock:
             self._closed = True
             self._wake.notify()
@@ -75,9 +75,9 @@ class Background:
                 self._wake.wait_for(lambda: self._at_once or self._closed, turn_s)
                 if self._closed:
                     return
-                # Later writes call `expect` again.
+                # What comes later calls `expect` again.
                 self._is_expecting = self._at_once = False
-            is_left = self._store_aged(time.monotonic() - self._age_s)
+            is_left = self._end_aged(time.monotonic() - self._age_s)
             if is_left:
                 self.expect()
 

@@ -22,6 +22,7 @@ from nczfs.engine.ledger import Ledger
 from nczfs.engine.metadata import LEDGER_SHARE, MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
+from nczfs.engine.prefetch import Windows
 from nczfs.engine.quantize import rounding_of
 from nczfs.engine.retrying import Confirmation
 from nczfs.engine.spill import spill_tier
@@ -55,6 +56,7 @@ class Engine:
         self.pools = Pools(self.options)
         tier = spill_tier(self.options, self.pools)
         self.cache = ChunkCache(self.options.memory_limit_bytes, tier=tier)
+        self.windows = Windows(self.cache)
         self.ledger = Ledger(self.options.memory_limit_bytes // LEDGER_SHARE, self.cache.claim)
         self.arrays = StoredArrays()
         is_kept = spool is not None and spool.survives is not Survives.NOTHING
@@ -101,6 +103,7 @@ class Engine:
         What is not stored yet goes to the spool.
         """
         self.writeback.close()
+        self.windows.close()
         self.cache.close()
         self.pools.close()
         self.writeback.join()

@@ -216,7 +216,7 @@ class OpenView(OpenFile):
             self._request,
             self._layout.size,
             lambda: engine.pools.assemble,
-            engine.cache,
+            engine.windows,
             self._layout.ahead(engine.cache.limit_bytes // 4),
         )
 

@@ -14,10 +14,10 @@ from nczfs.engine.options import Tally
 from nczfs.engine.prefetch import (
     FAR_FIRST_AHEAD_BYTES,
     FIRST_AHEAD_BYTES,
-    MIB,
     NOT_AHEAD,
     AheadOptions,
 )
+from nczfs.engine.sequence import MIB
 from nczfs.engine.storedarray import StoredArray
 from nczfs.model.boxes import boxes_of_run, common
 from nczfs.model.grid import ChunkIndex
@@ -128,12 +128,13 @@ class ArrayElements(ElementSource):
         if array.chunks_are_runs and uncopied:
             rows = FAR_ROWS_AHEAD_BYTES if array.far else ROWS_AHEAD_BYTES
             hint = min(max(rows, 2 * array.description.chunk_bytes), room)
-            return AheadOptions(0, 0, hint, first)
+            return AheadOptions(0, 0, hint, first, array.description.chunk_bytes)
         return AheadOptions(
             window_bytes=WINDOW_BYTES if room >= 2 * WINDOW_BYTES else 0,
             ahead_bytes=min(WINDOWS_AHEAD_BYTES, room),
             hint_bytes=min(max(2 * array.row_elements * width, 2 * WINDOWS_AHEAD_BYTES), room),
             first_bytes=first,
+            place_bytes=array.description.chunk_bytes,
         )
 
     @property

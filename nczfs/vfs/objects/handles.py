@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from nczfs.engine.dataset import Engine
-from nczfs.engine.prefetch import FAR_FIRST_AHEAD_BYTES, MIB, AheadOptions, ReadAhead
+from nczfs.engine.prefetch import FAR_FIRST_AHEAD_BYTES, AheadOptions, ReadAhead
+from nczfs.engine.sequence import MIB
 from nczfs.errors import BadHandle, StaleHandle
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.nodes import OpenFile
@@ -115,7 +116,7 @@ class _Reader:
             None,
             stat.size,
             lambda: engine.pools.fetch if far else engine.pools.assemble,
-            engine.cache,
+            engine.windows,
             FAR_AHEAD if far else NEAR_AHEAD,
         )
 

@@ -3,43 +3,20 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from nczfs.engine.cache import ChunkCache
-from nczfs.engine.prefetch import MIB, AheadOptions, ReadAhead, SequenceDetector
+from nczfs.engine.prefetch import AheadOptions, ReadAhead, Windows
+from nczfs.engine.sequence import MIB
 from nczfs.errors import Unavailable
+from tests.support.waiting import until
 
 KIB = 1024
-
-
-def test_reading_on_doubles_the_distance_up_to_its_bound() -> None:
-    detector = SequenceDetector(MIB, 8 * MIB)
-    assert detector.note(5 * MIB, MIB) == 0
-    distances = [detector.note(n * MIB, MIB) - (n + 1) * MIB for n in range(6, 13)]
-    assert distances == sorted(distances)
-    assert distances[0] < distances[1]
-    assert distances[-1] == 8 * MIB
-
-
-def test_a_large_read_at_the_start_of_a_file_begins_reading_it_all() -> None:
-    assert SequenceDetector(MIB, 8 * MIB).note(0, MIB) == 2 * MIB
-    assert SequenceDetector(MIB, 8 * MIB).note(0, 4096) == 0
-
-
-def test_two_requests_that_overtook_each_other_are_still_in_order() -> None:
-    detector = SequenceDetector(MIB, 8 * MIB)
-    detector.note(0, 128 * KIB)
-    assert detector.note(256 * KIB, 128 * KIB) > 0
-    assert detector.note(128 * KIB, 128 * KIB) > 0
-
-
-def test_random_offsets_start_nothing() -> None:
-    detector = SequenceDetector(MIB, 8 * MIB)
-    source = random.Random(1)
-    offsets = [source.randrange(10**12) for _ in range(100)]
-    assert [detector.note(offset, 4096) for offset in offsets] == [0] * 100
+OPTIONS = AheadOptions(64 * KIB, 256 * KIB, 0)
 
 
 @pytest.fixture
@@ -47,20 +24,29 @@ def pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(2)
 
 
+@pytest.fixture
+def budget() -> ChunkCache:
+    return ChunkCache(10 * MIB)
+
+
+@pytest.fixture
+def windows(budget: ChunkCache) -> Iterator[Windows]:
+    windows = Windows(budget)
+    yield windows
+    windows.close()
+
+
 def test_windows_hold_the_bytes_of_the_file_and_give_their_memory_back(
-    pool: ThreadPoolExecutor,
+    pool: ThreadPoolExecutor, windows: Windows, budget: ChunkCache
 ) -> None:
     data = random.Random(2).randbytes(1_000_003)
-    budget = ChunkCache(10 * MIB)
     reads: list[tuple[int, int]] = []
 
     def read(offset: int, size: int) -> bytes:
         reads.append((offset, size))
         return data[offset : offset + size]
 
-    ahead = ReadAhead(
-        read, None, len(data), lambda: pool, budget, AheadOptions(64 * KIB, 256 * KIB, 0)
-    )
+    ahead = ReadAhead(read, None, len(data), lambda: pool, windows, OPTIONS)
     position = 0
     while position < len(data):
         ahead.note(position, 10_000)
@@ -74,13 +60,13 @@ def test_windows_hold_the_bytes_of_the_file_and_give_their_memory_back(
     assert budget.used_bytes == 0
 
 
-def test_an_error_in_a_window_is_left_to_the_read_that_needs_it(pool: ThreadPoolExecutor) -> None:
-    budget = ChunkCache(10 * MIB)
-
+def test_an_error_in_a_window_is_left_to_the_read_that_needs_it(
+    pool: ThreadPoolExecutor, windows: Windows, budget: ChunkCache
+) -> None:
     def read(offset: int, size: int) -> bytes:
         raise Unavailable("the store is gone")
 
-    ahead = ReadAhead(read, None, MIB, lambda: pool, budget, AheadOptions(64 * KIB, 256 * KIB, 0))
+    ahead = ReadAhead(read, None, MIB, lambda: pool, windows, OPTIONS)
     for position in range(0, 3 * 64 * KIB, 64 * KIB):
         ahead.note(position, 64 * KIB)
         assert ahead.wait(position, 64 * KIB) is None
@@ -94,9 +80,95 @@ def test_without_room_nothing_is_read_ahead(pool: ThreadPoolExecutor) -> None:
         raise AssertionError("read ahead although there is no room")
 
     ahead = ReadAhead(
-        read, None, MIB, lambda: pool, ChunkCache(1000), AheadOptions(64 * KIB, 256 * KIB, 0)
+        read,
+        None,
+        MIB,
+        lambda: pool,
+        Windows(ChunkCache(1000)),
+        AheadOptions(64 * KIB, 256 * KIB, 0),
     )
     for position in range(0, MIB, 64 * KIB):
         ahead.note(position, 64 * KIB)
         assert ahead.if_ready(position, 64 * KIB) is None
     pool.shutdown(wait=True)
+
+
+def test_a_reader_that_goes_back_finds_what_lies_before_it(
+    pool: ThreadPoolExecutor, windows: Windows
+) -> None:
+    data = random.Random(3).randbytes(MIB)
+    ahead = ReadAhead(
+        lambda offset, size: data[offset : offset + size],
+        None,
+        MIB,
+        lambda: pool,
+        windows,
+        OPTIONS,
+    )
+    found = 0
+    for position in range(MIB - 4 * KIB, -1, -4 * KIB):
+        ahead.note(position, 4 * KIB)
+        until(lambda: not ahead._advancing)
+        ready = ahead.wait(position, 4 * KIB)
+        found += ready is not None
+        assert ready is None or bytes(ready) == data[position : position + 4 * KIB]
+    assert found > 200
+    ahead.close()
+    pool.shutdown(wait=True)
+
+
+def test_the_next_places_of_a_strided_reader_are_hinted_and_nothing_between_them(
+    pool: ThreadPoolExecutor, windows: Windows
+) -> None:
+    hinted: list[tuple[int, int]] = []
+    ahead = ReadAhead(
+        lambda *_: b"",
+        lambda start, stop: hinted.append((start, stop)),
+        100 * MIB,
+        lambda: pool,
+        windows,
+        AheadOptions(0, 0, 24 * MIB, place_bytes=3 * MIB),
+    )
+    step = 40 * KIB + 20 * MIB
+    for number in range(4):
+        ahead.note(number * step, 4 * KIB)
+        until(lambda: not ahead._advancing)
+    pool.shutdown(wait=True)
+    assert hinted == [(4 * step, 4 * step + 4 * KIB)]
+
+
+def test_windows_that_nobody_reads_give_their_memory_back(
+    pool: ThreadPoolExecutor, budget: ChunkCache
+) -> None:
+    windows = Windows(budget, idle_s=0.2)
+    ahead = ReadAhead(lambda _, size: bytes(size), None, MIB, lambda: pool, windows, OPTIONS)
+    ahead.note(0, 128 * KIB)
+    until(lambda: budget.used_bytes > 0)
+    until(lambda: budget.used_bytes == 0)
+    for position in range(128 * KIB, 512 * KIB, 64 * KIB):
+        ahead.note(position, 64 * KIB)
+    until(lambda: budget.used_bytes > 0)
+    pool.shutdown(wait=True)
+    ahead.close()
+    windows.close()
+
+
+def test_nobody_waits_for_a_window_whose_filling_was_cancelled(windows: Windows) -> None:
+    """A pool that ends cancels what it has not begun."""
+    pool = ThreadPoolExecutor(1)
+    is_busy = threading.Event()
+    goes_on = threading.Event()
+
+    def busy() -> None:
+        is_busy.set()
+        goes_on.wait()
+
+    ahead = ReadAhead(lambda _, size: bytes(size), None, MIB, lambda: pool, windows, OPTIONS)
+    pool.submit(busy)
+    is_busy.wait()
+    ahead._start_windows(range(1))
+    assert ahead._windows
+    pool.shutdown(wait=False, cancel_futures=True)
+    assert ahead.wait(0, 10) is None
+    goes_on.set()
+    ahead.close()
