@@ -209,13 +209,13 @@ class TreeFileSystem(FileSystem):
             effects.begin()
         # The kernel writes pages of a mapping back through any file that is open for writing. They
         # lie within the file's size as it knows it; a program's append begins at that size.
-        known = inode.told_size
+        known = inode.sent_size
         is_behind = known is not None and (offset >= known or offset % PAGE_BYTES != 0)
         write = file.append if file.appending and is_behind else file.write
         with self.kernel.changing() if file.judges_writes else nullcontext():
             count = write(offset, data)
         if known is not None:
-            inode.told_size = max(inode.told_size or 0, offset + count)
+            inode.sent_size = max(inode.sent_size or 0, offset + count)
         return count
 
     def flush(self, handle: HandleNo) -> None:
@@ -380,7 +380,7 @@ class TreeFileSystem(FileSystem):
 
     def _sent_attributes(self, inode: Inode, stat: NodeStat) -> Attributes:
         """Return the attributes of an inode, which the kernel receives now."""
-        inode.told_size = stat.size
+        inode.sent_size = stat.size
         return self._appearance.of(inode.ino, inode.node, stat)
 
     def _find_again(self, inode: Inode) -> None:

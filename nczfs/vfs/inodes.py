@@ -1,4 +1,4 @@
-"""Inode numbers: who has which, and for how long."""
+"""Inode numbers, and how long they are kept."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from nczfs.errors import StaleHandle
 from nczfs.vfs.base import ROOT_INODE, InodeNo
 from nczfs.vfs.nodes import Directory, Node, NumberedDirectory
 
-# A directory of more entries than this numbers its entries one by one, when they are looked at:
-# inode numbers have 64 bits, and are never used again.
+# A directory of more entries than this numbers them one by one, when they are looked up: inode
+# numbers have 64 bits, and are never reused.
 BLOCK_COUNT_MAX = 1 << 40
 
 
 class Inode:
-    """An inode in use: its node, where it stands, and why it must be kept.
+    """An inode in use: its node, its place, and why it must be kept.
 
     `pages_from` and `pages_token` remember when the kernel's cached pages were last begun anew,
-    and for which state of the node; `told_size` is what it takes the size of the file to be, None
-    where it was never told.
+    and for which state of the node; `sent_size` is the size that the kernel knows, None if it was
+    never sent.
     """
 
     __slots__ = (
@@ -33,7 +33,7 @@ class Inode:
         "pages_from",
         "pages_token",
         "parent",
-        "told_size",
+        "sent_size",
     )
 
     def __init__(self, ino: InodeNo, parent: InodeNo, name: str, node: Node) -> None:
@@ -45,7 +45,7 @@ class Inode:
         self.opens = 0
         self.pages_from = 0.0
         self.pages_token: object = None
-        self.told_size: int | None = None
+        self.sent_size: int | None = None
 
 
 _NONE: Mapping[str, Inode] = {}
@@ -66,9 +66,9 @@ class _Block:
 
 
 class InodeTable:
-    """Inodes by number and by place. Numbers come from a counter and are never used again.
+    """Inodes by number and by place. Numbers come from a counter and are never reused.
 
-    Entries of a `NumberedDirectory` get a block of consecutive numbers and no record of their own,
+    Entries of a `NumberedDirectory` get a block of consecutive numbers without separate records,
     so that ten million chunk files cost nothing. `_lock` guards all tables and counts.
     """
 
@@ -88,7 +88,7 @@ class InodeTable:
         return len(self._by_number)
 
     def get(self, ino: InodeNo) -> Inode:
-        """The inode of a number. Raises StaleHandle when nothing has it any more."""
+        """Return the inode of a number. Raises StaleHandle if nothing has it any more."""
         inode = self._by_number.get(ino)
         if inode is not None:
             return inode
@@ -101,7 +101,7 @@ class InodeTable:
             return Inode(ino, block.owner.ino, directory.name_of(number), directory.child(number))
 
     def number(self, parent: Inode, name: str, node: Node) -> Inode:
-        """The inode of an entry that was found: the known one while the token is the same."""
+        """Return the inode of a found entry: the known one while the token is the same."""
         with self._lock:
             if isinstance(parent.node, NumberedDirectory):
                 block = self._block_for(parent, parent.node)
@@ -121,7 +121,7 @@ class InodeTable:
             return inode
 
     def along(self, words: Iterable[str]) -> list[Inode]:
-        """The inodes on a path, from the root on as far as they are known."""
+        """Return the known inodes along a path, from the root on."""
         with self._lock:
             found = [self.root]
             for word in words:
@@ -132,22 +132,22 @@ class InodeTable:
             return found
 
     def below(self, inode: Inode) -> list[Inode]:
-        """An inode and all below it, as far as they are known; those above first."""
+        """Return an inode and all known ones below it, from the top."""
         with self._lock:
             return self._and_below(inode)
 
     def children(self, inode: Inode) -> list[Inode]:
-        """The inodes right below one, as far as they are known."""
+        """Return the known inodes right below one."""
         with self._lock:
             return list(self._children.get(inode.ino, _NONE).values())
 
     def all(self) -> list[Inode]:
-        """Every inode that has a record of its own, but the root."""
+        """Return every inode with a separate record, except the root."""
         with self._lock:
             return [inode for inode in self._by_number.values() if inode.ino != ROOT_INODE]
 
     def first_of_block(self, parent: Inode) -> int | None:
-        """The number of entry 0 of a numbered directory; None when they are numbered singly."""
+        """Return the number of entry 0 of a numbered directory; None if numbered one by one."""
         assert isinstance(parent.node, NumberedDirectory)
         with self._lock:
             block = self._block_for(parent, parent.node)
@@ -161,7 +161,7 @@ class InodeTable:
                 counted.lookups += 1
 
     def forget(self, counts: Iterable[tuple[InodeNo, int]]) -> None:
-        """Lower lookup counts, and drop what nothing holds any more."""
+        """Lower lookup counts, and drop inodes that nothing holds any more."""
         with self._lock:
             for ino, count in counts:
                 inode = self._by_number.get(ino)
@@ -173,14 +173,14 @@ class InodeTable:
                     self._drop_block_if_unused(block)
 
     def opened(self, ino: InodeNo) -> None:
-        """An open handle holds the inode."""
+        """Note an open handle, which holds the inode."""
         with self._lock:
             counted = self._by_number.get(ino) or self._block_at(ino)
             if counted is not None:
                 counted.opens += 1
 
     def closed(self, ino: InodeNo) -> None:
-        """The opposite of `opened`."""
+        """Note a closed handle."""
         with self._lock:
             inode = self._by_number.get(ino)
             if inode is not None:
@@ -191,7 +191,7 @@ class InodeTable:
                 self._drop_block_if_unused(block)
 
     def drop_unused(self, inos: Iterable[InodeNo]) -> None:
-        """Drop those of the inodes that a listing made and nobody took."""
+        """Drop inodes that a listing made and the kernel did not take."""
         with self._lock:
             for ino in inos:
                 inode = self._by_number.get(ino)
@@ -199,7 +199,7 @@ class InodeTable:
                     self._drop_if_unused(inode)
 
     def removed(self, parent: InodeNo, name: str) -> None:
-        """A name is gone; whoever holds its inode keeps it, without a place."""
+        """Note that a name is gone; holders of its inode keep it, without a place."""
         with self._lock:
             inode = self.at(parent, name)
             if inode is not None:
@@ -209,7 +209,7 @@ class InodeTable:
     def renamed(
         self, parent: InodeNo, name: str, new_parent: InodeNo, new_name: str
     ) -> list[Inode]:
-        """A name has moved; the inodes that moved with it, those above first."""
+        """Move a name. Returns the inodes that moved with it, from the top."""
         with self._lock:
             inode = self.at(parent, name)
             replaced = self.at(new_parent, new_name)
@@ -224,7 +224,7 @@ class InodeTable:
             return self._and_below(inode)
 
     def found(self, inode: Inode, node: Node) -> None:
-        """The node of an inode that was renamed, or stands below one that was."""
+        """Set the node of an inode that was renamed, or is below a renamed one."""
         with self._lock:
             inode.node = node
             block = self._block_of.get(inode.ino)
@@ -234,11 +234,11 @@ class InodeTable:
                 block.directory = node
 
     def at(self, parent: InodeNo, name: str) -> Inode | None:
-        """The inode of a name in a directory, if somebody knows it."""
+        """Return the inode of a name in a directory, if it is known."""
         return self._children.get(parent, _NONE).get(name)
 
     def path(self, inode: Inode) -> str:
-        """The path of an inode in the mount, for messages."""
+        """Return the path of an inode in the mount, for messages."""
         names = []
         while inode.ino != ROOT_INODE:
             names.append(inode.name)
@@ -258,7 +258,7 @@ class InodeTable:
         self._children.setdefault(inode.parent, {})[inode.name] = inode
 
     def _displace(self, inode: Inode) -> None:
-        """Take an inode from its place, if it is there."""
+        """Remove an inode from its place, if it is there."""
         names = self._children.get(inode.parent)
         if names is not None and names.get(inode.name) is inode:
             del names[inode.name]

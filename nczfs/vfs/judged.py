@@ -1,4 +1,4 @@
-"""A small text while a program writes it, judged as far as it has come."""
+"""A small text that a program is writing, judged at each write."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from nczfs.errors import NczfsError, ObjectTooLarge
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.refusals import RefusalsOfFile
 
-JUDGED_BYTES_MAX = 1 << 20  # what is longer is judged at the close: each write looks at it all
+JUDGED_BYTES_MAX = 1 << 20  # longer texts are judged only at the close
 
 
 class JudgedText:
-    """The bytes of a file that means something only as a whole.
+    """The bytes of a file that is only meaningful as a whole.
 
-    A write is refused when nothing behind it can mend it, since shells do not look at what close
-    answers. From then on the text is not whole, until it is truncated or begun anew.
+    A write is refused if no later write can mend the text, since shells ignore errors of close.
+    Afterwards the text is incomplete, until it is truncated or begun anew.
 
     `lock` guards the text; `taken` holds it.
 
     Parameters
     ----------
     name : of the file, for messages.
-    judge : raises what is wrong with a text that begins so, whatever follows.
+    judge : raises an error if no text with this beginning can be right.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class JudgedText:
         self._refusals = refusals
         self._judge = judge
         self._lock = threading.Lock()
-        self._known = len(data)  # so many bytes from the first one on were written, or there before
+        self._known = len(data)  # number of leading bytes that were written, or were there before
         self._refused: NczfsError | None = None
         self.is_dirty = False
 
@@ -49,12 +49,12 @@ class JudgedText:
         return len(self._data)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of the text so far."""
+        """Return bytes of the text so far."""
         with self._lock:
             return bytes(self._data[offset : offset + size])
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Put bytes anywhere. Raises ObjectTooLarge, and what `judge` raises; then they are not."""
+        """Write bytes anywhere. Raises ObjectTooLarge, and what `judge` raises, without writing."""
         stop = offset + len(data)
         self._check_size(stop)
         with self._lock, self._refusals.noted():
@@ -68,7 +68,7 @@ class JudgedText:
             self.is_dirty = True
 
     def truncate(self, size: int) -> None:
-        """Cut the text off, or let NULs follow. Raises ObjectTooLarge."""
+        """Shorten the text, or extend it with NULs. Raises ObjectTooLarge."""
         self._check_size(size)
         with self._lock:
             self._reach(size)
@@ -79,11 +79,11 @@ class JudgedText:
 
     @contextmanager
     def taken(self) -> Iterator[bytes | None]:
-        """The text, to be used; None while nothing was written. What is refused within is noted.
+        """Enclose the use of the text; None if nothing was written. Errors in the block are noted.
 
         Raises
         ------
-        the error of a write that was refused: the text is not whole.
+        the error of a refused write: the text is incomplete.
         """
         with self._lock:
             if not self.is_dirty:

@@ -1,4 +1,4 @@
-"""What the kernel keeps of the tree, names, attributes and pages, and when it must forget it."""
+"""The kernel's cache of names, attributes and pages, and what it must forget."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nczfs.vfs.nodes import File
 
 
 class KernelCache:
-    """What the kernel has been told of inodes, and may believe.
+    """The kernel's knowledge of inodes.
 
     Parameters
     ----------
-    notifier : of the kernel; None when nothing is mounted.
-    pages_ttl_s : for how long pages that the kernel kept are believed without asking the store.
+    notifier : of the kernel; None if nothing is mounted.
+    pages_ttl_s : for how long pages in the kernel's cache stay valid without asking the store.
     """
 
     def __init__(self, inodes: InodeTable, notifier: Notifier | None, pages_ttl_s: float) -> None:
@@ -30,9 +30,9 @@ class KernelCache:
         self._showing: WeakKeyDictionary[StoredArray, WeakSet[Inode]] = WeakKeyDictionary()
 
     def changing(self, *entries: tuple[Inode, str]) -> AbstractContextManager[None]:
-        """Around a request of the kernel that changes something, and perhaps names in directories.
+        """Enclose a request of the kernel that changes something, perhaps names in directories.
 
-        What is to be forgotten by then is forgotten before the kernel answers its caller.
+        Notes from within the block reach the kernel before it answers its caller.
         """
         if self._notifier is None:
             return nullcontext()
@@ -43,7 +43,7 @@ class KernelCache:
         )
 
     def keeps_pages(self, inode: Inode, node: File, token_before: object) -> bool:
-        """Whether pages of the last open are still true: same version, and believed that long.
+        """Return whether pages of the last open are valid: same version, and recent enough.
 
         Parameters
         ----------
@@ -63,19 +63,19 @@ class KernelCache:
         return keep and not node.direct_io
 
     def check_size(self, inode: Inode) -> None:
-        """Have the kernel ask again for a file that has another size than it was told."""
+        """Make the kernel ask again for a file whose size differs from the one it knows."""
         stat = inode.node.listing_stat()
-        if inode.told_size is not None and stat.exact and stat.size != inode.told_size:
+        if inode.sent_size is not None and stat.exact and stat.size != inode.sent_size:
             self._forget_content(inode)
 
     def forget_all(self, concerns: Callable[[str], bool]) -> None:
-        """Have the kernel ask again for the files whose paths `concerns` holds for."""
+        """Make the kernel ask again for the files whose paths `concerns` selects."""
         for inode in self._inodes.all():
             if concerns(self._inodes.path(inode)):
                 self._forget(inode)
 
     def forget_below(self, path: str) -> None:
-        """Have the kernel ask again for what is at or below a path, or for its absence."""
+        """Make the kernel ask again for what is at or below a path, or for its absence."""
         words = path.split("/")
         *above, last = self._inodes.along(words)
         if len(above) == len(words):
@@ -85,7 +85,7 @@ class KernelCache:
             self._notifier.invalidate_entry(last.ino, os.fsencode(words[len(above)]))
 
     def forget_content(self, path: str) -> None:
-        """Have the kernel ask again for the bytes and sizes of what is at or below a path."""
+        """Make the kernel ask again for the bytes and sizes of files at or below a path."""
         words = path.split("/")
         found = self._inodes.along(words)
         if len(found) <= len(words):
@@ -98,13 +98,13 @@ class KernelCache:
         self.forget_contents(list(self._showing.get(array, ())))
 
     def forget_contents(self, inodes: Iterable[Inode]) -> None:
-        """Have the kernel ask again for the bytes and sizes of some files."""
+        """Make the kernel ask again for the bytes and sizes of some files."""
         for inode in inodes:
             if isinstance(inode.node, File):
                 self._forget_content(inode)
 
     def forget_files(self, path: str) -> None:
-        """Have the kernel ask again for the files right in each directory along a path.
+        """Make the kernel ask again for the files directly in each directory along a path.
 
         The directories stay known: in one that was forgotten, getcwd(2) fails.
         """

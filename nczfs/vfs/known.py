@@ -1,4 +1,4 @@
-"""The datasets of a store that were looked at."""
+"""The known datasets of a store."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ REPORTED_MAX = 10_000
 
 
 class KnownDatasets:
-    """The datasets by their prefixes, opened when first asked for, and what stands in them.
+    """The datasets by their prefixes, opened on first use, and their nodes.
 
-    There is one `Dataset` of a prefix as long as anybody holds it, however often it is looked at
-    anew: it has what is not stored yet. `_lock` guards the dicts, and is not held while the store
-    is asked.
+    There is one `Dataset` for a prefix as long as anything holds it, however often it is read anew,
+    because it has the unsaved changes. `_lock` guards the dicts, and is not held during requests to
+    the store.
 
     Parameters
     ----------
-    edited : called when what stands at a prefix was changed.
+    edited : called when the node at a prefix was changed.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class KnownDatasets:
         self._reported: set[str] = set()
 
     def resolve_root(self, prefix: Prefix, wanted: str = "") -> Resolved:
-        """What begins at a prefix that is not inside a dataset.
+        """Return what begins at a prefix outside all datasets.
 
         Parameters
         ----------
-        wanted : a name below it that will be asked for next.
+        wanted : a name below it that will be needed next.
         """
         dataset = self._dataset_at(prefix, wanted)
         if isinstance(dataset, Broken):
@@ -63,7 +63,7 @@ class KnownDatasets:
         return self.resolve(dataset, "") if dataset is not None else Plain()
 
     def resolve(self, dataset: Dataset, path: str) -> Resolved:
-        """What is at a path of a dataset."""
+        """Return what is at a path of a dataset."""
         try:
             loaded = dataset.load_listed(path)
         except MetadataError as error:
@@ -71,13 +71,13 @@ class KnownDatasets:
         if loaded is None:
             return Plain()
         if isinstance(loaded.node, Variable):
-            dataset.array(loaded.node)  # files that are open follow it when it grows
+            dataset.array(loaded.node)  # open files follow it when it grows
         return At(dataset, path, loaded)
 
     def forget(self, prefix: Prefix) -> None:
-        """Look anew at the datasets at or below a prefix, or around it.
+        """Read the datasets at, below or around a prefix anew.
 
-        Who has something of them open goes on, and what is not stored yet stays.
+        Open files stay usable, and unsaved changes are kept.
         """
         below = f"{prefix}/" if prefix else ""
         with self._lock:
@@ -92,13 +92,13 @@ class KnownDatasets:
                     self._datasets.pop(root, None)
 
     def forget_inside(self, prefix: Prefix) -> None:
-        """Look anew at the datasets at or below a prefix, but for the one that it is in."""
+        """Read the datasets at or below a prefix anew, except the one that contains it."""
         with self._lock:
             for root in [root for root in self._datasets if is_within(root, prefix)]:
                 del self._datasets[root]
 
     def made(self, prefix: Prefix) -> None:
-        """A dataset was made where none was."""
+        """Note a new dataset."""
         with self._lock:
             self._datasets.pop(prefix, None)
 
@@ -126,7 +126,7 @@ class KnownDatasets:
         return found
 
     def _opened(self, prefix: Prefix, wanted: str) -> Dataset | None:
-        """The dataset at a prefix, as the store describes it now: the known one, if it lives."""
+        """Return the dataset at a prefix as stored now; the known object, if it is alive."""
         living = self._living.get(prefix)
         found = format_at(
             self._metadata,
@@ -149,7 +149,7 @@ class KnownDatasets:
         return living
 
     def _broken(self, path: str, error: MetadataError) -> Broken:
-        """A broken node; the log says so once."""
+        """Return a broken node, which is logged once."""
         problem = str(error)
         if problem not in self._reported and len(self._reported) < REPORTED_MAX:
             self._reported.add(problem)

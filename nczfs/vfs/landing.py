@@ -1,4 +1,4 @@
-"""Values that came as bytes of a file, and go to their variable when it is known."""
+"""Values that came as bytes of a file, and are written to their variable when it is known."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LINES_AT_ONCE = 4096
 
 
 def values_file(context: ViewContext, dataset: Dataset, variable: Variable) -> ValuesFile:
-    """The `values.raw` of a variable."""
+    """Return the `values.raw` of a variable."""
     view = catalog.variable_views(dataset, variable)[RAW]
     return ValuesFile(context, dataset, RAW, view, context.mtime_ns)
 
 
 def check_held(variable: Variable, held: dict[str, HeldFile]) -> None:
-    """Refuse a variable that values do not fit which came before it. Raises BadArgument."""
+    """Refuse a variable that does not fit the values that came before it. Raises BadArgument."""
     raw = held.get(RAW)
     size = variable.array.decoded_bytes
     if raw is not None and not raw.is_open and size is not None and raw.size != size:
@@ -34,12 +34,12 @@ def check_held(variable: Variable, held: dict[str, HeldFile]) -> None:
 
 
 def land(context: ViewContext, dataset: Dataset, path: str, name: str, held: HeldFile) -> bool:
-    """Write to a variable what a file holds; False while there is no variable, or are no bytes.
+    """Write a file's bytes to a variable. Returns False without a variable, or without bytes.
 
     Raises
     ------
-    BadArgument : it is not just as much as the variable has; nothing is written then.
-    BadValue : it is none of its type. CodecError, StoreError.
+    BadArgument : the number of bytes is not that of the variable; nothing is written.
+    BadValue : a value does not fit its type. CodecError, StoreError.
     """
     node = dataset.node(path)
     if not isinstance(node, Variable) or (node.array.size and not held.size):
@@ -84,7 +84,7 @@ def _land_lines(context: ViewContext, dataset: Dataset, variable: Variable, held
     place, count = f"/{variable.path}/{LINES}", prod(variable.array.shape)
     dtype = variable.array.dtype
     try:
-        # All are looked at before one is written.
+        # All values are checked before one is written.
         found = sum(len(elements_of_lines(lines, dtype)) for lines in _lines(held))
     except ValueError as error:
         raise BadValue(f"{place}: {error}") from None
@@ -101,7 +101,7 @@ def _land_lines(context: ViewContext, dataset: Dataset, variable: Variable, held
 
 
 def _lines(held: HeldFile) -> Iterator[list[bytes]]:
-    """The lines of a text, so many at a time; its end ends the last one, too."""
+    """Yield the lines of a text, so many at a time; its end also ends the last line."""
     lines: list[bytes] = []
     rest = b""
     for offset in range(0, held.size, BLOCK_BYTES):

@@ -1,4 +1,4 @@
-"""What stands below the directory of a group or variable: views and chunks."""
+"""The files below the directory of a group or variable: views and chunks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nczfs.views.base import View, Writing
 
 
 class ChunksDirectory(NumberedDirectory):
-    """The decoded chunks of a variable: the whole grid, made by arithmetic."""
+    """The directory of a variable's decoded chunks: the whole grid, by arithmetic."""
 
     def __init__(self, context: ViewContext, at: At, variable: Variable) -> None:
         self._context = context
@@ -95,7 +95,7 @@ class ChunksDirectory(NumberedDirectory):
         self._context.check_changes(changes)
 
     def unlink(self, name: str) -> None:
-        """The chunk is hidden, and stays in the store as long as its variable."""
+        """Hide the chunk, which stays in the store as long as its variable."""
         number = self._shown(name)
         if self._hidden is None:
             raise self.refusal(name)
@@ -123,17 +123,17 @@ class ChunksDirectory(NumberedDirectory):
 
 
 def broken_info(context: ViewContext, broken: Broken) -> ViewFile:
-    """The info.json of a node whose metadata cannot be read."""
+    """Return the info.json of a node whose metadata cannot be read."""
     view = catalog.broken_view(broken.path, broken.problem)
     return ViewFile(context, view, broken.problem, context.mtime_ns)
 
 
 def view_file(context: ViewContext, at: At, name: str, view: View) -> File:
-    """A view of a node as a file.
+    """Return a view of a node as a file.
 
     Parameters
     ----------
-    name : what the access log calls it.
+    name : for the access log.
     """
     if not view.variables:
         return text_file(context, at, name, view)
@@ -149,14 +149,14 @@ def view_file(context: ViewContext, at: At, name: str, view: View) -> File:
 
 
 def info_file(context: ViewContext, at: At, view: View) -> InfoFile:
-    """The info.json of a group or variable."""
+    """Return the info.json of a group or variable."""
     versions = tuple(at.loaded.used.values())
     mtime_ns = context.mtime_ns_of(at.loaded)
     return InfoFile(context, view, versions, mtime_ns, at)
 
 
 def text_file(context: ViewContext, at: At, name: str, view: View) -> ViewFile:
-    """A text about a node as a file: another one when its documents change."""
+    """Return a text about a node as a file, which is replaced when its documents change."""
     versions = tuple(at.loaded.used.values())
     mtime_ns = context.mtime_ns_of(at.loaded)
     return ViewFile(

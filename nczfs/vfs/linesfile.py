@@ -1,4 +1,4 @@
-"""The `values.txt` of elements of variable length, where datasets are copied."""
+"""The `values.txt` of variable-length elements in mounts for copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nczfs.views.catalog import LINES
 
 
 class LinesFile(ViewFile):
-    """One JSON value a line; it is written as a whole, at the close."""
+    """A file with one JSON value a line, which is written as a whole at the close."""
 
     def __init__(
         self, context: ViewContext, view: View, token: object, mtime_ns: int, at: At

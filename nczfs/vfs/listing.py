@@ -1,4 +1,4 @@
-"""Directories while they are open: their entries, with inode numbers and attributes."""
+"""Open directories: their entries, with inode numbers and attributes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nczfs.vfs.base import DirectoryEntry, InodeNo
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.nodes import Directory, Node, NumberedDirectory
 
-FIRST_COOKIE = 3  # 0 is the start; 1 and 2 mean something to NFS
+FIRST_COOKIE = 3  # 0 is the start; 1 and 2 have a meaning for NFS
 
 
 class OpenDirectory:
-    """A listing as it was taken; entries are kept as they come, for whoever goes back.
+    """A listing as it was taken; entries are kept for a reader that goes back.
 
-    It holds the inode of the directory until it is closed. `_lock` guards the entries, where they
-    come from, and the inodes that they made.
+    It holds the inode of the directory until it is closed. `_lock` guards the entries, their
+    source, and their inodes.
     """
 
     __slots__ = ("_appearance", "_entries", "_inodes", "_lock", "_made", "_source", "inode")
@@ -34,7 +34,7 @@ class OpenDirectory:
         inodes.opened(inode.ino)
 
     def read(self, cookie: int) -> Iterator[DirectoryEntry]:
-        """The entries after `cookie`; 0 takes a new listing. May block."""
+        """Yield the entries after `cookie`; 0 takes a new listing. May block."""
         node = self.inode.node
         assert isinstance(node, Directory)
         position = max(0, cookie - FIRST_COOKIE + 1) if cookie else 0
@@ -47,7 +47,7 @@ class OpenDirectory:
         return self._read_on(position)
 
     def close(self) -> None:
-        """Let go of the inodes that nobody took. Never blocks."""
+        """Release the inodes that the kernel did not take. Never blocks."""
         self._inodes.drop_unused(self._made)
         self._inodes.closed(self.inode.ino)
 
@@ -62,7 +62,7 @@ class OpenDirectory:
                 self._made.add(inode.ino)
             node = inode.node
             attributes = self._appearance.of(inode.ino, node, node.listing_stat())
-            inode.told_size = attributes.size
+            inode.sent_size = attributes.size
             yield DirectoryEntry(os.fsencode(name), attributes, position + FIRST_COOKIE)
             position += 1
 
@@ -75,7 +75,7 @@ class OpenDirectory:
         return self._entries[position]
 
     def _read_numbered(self, node: NumberedDirectory, position: int) -> Iterator[DirectoryEntry]:
-        """As many as there are, without a node or a record of each."""
+        """Yield any number of entries, without a node or record for each."""
         stat = node.child_stat()
         first = self._inodes.first_of_block(self.inode)
         mode = self._appearance.mode_of(node.child(0)) if node.count else 0

@@ -1,4 +1,4 @@
-"""From what an info.json asks for to a variable, or to the dimensions and attributes of a group."""
+"""Making a variable, or dimensions and attributes of a group, from an info.json."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nczfs.views.declaration import Wanted, WantedDimension, WantedGroup, Wanted
 
 
 class Making:
-    """Makes nodes of a dataset of the documents that describe them.
+    """A maker of nodes from the documents that describe them.
 
     Every method may raise BadValue, CodecError, MetadataError, NoSuchNode, NotWritable, StoreError
     and UsageError.
 
     Parameters
     ----------
-    changed_format : that the dataset gets before anything is made; None: the one that it has.
+    changed_format : the new format of the dataset, set before anything is made; None: unchanged.
     """
 
     def __init__(self, editor: Editor, changed_format: MetadataFormat | None = None) -> None:
@@ -30,7 +30,7 @@ class Making:
         self._changed_format = changed_format
 
     def check(self, path: str, wanted: Wanted) -> Variable | None:
-        """Raise as `make` does, where it would; nothing is made. Gives what would be a variable."""
+        """Raise where `make` would, without making anything. Returns a variable to be made."""
         if isinstance(wanted, WantedGroup):
             self._check_group(path, wanted)
             return None
@@ -44,12 +44,11 @@ class Making:
         return described
 
     def make(self, path: str, wanted: Wanted) -> None:
-        """Make of an empty group the variable that is wanted, or give a group what it lacks.
+        """Turn an empty group into the wanted variable, or add to a group what it lacks.
 
-        Of what is there already nothing changes but attributes, and unlimited dimensions that are
-        to be longer.
+        In existing nodes only attributes change, and unlimited dimensions become longer.
         """
-        self.check(path, wanted)  # before a dimension is made for it
+        self.check(path, wanted)  # checked before a dimension is made for it
         editor = self._editor
         if self._changed_format is not None:
             editor.change_format(self._changed_format)
@@ -81,7 +80,7 @@ class Making:
             self._known(path, dimension)
 
     def _known(self, group: str, wanted: WantedDimension) -> Dimension:
-        """A dimension of the wanted length, which may have to be made, or to grow."""
+        """Return a dimension of the wanted length, which may be made, or extended."""
         if wanted.name is None:
             return anonymous(wanted.size)
         found = self._found(group, wanted)
@@ -91,7 +90,7 @@ class Making:
         return replace(found, size=wanted.size)
 
     def _made(self, group: str, wanted: WantedDimension) -> str:
-        """The full name of a dimension, made where there is none."""
+        """Return the full name of a dimension, made if there is none."""
         if wanted.name is None:
             return self._editor.anonymous_dimension(wanted.size)
         found = self._found(group, wanted)
@@ -103,10 +102,10 @@ class Making:
         return "/" + below(found.group, found.name)
 
     def _found(self, group: str, wanted: WantedDimension) -> Dimension | None:
-        """The dimension that is wanted, as long or growing; None: it is to be made.
+        """Return the wanted dimension, of equal length or growing; None: it is to be made.
 
-        Where the document says who declares it, one of that group is meant, but for another length
-        the nearest one above it that fits.
+        If the document says which group declares it, that group's dimension is meant; if its length
+        differs, the nearest one above that fits.
         """
         assert wanted.name is not None
         above = _declaring(group, wanted)
@@ -138,14 +137,14 @@ def _fits(known: Dimension, wanted: WantedDimension) -> bool:
 
 
 def _declaring(group: str, wanted: WantedDimension) -> str:
-    """The group in which a dimension is made that a variable in `group`, or that itself, wants."""
+    """Return the group in which to make a dimension that `group`, or a variable in it, wants."""
     for _ in range(wanted.levels or 0):
         group = parent_of(group)
     return group
 
 
 def _is_like(known: Variable, wanted: Variable) -> bool:
-    """Whether a variable is what a document describes; it may be longer or shorter."""
+    """Return whether a document describes a variable, apart from its length."""
     array = replace(
         wanted.array,
         shape=known.array.shape,
@@ -156,7 +155,7 @@ def _is_like(known: Variable, wanted: Variable) -> bool:
         one.name == other.name and (one.size == other.size or other.unlimited)
         for one, other in zip(known.dimensions, wanted.dimensions, strict=False)
     )
-    # As text, because a fill value of NaN equals nothing.
+    # Compared as text, because a fill value of NaN equals nothing.
     return len(known.dimensions) == len(wanted.dimensions) and (
         grows and repr(known.array) == repr(array)
     )

@@ -18,12 +18,12 @@ from nczfs.views.catalog import INFO
 def node_files(
     context: ViewContext, resolved: Broken | At, name: str
 ) -> Mapping[str, Callable[[], Node]]:
-    """What makes each file of a node; those of a group are called after `name`."""
+    """Return a maker for each file of a node; the names of a group's files contain `name`."""
     if isinstance(resolved, Broken):
         problem = resolved
         return {INFO: lambda: broken_info(context, problem)}
     at, node = resolved, resolved.loaded.node
-    # First, as programs copy what they list first: then it is known where the values belong.
+    # First, because programs copy in the order of the listing: then values find their variable.
     files: dict[str, Callable[[], Node]] = {INFO: lambda: info_file(context, at, views[INFO])}
     prefix = at.dataset.prefix(at.path)
 
@@ -45,7 +45,7 @@ def node_files(
 
 
 def stem(name: str) -> str:
-    """What the files of a group are called after: its name without the suffixes of stores."""
+    """Return the stem of a group's file names: its name without the suffixes of stores."""
     for suffix in (".zip", ".zarr", ".nczarr", ".file") * 4:
         if name.endswith(suffix) and len(name) > len(suffix):
             name = name.removesuffix(suffix)

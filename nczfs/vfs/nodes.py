@@ -1,4 +1,4 @@
-"""What a tree is made of: directories and files, without numbers and handles."""
+"""The nodes of a tree: directories and files, without numbers and handles."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nczfs.vfs.base import Buffer, Changes
 
 @dataclass(frozen=True, slots=True)
 class NodeStat:
-    """Size and time of a node.
+    """The size and time of a node.
 
     Attributes
     ----------
-    exact : false when `size` is a stand-in, because the true one needs work that a listing must
-        not wait for.
-    mode, uid, gid : of this node; None is what the mount gives to all.
+    exact : false if `size` is a stand-in, because the true one needs work that a listing must not
+        wait for.
+    mode, uid, gid : of this node; None: the mount's default.
     atime_ns : None: as `mtime_ns`.
-    linked : whether it has a name; false of a file that is removed and still open.
+    linked : whether it has a name; false for a file that is removed but still open.
     """
 
     size: int
@@ -37,8 +37,8 @@ class NodeStat:
 class Node(ABC):
     """A file or directory.
 
-    Two nodes of the same name with equal `token` are the same file to whoever has it open; a node
-    with another token gets another inode number, so that no library takes it for the old one.
+    Two nodes of the same name with equal `token` are the same file; a node with another token gets
+    another inode number, so that no library takes it for the old file.
     """
 
     @property
@@ -47,19 +47,19 @@ class Node(ABC):
 
     @abstractmethod
     def stat(self) -> NodeStat:
-        """May block."""
+        """Return size and time. May block."""
 
     def stat_if_cached(self) -> NodeStat | None:
-        """As `stat`, never blocking: None when it would have to."""
+        """Return what `stat` does, or None if that would block."""
         stat = self.listing_stat()
         return stat if stat.exact else None
 
     @abstractmethod
     def listing_stat(self) -> NodeStat:
-        """What can be said without waiting for anything."""
+        """Return what is known without waiting."""
 
     def change(self, changes: Changes) -> None:
-        """Change modes, owners or times; the size is none of them. May block."""
+        """Change modes, owners or times, but not the size. May block."""
         raise NotPermitted("modes, owners and times cannot be changed here")
 
 
@@ -68,18 +68,18 @@ class Directory(Node):
 
     @abstractmethod
     def lookup(self, name: str) -> Node:
-        """The entry called `name`. Raises NoSuchPath; may block."""
+        """Return the entry called `name`. Raises NoSuchPath; may block."""
 
     def lookup_if_cached(self, name: str) -> Node | None:
-        """As `lookup`, never blocking: None when it would have to, or there is no such entry."""
+        """Return the entry called `name`; None if it does not exist, or looking would block."""
         return None
 
     @abstractmethod
     def listing(self) -> Iterator[tuple[str, Node]]:
-        """Every entry once; may block between entries."""
+        """Yield every entry once; may block between entries."""
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
-        """Make a file (or open the one that is there, unless `exclusive`), open for writing.
+        """Make a file, or open an existing one unless `exclusive`, for writing.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class Directory(Node):
         raise self.refusal(name)
 
     def unlink(self, name: str) -> None:
-        """Remove a file; who has it open keeps it. Raises NoSuchPath, IsADirectory."""
+        """Remove a file; it stays usable where it is open. Raises NoSuchPath, IsADirectory."""
         raise self.refusal(name)
 
     def rmdir(self, name: str) -> None:
@@ -118,7 +118,7 @@ class Directory(Node):
         raise self.refusal(name)
 
     def refusal(self, name: str) -> PathError:
-        """The error for whoever wants to change an entry where nothing can be."""
+        """Return the error for changing an entry where that is impossible."""
         return NotPermitted(f"{name}: cannot be made or changed here")
 
     def sync(self) -> None:
@@ -126,7 +126,7 @@ class Directory(Node):
 
 
 class FixedDirectory(Directory):
-    """A directory whose entries are known beforehand."""
+    """A directory with fixed entries."""
 
     def __init__(self, entries: Mapping[str, Node], mtime_ns: int) -> None:
         self._entries = entries
@@ -152,42 +152,43 @@ class FixedDirectory(Directory):
 
 
 class NumberedDirectory(Directory):
-    """A directory whose entries follow from their number, however many there are."""
+    """A directory of any number of entries, which follow from their numbers."""
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """Number of entries."""
+        """The number of entries."""
 
     def is_shown(self, number: int) -> bool:
-        """Whether entry `number` is there; it keeps its number."""
+        """Return whether entry `number` is shown; it keeps its number."""
         return True
 
     @abstractmethod
     def name_of(self, number: int) -> str:
-        """The name of entry `number`."""
+        """Return the name of entry `number`."""
 
     @abstractmethod
     def number_of(self, name: str) -> int | None:
-        """The number of the entry called `name`, None when there is none."""
+        """Return the number of the entry called `name`; None if there is none."""
 
     @abstractmethod
     def child(self, number: int) -> Node:
-        """Entry `number`, always a file."""
+        """Return entry `number`, which is always a file."""
 
     @abstractmethod
     def child_stat(self) -> NodeStat:
-        """What every entry's `listing_stat` says, without making the entry."""
+        """Return every entry's `listing_stat`, without making the entry."""
 
 
 class OpenFile(ABC):
-    """A file while it is open. Every method may be called from any thread.
+    """An open file. Every method may be called from any thread.
 
     Attributes
     ----------
-    appending : it was opened with O_APPEND.
-    judges_writes : a write is refused for what it says, and other files tell why.
-    begins_itself : it says itself when a write begins to have an effect (`engine/effects.py`).
+    appending : whether it was opened with O_APPEND.
+    judges_writes : whether writes may be refused for their contents, which other files explain.
+    begins_itself : whether it notes itself when a write begins to have an effect
+        (`engine/effects.py`).
     """
 
     appending = False
@@ -196,7 +197,7 @@ class OpenFile(ABC):
 
     @abstractmethod
     def read(self, offset: int, size: int) -> Buffer:
-        """Exactly ``min(size, file size - offset)`` bytes, none beyond the end."""
+        """Read exactly ``min(size, file size - offset)`` bytes, none beyond the end."""
 
     @abstractmethod
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
@@ -207,11 +208,11 @@ class OpenFile(ABC):
         raise BadHandle("this file was not opened for writing")
 
     def append(self, offset: int, data: Buffer) -> int:
-        """Write all of `data` where the file ends by now.
+        """Write all of `data` at the present end of the file.
 
         Parameters
         ----------
-        offset : where the kernel takes its end to be.
+        offset : the end of the file as the kernel knows it.
         """
         return self.write(offset, data)
 
@@ -220,25 +221,25 @@ class OpenFile(ABC):
         raise BadHandle("this file was not opened for writing")
 
     def flush(self) -> None:  # noqa: B027 - most files have nothing to store
-        """A descriptor is closed: store what was written."""
+        """Store what was written. Called when a descriptor is closed."""
 
     def fsync(self) -> None:
-        """Store what was written, and have the program know."""
+        """Store what was written, and report errors to the program."""
         self.flush()
 
     @abstractmethod
     def close(self) -> None:
-        """The last descriptor is gone."""
+        """Close the file after the last descriptor is closed."""
 
     def drop(self) -> None:  # noqa: B027 - most files hold nothing
-        """The mount ends: let go of what is held on this machine, and ask no store."""
+        """Release what is held on this machine when the mount ends, without using the store."""
 
 
 class File(Node):
     """A node with bytes."""
 
     direct_io = False
-    """Whether the kernel must not cache pages: the content is made when the file is opened."""
+    """Whether the kernel must not cache pages, because the contents are made at each open."""
 
     writable = False
 
@@ -247,28 +248,28 @@ class File(Node):
 
     @property
     def pages_token(self) -> object:
-        """While this is the same, and was confirmed lately, pages that the kernel kept are true."""
+        """A token: while it is the same, and was confirmed lately, the kernel's pages are valid."""
         return self.token
 
     pages_token_is_version = False
-    """Whether `pages_token` is confirmed with the store at each open, so that it needs no age."""
+    """Whether each open confirms `pages_token` with the store, so that its age does not matter."""
 
     @abstractmethod
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        """Open the file; for writing only where `writable`. May block.
+        """Open the file; for writing only if `writable`. May block.
 
         Parameters
         ----------
-        truncate : its content goes; nothing of it is read.
+        truncate : whether the contents are dropped without reading them.
         """
 
     def truncate(self, size: int) -> None:
-        """Set the size, of a file that the caller does not have open. May block."""
+        """Set the size of a file that the caller does not have open. May block."""
         raise NotPermitted("the size of this file follows from its content and cannot be set")
 
 
 class MadeFile(File):
-    """A file whose content is made when it is opened."""
+    """A file whose contents are made when it is opened."""
 
     direct_io = True
 
@@ -283,7 +284,7 @@ class MadeFile(File):
 
     @abstractmethod
     def make(self) -> bytes:
-        """The content as of now."""
+        """Return the present contents."""
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         return FixedContent(self.make())
@@ -294,7 +295,7 @@ class FixedContent(OpenFile):
 
     Parameters
     ----------
-    synced : called at fsync: raises when what was written last to the file was refused.
+    synced : called at fsync: raises if the last write to the file was refused.
     """
 
     def __init__(self, data: bytes, synced: Callable[[], None] = lambda: None) -> None:
@@ -311,4 +312,4 @@ class FixedContent(OpenFile):
         self._synced()
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to release."""

@@ -53,9 +53,9 @@ class PrefixDirectory(Directory):
 
     Parameters
     ----------
-    name : what the files of a group here are called after.
-    dataset, path : the dataset that the parent directory is in, and the path of this one in it;
-        None where a dataset may begin.
+    name : of the group, which its files' names contain.
+    dataset, path : the dataset of the parent directory, and the path of this one in it; None where
+        a dataset may begin.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class PrefixDirectory(Directory):
         self._path = path
 
     def resolve(self, wanted: str = "") -> Resolved:
-        """What this prefix is now. May block.
+        """Return what this prefix is now. May block.
 
         Parameters
         ----------
-        wanted : a name in this directory that will be asked for next.
+        wanted : a name in this directory that will be needed next.
         """
         if self._dataset is None:
             return self._tree.resolve_root(self._prefix, wanted)
@@ -134,7 +134,7 @@ class PrefixDirectory(Directory):
             yield shown, node
 
     def mkdir(self, name: str, mode: int) -> Directory:
-        """A group in a group; anywhere else a new dataset."""
+        """Make a group in a group; anywhere else a new dataset."""
         editing = self._editing
         resolved = self.resolve()
         if editing is None or isinstance(resolved, Broken):
@@ -173,7 +173,7 @@ class PrefixDirectory(Directory):
         return self._member(resolved, name) if isinstance(resolved, At) else self._below(name)
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
-        """Where datasets are copied, a file that a copy needs; all others only repeat them."""
+        """Make a file that a copy of a dataset needs; all others only repeat the same values."""
         resolved = self.resolve()
         if self._editing is None or not isinstance(resolved, At):
             raise self.refusal(name)
@@ -186,7 +186,7 @@ class PrefixDirectory(Directory):
             raise self._noted(name, error) from None
 
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
-        """A group or variable gets another name in its group; a file that is held gets its own."""
+        """Rename a group or variable in its group, or give a held file its name."""
         resolved = self.resolve()
         arrivals = self._tree.arrivals
         if arrivals is not None and arrivals.get(self._prefix, name) is not None:
@@ -212,7 +212,7 @@ class PrefixDirectory(Directory):
         self._tree.renamed(node._prefix, removing.rename(found.dataset, found.path, new_name))
 
     def _rename_held(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
-        """Give a file that is held its name."""
+        """Give a held file its name."""
         resolved = self.resolve()
         arriving = self._arriving(resolved) if isinstance(resolved, At) else None
         if arriving is None:
@@ -224,7 +224,7 @@ class PrefixDirectory(Directory):
         arriving.rename(name, new_name, held, is_free=is_free)
 
     def unlink(self, name: str) -> None:
-        """A view is hidden: it is stored nowhere. What is held is let go."""
+        """Hide a view, which is stored nowhere, or release a held file."""
         arrivals = self._tree.arrivals
         if arrivals is not None and arrivals.let_go(self._prefix, name):
             return
@@ -233,9 +233,9 @@ class PrefixDirectory(Directory):
         self._removing(name).hidden.hide(self._prefix, name)
 
     def rmdir(self, name: str) -> None:
-        """A member is removed with its keys, when nothing of it is shown any more.
+        """Remove a member with its keys, if nothing of it is shown any more.
 
-        A group that holds nothing is removed in any case: its files only tell that it is there.
+        An empty group is always removed: its files only describe it.
         """
         node = self.lookup(name)
         if not isinstance(node, Directory):
@@ -253,7 +253,7 @@ class PrefixDirectory(Directory):
             removing.hidden.hide(self._prefix, name)
 
     def remove_hollow(self) -> bool:
-        """Remove this group if it holds nothing at all; whether it did."""
+        """Remove this group if it holds nothing at all. Returns whether it did."""
         resolved = self.resolve()
         removing = self._removable
         if removing is None or not isinstance(resolved, At):
@@ -276,11 +276,11 @@ class PrefixDirectory(Directory):
         return next(self._members(resolved), None) is not None
 
     def remove(self, removing: Removing, above: Resolved) -> None:
-        """Remove this node, or directory without keys; nothing of it is shown any more.
+        """Remove this node, or directory without keys, of which nothing is shown any more.
 
         Parameters
         ----------
-        above : what the directory is that it is in.
+        above : what its parent directory is.
         """
         resolved = self.resolve()
         if isinstance(resolved, At):
@@ -294,7 +294,7 @@ class PrefixDirectory(Directory):
         elif not self._tree.metadata.has_keys(self._prefix):
             removing.hidden.forget(self._prefix)
         elif isinstance(above, At):
-            # What an ended removal left, and nothing else.
+            # Only what an interrupted removal left.
             try:
                 removing.node(above.dataset, f"{above.path}/{self._name}".lstrip("/"))
             except NoSuchNode as error:
@@ -345,7 +345,7 @@ class PrefixDirectory(Directory):
         return error
 
     def _arriving(self, at: At) -> NodeArrivals | None:
-        """What comes into this directory file by file; None where nothing can."""
+        """Return the arriving files of this directory; None if there can be none."""
         arrivals = self._tree.arrivals
         if arrivals is None or self._editing is None:
             return None
@@ -361,7 +361,7 @@ class PrefixDirectory(Directory):
         return True
 
     def _shown_as(self, name: str) -> str:
-        """The name of the member of a copied group that is shown as ``NAME~``."""
+        """Return the name of a copied group's member that is shown as ``NAME~``."""
         base = name.rstrip("~")
         return base if base in self._reserved() else name
 
@@ -376,7 +376,7 @@ class PrefixDirectory(Directory):
         return catalog.reserved_group_names(stem(self._name))
 
     def _shadowed(self, name: str, resolved: Resolved, reserved: frozenset[str]) -> Node:
-        """A member by the name it is shown under: ``NAME~`` where a virtual file has its name."""
+        """Return a member by its shown name: ``NAME~`` if a virtual file has its name."""
         try:
             return self._child(name, resolved)
         except NoSuchPath:
@@ -389,7 +389,7 @@ class PrefixDirectory(Directory):
             return self._child(base, resolved)
 
     def _child(self, name: str, resolved: Resolved) -> Node:
-        """The member or prefix of exactly that name."""
+        """Return the member or prefix of exactly that name."""
         if not is_file_name(name):
             raise NoSuchPath(f"{name}: no such file")
         key = keys.parse_key(keys.join(self._prefix, name))
@@ -441,11 +441,11 @@ class PrefixDirectory(Directory):
             yield name, self._below(name)
 
     def _below(self, name: str) -> PrefixDirectory:
-        """A prefix where a dataset may begin."""
+        """Return a prefix where a dataset may begin."""
         return PrefixDirectory(self._tree, Prefix(keys.join(self._prefix, name)), name)
 
     def _archive(self, key: Key) -> PrefixDirectory | None:
-        """A zip object whose content is a dataset; None when it is not."""
+        """Return a zip object that contains a dataset; None: it does not."""
         tree = self._tree.archive(key)
         return PrefixDirectory(tree, keys.ROOT, key.rpartition("/")[2]) if tree else None
 
@@ -464,7 +464,7 @@ class PrefixDirectory(Directory):
         )
 
     def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], Node]]:
-        """The virtual files that are wanted in this mount and were not removed."""
+        """Return the virtual files that this mount shows and that were not removed."""
         choice, removing = self._tree.choice, self._tree.removing
         return {
             name: make
@@ -475,7 +475,7 @@ class PrefixDirectory(Directory):
 
 
 class MemberDirectory(PrefixDirectory):
-    """A prefix inside a group: a member of it, or a plain directory where a dataset may begin."""
+    """A prefix inside a group: a member, or a plain directory where a dataset may begin."""
 
     def resolve(self, wanted: str = "") -> Resolved:
         resolved = super().resolve(wanted)

@@ -1,4 +1,4 @@
-"""What was written last to files of ``datasets/`` and was refused, as long as that is so."""
+"""The last writes to files of ``datasets/`` that were refused."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MESSAGE_CHARACTERS_MAX = 1000
 
 
 class Refusals:
-    """Why the last write of a file changed nothing, by the prefix of its node and its name.
+    """Reasons why the last write of a file was refused, by the prefix of its node and its name.
 
-    A program that does not look at what write(2) and close(2) answer finds it in the `problems` of
-    the ``info.json``. The oldest notes go when there are too many. `_lock` guards the dict.
+    Users of a program that ignores errors of write(2) and close(2) find them in the `problems` of
+    the ``info.json``. If there are too many, the oldest are dropped. `_lock` guards the dict.
 
     Parameters
     ----------
-    changed : called when what is to be said of a node is another.
+    changed : called when the notes of a node have changed.
 
     Attributes
     ----------
-    revision : another one after each change.
+    revision : changes with each change.
     """
 
     def __init__(self, changed: Callable[[Prefix], None]) -> None:
@@ -37,7 +37,7 @@ class Refusals:
         self.revision = 0
 
     def of(self, prefix: Prefix) -> tuple[str, ...]:
-        """What is to be said of the files of a node."""
+        """Return the notes on the files of a node."""
         if not self._notes:
             return ()
         with self._lock:
@@ -52,15 +52,15 @@ class Refusals:
             return tuple(name for node, name in self._notes if node == prefix)
 
     def file(self, prefix: Prefix, name: str) -> RefusalsOfFile:
-        """Those of one file."""
+        """Return the refusals of one file."""
         return RefusalsOfFile(self, prefix, name)
 
     def why(self, prefix: Prefix, name: str) -> str | None:
-        """Why the last write of a file was refused; None: it was not."""
+        """Return why the last write of a file was refused; None: it was not."""
         return self._notes.get((prefix, name))
 
     def note(self, prefix: Prefix, name: str, why: str) -> None:
-        """The last write of a file was refused."""
+        """Note that the last write of a file was refused."""
         why = why[:MESSAGE_CHARACTERS_MAX]
         with self._lock:
             if self._notes.pop((prefix, name), None) == why:
@@ -73,12 +73,12 @@ class Refusals:
         self._changed(prefix)
 
     def note_once(self, prefix: Prefix, name: str, why: str) -> None:
-        """Note a refusal where nothing is to be said of the node yet."""
+        """Note a refusal if the node has no note yet."""
         if not self.of(prefix):
             self.note(prefix, name, why)
 
     def settle(self, prefix: Prefix, name: str) -> None:
-        """A write of a file was taken, or the file is gone."""
+        """Remove the note after an accepted write, or if the file is gone."""
         with self._lock:
             if self._notes.pop((prefix, name), None) is None:
                 return
@@ -86,7 +86,7 @@ class Refusals:
         self._changed(prefix)
 
     def forget(self, prefix: Prefix) -> None:
-        """Say nothing more of what is at or below a prefix."""
+        """Remove the notes at or below a prefix."""
         with self._lock:
             gone = [place for place in self._notes if is_within(place[0], prefix)]
             for place in gone:
@@ -105,7 +105,7 @@ class RefusalsOfFile:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note what is refused within."""
+        """Note errors in the block as refusals."""
         try:
             yield
         except (BadArgument, BadValue, NotPermitted) as error:
@@ -113,11 +113,11 @@ class RefusalsOfFile:
             raise
 
     def settle(self) -> None:
-        """What was written is taken, or the file is gone."""
+        """Remove the note after an accepted write, or if the file is gone."""
         self._refusals.settle(self._prefix, self._name)
 
     def check(self) -> None:
-        """Raise BadArgument when the last write was refused."""
+        """Raise BadArgument if the last write was refused."""
         why = self._refusals.why(self._prefix, self._name)
         if why is not None:
             raise BadArgument(_message(self._name, why))

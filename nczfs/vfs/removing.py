@@ -1,4 +1,4 @@
-"""Removing what ``datasets/`` shows: nodes and attributes from the store, views from sight."""
+"""Removing from ``datasets/``: nodes and attributes from the store, views from sight."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ ATTRIBUTES_WAIT_S = 1.0
 
 
 class Removing:
-    """Removes on behalf of a tree of datasets, and knows what is hidden of it.
+    """The removals of a tree of datasets, and what is hidden in it.
 
-    Attributes that were removed are gone from sight at once, and stored together a second later:
-    who removes them all mostly goes on to the node that had them, and then nothing is stored.
-    `_lock` guards the timer and the datasets that wait for it.
+    Removed attributes disappear at once, and are stored together a second later: a program that
+    removes them all usually goes on to remove their node, and then nothing need be stored. `_lock`
+    guards the timer and the datasets that wait for it.
 
     Parameters
     ----------
-    is_allowed : whether anything but a group that holds nothing may be removed; who asks for it
-        looks at that first.
-    editor : of a dataset.
+    is_allowed : whether anything but an empty group may be removed; callers check it first.
+    editor : returns the editor of a dataset.
     removed : called when what is at a prefix is gone, or a file of that path is shown again.
     """
 
@@ -75,19 +74,19 @@ class Removing:
         self._removed_node(dataset, path)
 
     def hollow(self, dataset: Dataset, path: str) -> bool:
-        """Remove a group if it holds nothing at all; whether it did."""
+        """Remove a group if it holds nothing at all. Returns whether it did."""
         is_hollow = self._editor(dataset).remove_hollow(path)
         if is_hollow:
             self._removed_node(dataset, path)
         return is_hollow
 
     def rename(self, dataset: Dataset, path: str, name: str) -> Prefix:
-        """Give a group or variable another name in its group; the prefix that it has then.
+        """Rename a group or variable in its group. Returns its new prefix.
 
         Raises
         ------
-        NotPermitted : it cannot have it. NameTaken, NoSuchNode, UsageError, MetadataError,
-        StoreError.
+        NotPermitted : it cannot have this name. NameTaken, NoSuchNode, UsageError, MetadataError,
+            StoreError.
         """
         try:
             goal = self._editor(dataset).rename(path, name)
@@ -102,7 +101,7 @@ class Removing:
             self._removed(path)
 
     def close(self) -> None:
-        """Store what waits."""
+        """Store pending removals."""
         with self._lock:
             timer = self._timer
         if timer is not None:
@@ -113,7 +112,7 @@ class Removing:
         prefix = dataset.prefix(path)
         self.hidden.forget(prefix)
         if not path:
-            dataset.lease.hand_over()  # its object would keep the prefix
+            dataset.lease.hand_over()  # its object would keep the prefix in use
             self._keep_above(prefix)
         self._removed(prefix)
 
@@ -134,7 +133,7 @@ class Removing:
                 )
 
     def _keep_above(self, prefix: Prefix) -> None:
-        """Whoever removed a dataset from a directory still has the directory."""
+        """Keep the directory from which a dataset was removed."""
         above = prefix.rpartition("/")[0]
         while above and not self._metadata.has_keys(Prefix(above)):
             self.hidden.keep(Prefix(above))

@@ -1,4 +1,4 @@
-"""What a prefix of the store is: a node of a dataset, a broken one, or neither."""
+"""The kinds of prefixes of the store: a node of a dataset, a broken node, or neither."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nczfs.model.hierarchy import GroupHeader
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A prefix that is no node of a dataset."""
+    """A prefix that is not a node of a dataset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class At:
 
     @property
     def lists_members(self) -> bool:
-        """Whether the group's own metadata say what its members are (NCZarr)."""
+        """Whether the group's metadata list its members (NCZarr)."""
         node = self.loaded.node
         return isinstance(node, GroupHeader) and node.arrays is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A node whose metadata cannot be read, and why."""
+    """A node whose metadata cannot be read, with the reason."""
 
     path: str
     problem: str

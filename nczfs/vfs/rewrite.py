@@ -1,4 +1,4 @@
-"""A whole new content of a file, kept aside until it is complete."""
+"""The new contents of a whole file, kept aside until they are complete."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from nczfs.vfs.base import Buffer
 
 
 class Rewrite:
-    """What was written to a file since it was truncated: a temporary file without a name.
+    """The bytes written to a file since it was truncated, in a temporary file without a name.
 
     Parameters
     ----------
-    directory : for it; None: that of the system.
+    directory : for the temporary file; None: that of the system.
     """
 
     def __init__(self, directory: str | None = None) -> None:
         with _translated():
-            # Closed with the open file that it belongs to.
+            # Closed together with the open file.
             self._file = tempfile.TemporaryFile(buffering=0, dir=directory)  # noqa: SIM115
         self.size = 0
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Write bytes anywhere; between them and the end before there are zeros. Raises NoSpace."""
+        """Write bytes anywhere; a gap before them becomes zeros. Raises NoSpace."""
         given = memoryview(data)
         with _translated():
             while given:
@@ -36,17 +36,17 @@ class Rewrite:
         self.size = max(self.size, offset)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of what was written so far, cut at its end."""
+        """Return bytes of what was written so far, cut at its end."""
         return os.pread(self._file.fileno(), size, offset)
 
     def truncate(self, size: int) -> None:
-        """Cut it off, or let zeros follow."""
+        """Shorten the file, or extend it with zeros."""
         with _translated():
             os.ftruncate(self._file.fileno(), size)
         self.size = size
 
     def close(self) -> None:
-        """Give the disk back."""
+        """Release the disk space."""
         self._file.close()
 
 

@@ -1,4 +1,4 @@
-"""Which part of ``datasets/`` shows an object."""
+"""The part of ``datasets/`` that shows an object."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _DOCUMENT = re.compile(r"\..*|zarr\.json")
 
 
 def node_of(key: str) -> str:
-    """The prefix of the group or array that an object of this name would belong to.
+    """Return the prefix of the group or array that an object of this name would belong to.
 
-    That of a chunk is its array, that of a metadata document its node; any other object stands for
-    itself. Names are all that is looked at, so that it can be said of what is gone.
+    A chunk belongs to its array, a metadata document to its node; any other object stands for
+    itself. Only names count, so that this also works for removed objects.
     """
     words = key.split("/")
     count = len(words)

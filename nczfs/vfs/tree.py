@@ -1,4 +1,4 @@
-"""From a URL to a file system: the two trees and the control directory over one store."""
+"""Building a file system from a URL: two trees and the control directory over one store."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ OBJECTS, DATASETS, CONTROL = "objects", "datasets", ".nczfs"
 
 @dataclass(frozen=True, slots=True)
 class VfsOptions:
-    """What a user can set of a mount, below FUSE.
+    """The options of a mount below FUSE.
 
     Attributes
     ----------
     engine : caches, limits and threads.
     views : names of the views to show; None shows all.
     show : "both" trees, only the "views" (``datasets/``) or only the "objects".
-    read_only : nothing can be written, whatever the store can do.
-    allow_delete : nodes of datasets and attributes can be removed.
-    spool_dir : where files being written are staged; None: below ``~/.local/state``.
-    spool_bytes_max : how much may be staged at a time; None: as much as the disk takes.
-    survives : what the bytes survive that a writer was told are written.
+    read_only : whether writing is refused, even if the store can do it.
+    allow_delete : whether nodes of datasets and attributes can be removed.
+    spool_dir : for files that are being written; None: below ``~/.local/state``.
+    spool_bytes_max : bytes that may be staged at a time; None: as many as the disk takes.
+    survives : what acknowledged writes survive.
     file_mode, dir_mode : permissions; None: the owner's, and reading for all.
-    umask : bits taken from them where they are None.
-    stored : what `objects/` keeps in the store besides bytes.
-    log : the log file, to be shown in ``.nczfs/log``.
-    config : the effective options for ``.nczfs/config.json``, secrets masked.
+    umask : bits removed from the default permissions.
+    stored : what `objects/` stores besides bytes.
+    log : the log file, shown as ``.nczfs/log``.
+    config : the effective options for ``.nczfs/config.json``, with secrets masked.
     """
 
     engine: EngineOptions = field(default_factory=EngineOptions)
@@ -87,14 +87,14 @@ def mount_tree(
     options: VfsOptions | None = None,
     notifier: Notifier | None = None,
 ) -> TreeFileSystem:
-    """The file system that shows the store at a URL.
+    """Return the file system that shows the store at a URL.
 
-    Asks the store whether a dataset begins at its root, so that a store that cannot be reached is
-    known before anything is mounted.
+    This asks the store whether a dataset begins at its root, so that an unreachable store is
+    noticed before anything is mounted.
 
     Raises
     ------
-    BadUrl, UsageError : the URL names no store; StoreError : it cannot be reached.
+    BadUrl, UsageError : the URL names no store. StoreError : it cannot be reached.
     """
     options = options or VfsOptions()
     parsed = parse_url(url)
@@ -250,7 +250,7 @@ def mount_tree(
 
 
 def _opened(place: StoreUrl, options: StoreOptions, survives: Survives) -> ZMap:
-    """The store; what is taken out of a journal when it has it survives there, too."""
+    """Open the store so that what leaves a journal is durable in it."""
     if survives is Survives.POWER:
         options = replace(options, durable=True)
     zmap = open_store(place, options)
@@ -285,7 +285,7 @@ def _tell_of_no_effect(stored: StoredOptions, zmap: ZMap) -> None:
 
 
 def _modes(options: VfsOptions, *, read_only: bool) -> tuple[int, int]:
-    """Permissions of files and of directories."""
+    """Return the permissions of files and of directories."""
     owner = 0 if read_only else 0o200
     file_mode, dir_mode = options.file_mode, options.dir_mode
     if file_mode is None:
@@ -296,13 +296,13 @@ def _modes(options: VfsOptions, *, read_only: bool) -> tuple[int, int]:
 
 
 def _store_path(path: str, last_word: str, is_dataset: bool) -> str:
-    """The prefix of the store that a path of the mount shows; "" is the whole store.
+    """Return the prefix of the store that a path of the mount shows; "" is the whole store.
 
-    Paths are taken with or without the name of the tree in front.
+    Paths may begin with the name of the tree.
     """
     words = [word for word in path.strip().split("/") if word and word != "."]
     if ".." in words:
-        raise BadKey(f"{path!r}: give the path as it stands in the mount, without '..'")
+        raise BadKey(f"{path!r}: give the path as in the mount, without '..'")
     if words and words[0] == OBJECTS:
         words = words[1:]
     elif words and words[0] == DATASETS:

@@ -137,7 +137,7 @@ class ValuesFile(File):
 
     @property
     def place(self) -> str:
-        """Of the file in its dataset, for messages."""
+        """The place of the file in its dataset, for messages."""
         path = self._node_path
         return f"/{path}/{self._name}" if path else f"/{self._name}"
 

@@ -1,4 +1,4 @@
-"""A view of data as a file: open, read in order or at random, and accounted for."""
+"""Views of data as files: opening, reading in order or at random, and the access log."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from nczfs.views.reader import read_at, read_if_cached, request
 
 @dataclass(frozen=True, slots=True)
 class ViewContext:
-    """What all virtual files of a tree share.
+    """The shared state of all virtual files of a tree.
 
     Attributes
     ----------
-    ttl_s : for how long a text is kept, and chunks are believed, without asking the store.
-    is_prompt : a file shows what others have stored when it is opened, however lately it was asked.
-    mtime_ns : of files whose store tells no time.
+    ttl_s : for how long texts and chunks stay valid without asking the store.
+    is_prompt : whether opening a file always shows what others have stored before.
+    mtime_ns : of files whose store has no times.
     opened : called when a file with values of a variable is opened.
-    refusals : of what was written last.
-    editing : what changes datasets; None where nothing may be changed.
-    arrivals : what comes into new directories; None where nothing can be copied into datasets.
+    refusals : of the last writes.
+    editing : of datasets; None if nothing may be changed.
+    arrivals : files that come into new directories; None if nothing can be copied into datasets.
     """
 
     engine: Engine
@@ -51,11 +51,11 @@ class ViewContext:
     arrivals: Arrivals | None = None
 
     def mtime_ns_of(self, loaded: Loaded) -> int:
-        """The time of the files of a node."""
+        """Return the time of the files of a node."""
         return self.mtime_ns if loaded.mtime_ns is None else loaded.mtime_ns
 
     def check_changes(self, changes: Changes) -> None:
-        """Take times, and do nothing with them; modes and owners only from those who copy.
+        """Accept and ignore times; modes and owners only during copies.
 
         Raises
         ------
@@ -65,28 +65,28 @@ class ViewContext:
             raise NotPermitted("modes and owners cannot be changed here")
 
     def load(self, dataset: Dataset, path: str) -> Loaded | None:
-        """A node for a file that is opened."""
+        """Load a node for a file that is being opened."""
         return dataset.load_now(path) if self.is_prompt else dataset.load(path)
 
     @property
     def fresh_since(self) -> float:
-        """Before when chunks must have been confirmed to be believed by a file opened now."""
+        """The time since which chunks must have been confirmed for a file that is opened now."""
         return now() if self.is_prompt else now() - self.ttl_s
 
     def editing_of(self, dataset: Dataset) -> Editing | None:
-        """What changes a dataset; None where it can only be read."""
+        """Return the editing of a dataset; None if it is read-only."""
         return self.editing if dataset.zmap.features.writable else None
 
 
 class ViewFile(File):
-    """A text that is computed.
+    """A computed text as a file.
 
     `_lock` guards the text and its age; it is held while the text is made, which may block.
 
     Parameters
     ----------
     token : equal as long as the text is the same.
-    revision : another one after each change of what the text tells of.
+    revision : changes with everything that the text depends on.
     synced : called at fsync.
     """
 
@@ -134,7 +134,7 @@ class ViewFile(File):
         return self._view.is_arithmetic or now() - self._made_at < self._context.ttl_s
 
     def _current_text(self) -> bytes:
-        """Made once where it follows from the description; else after changes and its TTL."""
+        """Return the text, made once if it follows from the description, else after its TTL."""
         with self._lock:
             if not self._is_current():
                 self._made_of = self._revision()
@@ -145,11 +145,11 @@ class ViewFile(File):
 
 
 class OpenView(OpenFile):
-    """A layout while it is open: it stays the same until the close.
+    """An open layout, which stays the same until the close.
 
     Parameters
     ----------
-    fresh_since : chunks confirmed with the store before that time are asked for again.
+    fresh_since : chunks that were last confirmed before that time are confirmed again.
     store : has everything stored that was written to the arrays that are shown.
     """
 
@@ -199,7 +199,7 @@ class OpenView(OpenFile):
         self._access.closed()
 
     def _ahead_of_now(self) -> ReadAhead:
-        """What was read ahead, unless somebody wrote meanwhile."""
+        """Return what was read ahead, unless there was a write meanwhile."""
         looked_at = StoredArray.last_revision
         if looked_at != self._looked_at:
             self._looked_at = looked_at

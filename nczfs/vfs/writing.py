@@ -1,4 +1,4 @@
-"""A view of values while it is open for writing."""
+"""A view of values that is open for writing."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ BLOCK_BYTES = 4 << 20
 
 
 class WritingView(OpenFile):
-    """Bytes that become elements as they come.
+    """An open file whose bytes become elements as they come.
 
-    A program writes in pieces that end anywhere. What a piece has of a last line of text waits for
-    the next piece: only a whole line tells a number. Numbers in binary form wait for nothing.
+    A program writes in pieces that end anywhere. An incomplete last line of text waits for the next
+    piece, since only a whole line gives a number. Binary numbers need not wait.
 
-    `_lock` makes the writes of one open file one after the other; it is not held while chunks are
-    stored, and reading does not take it.
+    `_lock` serialises the writes of one open file; it is not held while chunks are stored, and
+    reading does not take it.
 
     Parameters
     ----------
     place : of the file, for messages.
-    new_reader : opens the file for reading, as it is then.
-    layout : the layout as it is by now.
+    new_reader : opens the file for reading, in its present state.
+    layout : returns the present layout.
     store : has everything stored that was written to the variables.
-    commit : has the store make sure of what it gathers first.
-    room : waits until memory has room for what is written.
+    commit : makes the store commit what it gathers.
+    room : waits until memory has room for the writes.
     growing : the end of the variable; None: its length is fixed.
     arrays : those that are shown.
-    lease : of the dataset, held as long as the file is open.
-    rewrite : it was truncated: what is written replaces everything, when it is whole.
+    lease : of the dataset, held while the file is open.
+    rewrite : whether it was truncated, so that complete new contents replace everything.
     """
 
     begins_itself = True
@@ -78,7 +78,7 @@ class WritingView(OpenFile):
         self._reads = layout()
         self._held: tuple[int, bytes] | None = None
         self._rewrite = Rewrite() if rewrite else None
-        self._writes = self._answered = 0  # how many there were, and for how many a flush was 0
+        self._writes = self._answered = 0  # all writes, and those that a flush acknowledged
         if growing is not None:
             growing.opened()
         lease.opened()
@@ -106,14 +106,14 @@ class WritingView(OpenFile):
         return len(given)
 
     def append(self, offset: int, data: Buffer) -> int:
-        """Write where the file ends by now, which the kernel may not know yet."""
+        """Write at the present end of the file, which the kernel may not know yet."""
         growing = self._growing
         if growing is None or self._rewrite is not None:
             return self.write(offset, data)
         given = memoryview(data)
         with self._changing():
             if growing.append(given) != offset:
-                growing.show()  # the kernel has put the pages where it took the end to be
+                growing.show()  # the kernel has put the pages at the end that it knew
         return len(given)
 
     def truncate(self, size: int) -> None:
@@ -175,7 +175,7 @@ class WritingView(OpenFile):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """One change at a time, under the lease; what is done in the block is not withdrawn."""
+        """Make one change at a time, under the lease; changes in the block are not withdrawn."""
         self._lease.require()
         with self._lock, _named(self._place):
             self._lease.require()
@@ -200,7 +200,7 @@ class WritingView(OpenFile):
             self._held = offset + cut, bytes(data[cut:])
 
     def _apply(self, rewrite: Rewrite) -> None:
-        """Take the new content, when it is whole and every byte of it can be taken."""
+        """Write the new contents, if they are complete and every byte is valid."""
         layout, growing = self._current_layout(), self._growing
         if not rewrite.size:
             raise NotPermitted(
@@ -227,7 +227,7 @@ class WritingView(OpenFile):
     def _joined(
         self, held: tuple[int, bytes], offset: int, data: memoryview
     ) -> tuple[int, memoryview]:
-        """What waited together with what follows it; by itself, where something else follows."""
+        """Join waiting bytes with those that follow; write them alone if others follow."""
         start, waiting = held
         if offset == start + len(waiting):
             self._held = None
@@ -236,13 +236,13 @@ class WritingView(OpenFile):
         return offset, data
 
     def _settle(self) -> None:
-        """Write the line that waits into the one that stands there."""
+        """Write the waiting part of a line over the existing line."""
         held, self._held = self._held, None
         if held is not None:
             write_at(self._current_layout(), held[0], held[1])
 
     def _latest_reader(self) -> OpenView:
-        """The reader, made anew when the file has grown."""
+        """Return the reader, which is replaced when the file has grown."""
         layout = self._current_layout()
         if self._reads is not layout:
             old, self._reader, self._reads = self._reader, self._new_reader(), layout
@@ -257,7 +257,7 @@ class WritingView(OpenFile):
 
 
 def _blocks(rewrite: Rewrite, layout: Layout) -> Iterator[tuple[int, bytes]]:
-    """The new content of a layout in pieces that cut no line."""
+    """Yield the new contents of a layout in pieces that cut no line."""
     offset = 0
     while offset < layout.size:
         data = rewrite.read(offset, min(BLOCK_BYTES, layout.size - offset))
@@ -268,7 +268,7 @@ def _blocks(rewrite: Rewrite, layout: Layout) -> Iterator[tuple[int, bytes]]:
 
 @contextmanager
 def _named(place: str) -> Iterator[None]:
-    """Errors say which file they are about."""
+    """Add the name of the file to errors."""
     try:
         yield
     except (BadArgument, BadValue, NotPermitted) as error:
