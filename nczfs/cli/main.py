@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import signal
@@ -38,7 +37,7 @@ from nczfs.cli import (
 )
 from nczfs.cli.command import Command, parse, parser_of
 from nczfs.cli.spelling import nearest
-from nczfs.cli.terminal import complain
+from nczfs.cli.terminal import complain, prepare, words_of
 from nczfs.errors import NczfsError, UsageError
 
 log = logging.getLogger(__name__)
@@ -84,8 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = by_name(words[0]) if words else None
     trouble = FAILED if command is None else command.trouble_status
     try:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # a name may contain anything
+        prepare()
         return _dispatch(words)
     except UsageError as error:
         return _tell(error, USAGE)
@@ -100,7 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 128 + signal.SIGPIPE
     except OSError as error:
-        return _tell(error, trouble)
+        _drop_output()  # what it could not print would be tried again at the end
+        return _tell(words_of(error), trouble)
     except Exception as error:
         log.debug("unexpected", exc_info=error)
         return _tell(

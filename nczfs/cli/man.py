@@ -13,7 +13,6 @@ from typing import NamedTuple
 from nczfs.cli import helper
 from nczfs.cli.command import Command, Request, parser_of
 from nczfs.cli.parser import Parser
-from nczfs.errors import NczfsError
 
 _DESCRIPTION = "Object stores of NCZarr and Zarr datasets as ordinary files."
 _STATUS = "0: done; 1: failed; 2: wrong usage. An error is one line on stderr."
@@ -112,13 +111,14 @@ def command(commands: Callable[[], Mapping[str, Command]]) -> Command:
 
     def run(request: Request) -> int:
         top = Path(request.arguments.directory).expanduser()
-        try:
-            for page in pages(commands()):
-                path = top / page.path
-                path.parent.mkdir(parents=True, exist_ok=True)
+        for page in pages(commands()):
+            path = top / page.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
                 path.write_text(page.text, "utf-8")
-        except OSError as error:
-            raise NczfsError(f"{error.filename}: {error.strerror}") from error
+            except OSError as error:
+                error.filename = path  # which a failed write does not know
+                raise
         print(f"{top}: `man nczfs` begins here, where `manpath` lists the directory")
         return 0
 

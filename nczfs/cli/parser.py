@@ -113,7 +113,8 @@ class _Help(argparse.Action):
     ) -> NoReturn:
         assert isinstance(parser, Parser)
         is_shared = option_string == SHARED_HELP
-        print(parser.format_shared_help() if is_shared else parser.format_help(), end="")
+        text = parser.format_shared_help() if is_shared else parser.format_help()
+        print(text, end="", flush=True)
         parser.exit()
 
 

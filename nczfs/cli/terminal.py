@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
 from nczfs.model.printing import encoded, printable
 from nczfs.zmap.base import Buffer
+
+
+class _Output(io.FileIO):
+    """Standard output, with its name in errors, as files have it."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            error.filename = "standard output"
+            raise
+
+
+def prepare() -> None:
+    """Prepare standard output and error for a command.
+
+    Any name can be printed, errors of writing name the output, and what is opened later never
+    takes the place of a descriptor that was closed.
+    """
+    if sys.stdout is None:  # closed: writing fails, as it does in other programs
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 1)
+    if sys.stdout is None or _is_descriptor(sys.stdout, 1):
+        encoding = getattr(sys.stdout, "encoding", None)
+        output = io.BufferedWriter(_Output(1, "w", closefd=False))
+        sys.stdout = io.TextIOWrapper(
+            output, encoding, "backslashreplace", line_buffering=os.isatty(1)
+        )
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+
+
+def words_of(error: OSError) -> str:
+    """An error of the operating system as programs print it: the file, and what is wrong."""
+    text = error.strerror or str(error)
+    return f"{os.fsdecode(error.filename)}: {text}" if error.filename else text
 
 
 def complain(program: str, what: Exception | str) -> None:
@@ -26,7 +63,7 @@ def libraries_muted() -> Iterator[None]:
     os.dup2(null, 2)
     os.close(null)
     try:
-        if _is_descriptor_2(ours):
+        if _is_descriptor(ours, 2):
             encoding = getattr(ours, "encoding", None)
             with open(
                 descriptor, "w", 1, encoding, "backslashreplace", closefd=False
@@ -40,9 +77,9 @@ def libraries_muted() -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is_descriptor_2(stream: TextIO) -> bool:
+def _is_descriptor(stream: TextIO, number: int) -> bool:
     try:
-        return stream.fileno() == 2
+        return stream.fileno() == number
     except OSError:  # a test has put another stream in its place
         return False
 
