@@ -81,11 +81,16 @@ class StagedFile:
     A range that is not valid comes from `base`, below `_base_stop`; beyond that it is a hole, which
     reads as zeros and costs no disk. Nothing ever maps the file: a full disk or one that fails is
     an error of the call that meets it.
+
+    Attributes
+    ----------
+    changes : how often bytes or the size may have changed, by calls that failed as well.
     """
 
     def __init__(self, spool: Spool, path: Path, fd: int, size: int, base: Base | None) -> None:
         self.path = path
         self.size = size
+        self.changes = 0
         self._spool = spool
         self._fd = fd
         self._base = base
@@ -149,14 +154,17 @@ class StagedFile:
             self._write(start, fetched.data[start - fetched.start : stop - fetched.start])
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Write bytes, all of them or none. Raises NoSpace, ObjectTooLarge."""
+        """Write bytes; an error leaves the size as it was. Raises NoSpace, ObjectTooLarge.
+
+        Of bytes that the file had already, some may be overwritten then: `changes` tells.
+        """
         self._check_size(offset + len(data))
         before = self.size
         try:
             self._write(offset, data)
         except NczfsError:
             if os.fstat(self._fd).st_size > before:
-                self._resize(before)
+                self._cut(before)
             raise
 
     def truncate(self, size: int) -> None:
@@ -165,13 +173,10 @@ class StagedFile:
         with self._moving:
             if size < self.size:
                 self._preserve(size, self.size)
-            self._resize(size)
-        self._base_stop = min(self._base_stop, size)
-        before = self._valid.total
-        self._valid.cut(size)
-        self._spool.reserve(self._valid.total - before)
-        self.size = size
-        if self._log is not None:
+            is_shorter = size < self.size
+            self._cut(size)
+        self.changes += 1
+        if self._log is not None and is_shorter:
             self._log.cut(size)
 
     def snapshot(self) -> Snapshot:
@@ -274,6 +279,7 @@ class StagedFile:
         try:
             with self._moving, disk(self.path):
                 self._preserve(offset, stop)
+                self.changes += 1
                 while left:
                     left = left[os.pwrite(self._fd, left, stop - len(left)) :]
         except NczfsError:
@@ -287,6 +293,14 @@ class StagedFile:
     def _preserve(self, start: int, stop: int) -> None:
         for snapshot in self._snapshots:
             snapshot.preserve(start, stop)
+
+    def _cut(self, size: int) -> None:
+        self._resize(size)
+        self._base_stop = min(self._base_stop, size)
+        before = self._valid.total
+        self._valid.cut(size)
+        self._spool.reserve(self._valid.total - before)
+        self.size = size
 
     def _resize(self, size: int) -> None:
         with disk(self.path):

@@ -61,7 +61,7 @@ class StagedLog:
         if self._log.size:
             return
         self._sync()
-        self._log.append([self._unsaved(key, replaces, missing)])
+        self._log.append([self._unsaved(key, replaces, missing)], always=True)
 
     def renew(self, key: str, replaces: str, missing: Sequence[tuple[int, int]]) -> None:
         """As `begin`, of a file that is to become something else from now on. Never raises."""
@@ -141,7 +141,8 @@ class StagedLog:
     def _append(self) -> None:
         """Append what is owed; what fails is owed to the next call."""
         if self._owed:
-            self._log.append(self._owed)
+            # What was written had room: a record that is refused would come too late.
+            self._log.append(self._owed, always=True)
             self._owed.clear()
 
     def _sync(self) -> None:

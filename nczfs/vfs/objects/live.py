@@ -119,9 +119,8 @@ class LiveFile:
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write bytes."""
-        with self.lock:
-            self._stage().write(offset, data)
-            self._changed()
+        with self.lock, self._changing() as staged:
+            staged.write(offset, data)
 
     def truncate(self, size: int, *, opening: bool = False) -> None:
         """Set the size; `opening`: by O_TRUNC, which a shell does before anything is written."""
@@ -129,8 +128,8 @@ class LiveFile:
             if self.base is None and self.size == size:
                 return
             only = opening and (not self.dirty or self._is_only_emptied)
-            self._stage().truncate(size)
-            self._changed(emptied=only)
+            with self._changing(emptied=only) as staged:
+                staged.truncate(size)
 
     def store(self, *, truncated_too: bool = True) -> None:
         """Store what was written. With `truncated_too` false, not if it was only truncated.
@@ -158,7 +157,7 @@ class LiveFile:
     def give_up(self) -> None:
         """Drop what was written, where nobody else has the file open: its writer was told."""
         with self.turn, self.lock:
-            if self.handles == 1:
+            if self.writers == 1:
                 self._stored = self._generation
                 if self._staged is not None:
                     self._staged.note_saved()
@@ -300,6 +299,17 @@ class LiveFile:
     def _may_not_begin_empty(self) -> bool:
         """What is new and empty, where it could not be replaced by what comes next."""
         return self._store.zmap.features.write_once and self.base is None and not self.size
+
+    @contextmanager
+    def _changing(self, *, emptied: bool = False) -> Iterator[StagedFile]:
+        """Count a change of the content, also where an error comes after a part of it."""
+        staged = self._stage()
+        before = staged.changes
+        try:
+            yield staged
+        finally:
+            if staged.changes != before:
+                self._changed(emptied=emptied)
 
     def _changed(self, *, emptied: bool = False) -> None:
         self._generation += 1

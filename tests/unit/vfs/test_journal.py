@@ -288,6 +288,60 @@ def test_a_record_that_had_no_room_comes_with_the_next(
     assert content(store, "old") == b"one" + OLD[3:50] + b"TWO" + OLD[53:100] + b"two" + OLD[103:]
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("is_write", [False, True])
+def test_a_file_whose_change_had_no_room_for_its_record_is_stored_as_it_is_shown(
+    mounted: Callable[..., TreeFileSystem],
+    store: ZMap,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_first: bool,
+    is_write: bool,
+) -> None:
+    """SEMANTICS O13: what was written before stays, and can be read and stored."""
+    fs = mounted()
+    handle = open_file(fs, "objects/old")
+    if not is_first:
+        fs.write(handle, 0, b"one")
+
+    def change() -> None:
+        if is_write:
+            fs.write(handle, len(OLD) - 2, b"longer")
+        else:
+            fs.setattr(find(fs, "objects/old").ino, Changes(size=150), handle)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", _full)
+        with pytest.raises(NoSpace):
+            change()
+    shown = bytes(fs.read(handle, 0, 1000))
+    assert shown[:150] == (OLD if is_first else b"one" + OLD[3:])[:150]
+    assert find(fs, "objects/old").size == len(shown)
+    fs.fsync(handle, data_only=False)
+    assert content(store, "old") == shown
+    close(fs, handle)
+
+
+def test_the_budget_refuses_a_write_before_anything_of_it_is_done(
+    mounted: Callable[..., TreeFileSystem], store: ZMap
+) -> None:
+    """SEMANTICS O13: the record of what was written is not refused when it is written."""
+    fs = mounted(spool_bytes_max=400)
+    handle = open_file(fs, "objects/old")
+    expected, refused = bytearray(OLD), 0
+    for at in range(0, 190, 9):
+        try:
+            fs.write(handle, at, b"two")
+        except NoSpace:
+            refused += 1
+        else:
+            expected[at : at + 3] = b"two"
+    assert refused
+    fs.fsync(handle, data_only=False)
+    assert content(store, "old") == expected
+    close(fs, handle)
+
+
 def _full(*_: object) -> int:
     raise OSError(28, "No space left on device")
 

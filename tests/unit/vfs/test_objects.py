@@ -336,14 +336,20 @@ def test_what_is_truncated_by_who_only_reads_is_truncated(fs: TreeFileSystem, st
     assert stored(store)["plain/notes.txt"] == b""
 
 
+@pytest.mark.parametrize("is_read", [False, True])
 def test_a_truncation_that_the_store_refuses_leaves_nothing_behind(
-    faulty_fs: TreeFileSystem, faulty: Faulty, tmp_path: Path
+    faulty_fs: TreeFileSystem, faulty: Faulty, tmp_path: Path, *, is_read: bool
 ) -> None:
+    """SEMANTICS O9: also where another program has the file open for reading."""
+    handle = open_file(faulty_fs, NOTES, os.O_RDONLY) if is_read else None
     faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write", "write_parts"}), repeats=1000))
     with pytest.raises(AccessDenied):
         truncate(faulty_fs, NOTES, 100)
     faulty.arm()
     assert read(faulty_fs, NOTES) == b"hello"
+    if handle is not None:
+        assert bytes(faulty_fs.read(handle, 0, 1000)) == b"hello"
+        close(faulty_fs, handle)
     assert not list(tmp_path.rglob("*.unsaved"))
 
 
