@@ -338,7 +338,7 @@ def test_the_budget_refuses_a_write_before_anything_of_it_is_done(
             expected[at : at + 3] = b"two"
     assert refused
     fs.fsync(handle, data_only=False)
-    assert content(store, "old") == expected
+    assert content(store, "old") == bytes(expected)
     close(fs, handle)
 
 
