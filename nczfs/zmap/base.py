@@ -1,4 +1,4 @@
-"""The seam to storage: a flat map from keys to objects."""
+"""The interface of stores: a flat map from keys to objects."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nczfs.zmap.keys import Key, Prefix
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
-RANGE_STEP_BYTES = 16 << 20  # read at once of a range that is copied
+RANGE_STEP_BYTES = 16 << 20  # read at once from a range that is copied
 READ_BYTES_MAX = 1 << 30
-"""A far store gives no more to a read without an end, whatever it says that there is."""
+"""The most that a read without an end gets from a far store."""
 
 
 Version = NewType("Version", str)
@@ -31,7 +31,7 @@ ABSENT = Version("")
 class Blob(NamedTuple):
     """Bytes of an object, the version they came from, and the size of the whole object.
 
-    `mtime_ns` is None where the store does not tell it with a read.
+    `mtime_ns` is None if the store does not give it with a read.
     """
 
     data: Buffer
@@ -40,16 +40,16 @@ class Blob(NamedTuple):
     mtime_ns: int | None = None
 
 
-# Named tuples, since listings make them by the hundred thousand: they take a third of the time of a
-# frozen dataclass.
+# Named tuples, because listings make hundreds of thousands of them, in a third of the time of
+# frozen dataclasses.
 class Stat(NamedTuple):
     """What a store knows of an object without reading it.
 
     Attributes
     ----------
-    mtime_ns : when it was stored; None where the store has no time.
-    kept_mtime_ns : the time that was given for it (`Features.keeps_times`); None where none was,
-        and in what `search` and `list` say.
+    mtime_ns : when it was stored; None if the store has no times.
+    kept_mtime_ns : the time that was given for it (`Features.keeps_times`); None if none was given,
+        and in the results of `search` and `list`.
     """
 
     key: Key
@@ -72,19 +72,19 @@ class Range:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The number of bytes."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes [start, stop) of something on this machine, read when they are needed.
+    """Bytes [start, stop) of something on this machine, read on demand.
 
-    Whoever makes it sees to it that they stay what they are until the object is written.
+    Its maker ensures that they do not change until the object is written.
 
     Attributes
     ----------
-    reader : gives the bytes between two offsets, or raises an `NczfsError`.
+    reader : returns the bytes between two offsets, or raises an `NczfsError`.
     """
 
     reader: Callable[[int, int], Buffer]
@@ -93,32 +93,32 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The number of bytes."""
         return self.stop - self.start
 
     def read(self) -> Buffer:
-        """All of them."""
+        """Return all bytes."""
         return self.reader(self.start, self.stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Zeros:
-    """So many bytes of zero; where a store can have holes, one."""
+    """A number of zero bytes; a hole if the store can have holes."""
 
     size: int
 
 
 Part: TypeAlias = "Buffer | Range | Piece | Zeros"
-"""What an object is put together of: bytes, or those of an object in the same store."""
+"""A part of an object: bytes, or those of an object in the same store."""
 
 
 def part_size(part: Part) -> int:
-    """How many bytes a part has."""
+    """Return the number of bytes of a part."""
     return part.size if isinstance(part, Range | Piece | Zeros) else memoryview(part).nbytes
 
 
 def cut_part(part: Part, start: int, stop: int) -> Part:
-    """Bytes [start, stop) of a part, as a part."""
+    """Return bytes [start, stop) of a part, as a part."""
     match part:
         case Range():
             return Range(part.stat, part.start + start, part.start + stop)
@@ -134,7 +134,7 @@ class Entry(NamedTuple):
 
     Attributes
     ----------
-    stat : of the object with exactly this name, None where there is none.
+    stat : of the object with exactly this name; None if there is none.
     is_prefix : whether there are keys below this name.
     """
 
@@ -145,30 +145,31 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What a store can do, as data; the conformance suite asserts it both ways.
+    """What a store can do, as data. The conformance suite asserts it both ways.
 
     Attributes
     ----------
     writable : objects can be written and deleted.
-    conditional_writes : `write(replaces=...)` holds against writers racing for the same key. Of
-        some stores only a trial tells: `ZMap.prepare_writing`.
+    conditional_writes : `write(replaces=...)` holds against writers racing for the same key. For
+        some stores only a trial shows that: `ZMap.prepare_writing`.
     atomic_replace : a reader sees the old or the new object, nothing in between.
     ranges : a part of an object costs about a part of reading it whole.
-    write_once : an object once written can not be replaced.
+    write_once : a written object cannot be replaced.
     near : a request takes microseconds (memory, local disk), not a network round trip.
     case_sensitive : two keys that differ only in case are two objects.
     server_copies : `copy`, the large ranges of `write_parts`, and `copy_from` within one server,
-        need not come through this machine: to be preferred to reading and writing.
-    forbidden_is_absent : "forbidden" for a key is taken for "no such object", since the store says
-        so to those who may not list. Known once such an answer came, and may change.
-    keeps_times : the `mtime_ns` of a write is kept with the object, and `stat` tells it.
+        do not go through this machine, and are better than reading and writing.
+    forbidden_is_absent : "forbidden" for a key counts as "no such object", because the store
+        answers so to clients that may not list. It is known after the first such answer, and may
+        change.
+    keeps_times : the `mtime_ns` of a write is stored with the object, and `stat` returns it.
     text_keys : keys are UTF-8, and others cannot be written.
-    lists_all : what `list` and `search` give is all that there is. Web servers do not promise that.
-    markers : a directory can be there without keys: `ZMap.mark`.
+    lists_all : the results of `list` and `search` are complete. Web servers do not promise that.
+    markers : a directory can exist without keys: `ZMap.mark`.
     dates_objects : the `mtime_ns` of a `Stat` is that of the object. In an archive on this machine
         it is that of the archive; its members are known without a request.
-    lists_sizes : `search` and `list` need no request for each object to tell its size, and leave
-        none out.
+    lists_sizes : `search` and `list` need no request for each object to get its size, and omit
+        none.
     """
 
     writable: bool = True
@@ -190,12 +191,12 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How much a store holds and takes.
+    """The capacity of a store.
 
     Attributes
     ----------
-    available_bytes : those of the free ones that not only root may fill.
-    files, free_files : how many there can be, and how many more; 0: as many as fit.
+    available_bytes : free bytes that are not reserved for root.
+    files, free_files : how many are possible, and how many more; 0: as many as fit.
     """
 
     total_bytes: int
@@ -205,7 +206,7 @@ class Capacity:
     free_files: int = 0
 
 
-# A bucket has no size: enough that nobody thinks it full.
+# A bucket has no size: large enough that it never seems full.
 UNLIMITED = Capacity(1 << 60, 1 << 60, 1 << 60)
 
 
@@ -214,11 +215,11 @@ class ZMap(ABC):
 
     Objects are replaced whole and atomically, or not at all. Every method blocks, has a deadline
     of its own, and may be called from any thread at any time. Keys are already checked
-    (`keys.parse_key`); a backend need not defend itself against ``..``. "Absent" and "could not
-    ask" are never confused: `NoSuchObject` means that the store said so.
+    (`keys.parse_key`); a backend need not defend itself against ``..``. A missing object is never
+    confused with a failed request: `NoSuchObject` means that the store said so.
 
     Every method may raise `Unavailable`, `DeadlinePassed`, `AccessDenied` and `CorruptStore`
-    besides what it names.
+    besides those that it names.
     """
 
     @property
@@ -232,10 +233,10 @@ class ZMap(ABC):
         """What this store can do."""
 
     def prepare_writing(self) -> Features:
-        """Make ready for writing; to be called when a dataset is opened for that.
+        """Prepare for writing; to be called when a dataset is opened for writing.
 
-        Finds out what only a trial tells of a store, and clears away what writers of ours left
-        that ended too early. Without a call, `features` may promise less than the store can.
+        This finds out what only a trial shows, and removes what interrupted writers of nczfs left.
+        Without a call, `features` may promise less than the store can do.
         """
         return self.features
 
@@ -243,9 +244,9 @@ class ZMap(ABC):
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
     ) -> Blob:
-        """Bytes [start, stop) of an object, cut at its end, and the version they came from.
+        """Read bytes [start, stop) of an object, cut at its end, and the version they came from.
 
-        A `start` at or beyond the end gives no bytes. With `version`, only of that version.
+        A `start` at or beyond the end gives no bytes. With `version`, only that version is read.
         Without a `stop`, a far store refuses to give more than `READ_BYTES_MAX`.
 
         Raises
@@ -267,15 +268,16 @@ class ZMap(ABC):
 
         Parameters
         ----------
-        replaces : only that version; `ABSENT`: only where there is none; None: whatever is there.
-        mtime_ns : the time that is kept with the object, where `Features.keeps_times`; other stores
-            ignore it.
+        replaces : the only version to replace; `ABSENT`: write only if there is none; None: replace
+            any.
+        mtime_ns : the time to store with the object, if `Features.keeps_times`; other stores ignore
+            it.
 
         Raises
         ------
-        Conflict : the object is not `replaces`; nothing was changed. (`ObjectExists`, when
-            `replaces` is `ABSENT`.)
-        ReadOnlyStore, NoSpace, ObjectTooLarge, KeyNotText : as they say; nothing was changed.
+        Conflict : the object is not `replaces`; nothing was changed. (`ObjectExists` if `replaces`
+            is `ABSENT`.)
+        ReadOnlyStore, NoSpace, ObjectTooLarge, KeyNotText : nothing was changed.
         """
 
     def copy(
@@ -286,26 +288,26 @@ class ZMap(ABC):
         replaces: Version | None = None,
         mtime_ns: int | None = None,
     ) -> Version:
-        """Make `goal` a copy of a version of an object, atomically; gives the copy's version.
+        """Make `goal` a copy of a version of an object, atomically. Returns the copy's version.
 
         Parameters
         ----------
-        replaces : as of `write`, for the object at `goal`.
-        mtime_ns : as of `write`; None: that of the source, or none.
+        replaces : as in `write`, for the object at `goal`.
+        mtime_ns : as in `write`; None: that of the source, or none.
 
         Raises
         ------
         NoSuchObject : the source is gone.
-        Conflict : the source is another version by now, or what is at `goal` is not `replaces`;
-            nothing was changed. (`ObjectExists`, when `replaces` is `ABSENT`.)
+        Conflict : the source has another version now, or the object at `goal` is not `replaces`;
+            nothing was changed. (`ObjectExists` if `replaces` is `ABSENT`.)
         """
         whole = Range(source, 0, source.size)
         return self.write_parts(goal, [whole], replaces=replaces, mtime_ns=mtime_ns)
 
     def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
-        """Make `goal` a copy of what an object of another store is now; gives the copy's version.
+        """Make `goal` a copy of another store's object as it is now. Returns the copy's version.
 
-        Here it is read and written. A store whose server can copy by itself has it do so.
+        The default reads and writes it. A store whose server can copy lets it do so.
 
         Parameters
         ----------
@@ -325,7 +327,7 @@ class ZMap(ABC):
         )
 
     def located(self, key: Key) -> tuple[ZMap, Key]:
-        """The store that holds an object, and its key there, whatever wrappers are round it."""
+        """Return the store that holds an object, inside all wrappers, and its key there."""
         return self, key
 
     def write_parts(
@@ -336,10 +338,10 @@ class ZMap(ABC):
         replaces: Version | None = None,
         mtime_ns: int | None = None,
     ) -> Version:
-        """Replace the whole object by parts one after the other, atomically.
+        """Replace the whole object by consecutive parts, atomically.
 
-        Ranges may be of the object that is replaced. Here they are read, and all is written at
-        once, for which over 64 MiB a temporary file is used. Raises as `write` and `copy`.
+        Ranges may be of the object that is replaced. The default reads them and writes everything
+        at once, using a temporary file beyond 64 MiB. Raises as `write` and `copy`.
         """
         if not self.features.writable:
             return self.write(key, b"", replaces=replaces)  # which raises, before anything is read
@@ -349,9 +351,9 @@ class ZMap(ABC):
         return self.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
 
     def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
-        """Have a version of an object kept with another time; gives the version that it has then.
+        """Change the time of a version of an object. Returns its new version.
 
-        Nothing happens where not `Features.keeps_times`.
+        Without `Features.keeps_times` nothing happens.
 
         Raises
         ------
@@ -363,10 +365,10 @@ class ZMap(ABC):
 
     @abstractmethod
     def delete(self, key: Key) -> None:
-        """Remove an object. Raises NoSuchObject where the store can tell."""
+        """Remove an object. Raises NoSuchObject if the store can tell that there is none."""
 
     def delete_many(self, keys: Iterable[Key]) -> None:
-        """Remove objects, with as few requests as the store can; those that are absent are none.
+        """Remove objects with as few requests as possible; missing ones are no error.
 
         Raises as `delete`; some of the objects may then be gone, and others not.
         """
@@ -376,62 +378,62 @@ class ZMap(ABC):
 
     @abstractmethod
     def stat(self, key: Key) -> Stat:
-        """Size and version of an object. Raises NoSuchObject."""
+        """Return size and version of an object. Raises NoSuchObject."""
 
     @abstractmethod
     def search(self, prefix: Prefix) -> Iterator[Entry]:
-        """The next-level names below a prefix, each once, with the sizes of the objects.
+        """Yield the next-level names below a prefix, each once, with the sizes of the objects.
 
-        A prefix without keys gives nothing; it is not an error. Names that cannot be components of
-        a key are left out. In no particular order, fetched page by page as the iterator advances.
+        A prefix without keys yields nothing; it is not an error. Names that cannot be components of
+        a key are left out. The order is arbitrary; pages are fetched as the iterator advances.
         """
 
     @abstractmethod
     def list(self, prefix: Prefix) -> Iterator[Stat]:
-        """Every object below a prefix, however deep, page by page, in no particular order."""
+        """Yield every object below a prefix at any depth, page by page, in arbitrary order."""
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
-        """Whether there is anything below a prefix, or it has a marker.
+        """Return whether there is anything below a prefix, or it has a marker.
 
-        What `search` leaves out, since no key is called so, counts as well where it is stored.
+        Stored objects that `search` omits because of their names count, too.
 
         Parameters
         ----------
-        marked : false: its own marker does not count.
+        marked : whether its own marker counts.
         """
         return next(iter(self.search(prefix)), None) is not None
 
     def mark(self, prefix: Prefix) -> None:  # noqa: B027 - most stores have no markers
-        """Have a prefix be there as a directory, with keys below it or without.
+        """Mark a prefix as a directory, with or without keys below it.
 
-        The marker is no object of this map: only `exists`, `markers` and a search of the level
-        above show it. Nothing happens where not `Features.markers`. Raises as `write`.
+        The marker is not an object of this map: only `exists`, `markers` and a search of the level
+        above show it. Without `Features.markers` nothing happens. Raises as `write`.
         """
 
     def unmark(self, prefix: Prefix) -> None:  # noqa: B027 - most stores have no markers
-        """Remove the marker of a prefix, whoever made it; it may have none.
+        """Remove the marker of a prefix, if it has one, even from another program.
 
         Raises
         ------
-        Conflict : what stands in its place holds bytes, and stays.
+        Conflict : the object in its place has bytes, and stays.
         """
 
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
-        """The prefixes with a marker: this one and those below, however deep, in no order.
+        """Yield this prefix and those below at any depth that have a marker, in arbitrary order.
 
         Raises
         ------
-        Conflict : something below is neither an object of this map nor a marker: what `list` and
-            this tell is not all that the prefix has.
+        Conflict : something below is neither an object of this map nor a marker, so the results of
+            `list` and this method are not all that the prefix has.
         """
         return iter(())
 
     def capacity(self) -> Capacity:
-        """How much there is room for, where the store has an end."""
+        """Return the capacity, if the store has a limit."""
         return UNLIMITED
 
     def flush(self) -> None:  # noqa: B027 - most stores have nothing to do
-        """Make what was written so far durable, and visible to whoever opens the store.
+        """Make all writes so far durable, and visible to all who open the store.
 
         Stores whose writes are final do nothing. Raises as `write` does; what was not made durable
         then stays visible through this map, and a later call tries again.
@@ -439,14 +441,14 @@ class ZMap(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Flush, and give back connections and descriptors. Nothing works after it.
+        """Flush, and release connections and descriptors. The store is unusable afterwards.
 
-        May be called twice. Where it raises, everything was given back all the same.
+        May be called twice. Even if it raises, everything was released.
         """
 
 
 def read_range(zmap: ZMap, part: Range) -> Buffer:
-    """The bytes of a range. Raises as `ZMap.read`, and CorruptStore where some are missing."""
+    """Read the bytes of a range. Raises as `ZMap.read`, and CorruptStore if some are missing."""
     data = zmap.read(part.stat.key, part.start, part.stop, version=part.stat.version).data
     if len(data) != part.size:
         raise CorruptStore(
@@ -456,13 +458,13 @@ def read_range(zmap: ZMap, part: Range) -> Buffer:
 
 
 def part_bytes(part: Part, read: Callable[[Range], Buffer]) -> Iterator[Buffer]:
-    """The bytes of a part, some at a time.
+    """Yield the bytes of a part, some at a time.
 
     Parameters
     ----------
-    read : gives those of a range.
+    read : returns the bytes of a range.
     """
-    # Nothing is read as well, of a range without bytes: its version may be another one.
+    # A range without bytes is read, too, because its version may have changed.
     for start in range(0, max(part_size(part), 1), RANGE_STEP_BYTES):
         stop = min(part_size(part), start + RANGE_STEP_BYTES)
         match cut_part(part, start, stop):

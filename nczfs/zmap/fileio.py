@@ -6,7 +6,7 @@ import os
 
 
 def read_at(fd: int, start: int, stop: int) -> bytes:
-    """Bytes [start, stop), fewer only at the end. One call gives at most 2 GiB less a page."""
+    """Read bytes [start, stop), fewer only at the end. One system call reads less than 2 GiB."""
     data = os.pread(fd, stop - start, start)
     if len(data) == stop - start:
         return data

@@ -1,4 +1,4 @@
-"""What 403 ("forbidden") for a key means: that there is no such object, or that we may not ask."""
+"""The meaning of 403 ("forbidden") for a key: no such object, or no permission."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Final, Literal
 
 from nczfs.zmap.keys import Key
 
-AGAIN_S: Final = 1.0  # so long a store may have closed without being noticed
+AGAIN_S: Final = 1.0  # a store may be closed for so long without being noticed
 
 _log = logging.getLogger(__name__)
 
 
 class Forbidden:
-    """Judges the 403s of one store.
+    """A judge of the 403s of one store.
 
-    S3 says 404 only to those who may list; to others a key that is missing is forbidden. But so is
-    everything in a store that has closed: a token expired, a policy was withdrawn. So 403 means
-    absent only while objects that were read before are still given out. That is asked once for all
-    threads, and again after a second. `_lock` guards the question.
+    S3 answers 404 only to clients that may list; to others a missing key is forbidden. But so is
+    everything in a store that has closed, after a token expired or a policy was withdrawn. So 403
+    means absent only while objects that were read before can still be read. One request checks that
+    for all threads, and again after a second. `_lock` guards the check.
 
     Parameters
     ----------
-    option : "yes" and "no" ask nothing.
+    option : "yes" and "no" make no requests.
     name : of the store.
-    gives : asks whether the store gives out the object of a key.
-    hides : asks whether it forbids what cannot exist beside a key, and would not list it either.
+    gives : asks whether the store gives the object of a key.
+    hides : asks whether it forbids, and does not list, a key that cannot exist.
     """
 
     def __init__(
@@ -49,31 +49,31 @@ class Forbidden:
         self._asked: Future[bool] | None = None
         self._asked_at = 0.0
         self._is_told = False
-        # Two, as objects are deleted; the first is a document of the root as a rule.
+        # Two, because objects are deleted; the first is usually a document of the root.
         self._first_read: Key | None = None
         self._last_read: Key | None = None
         self.is_absent = option == "yes"
-        """What the last answer was taken for."""
+        """How the last answer was judged."""
 
     @property
     def hint(self) -> str:
-        """What else helps where 403 is an error."""
+        """A remedy for messages if 403 is an error."""
         if self._is_decided or self._first_read is not None:
             return ""
         return " (--forbidden-is-absent yes, if this store answers 403 to keys that do not exist)"
 
     def note_read(self, key: Key) -> None:
-        """An object was given out."""
+        """Note that an object was read."""
         if self._first_read is None:
             self._first_read = key
         self._last_read = key
 
     def means_absent(self, key: Key) -> bool:
-        """Whether the 403 that came for a key says that there is no such object.
+        """Return whether a 403 for a key means that there is no such object.
 
         Raises
         ------
-        StoreError : the store could not be asked.
+        StoreError : the store could not be reached.
         """
         if self._is_decided:
             return self.is_absent

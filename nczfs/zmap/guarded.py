@@ -1,4 +1,4 @@
-"""A store of which nothing is changed but in a context."""
+"""A store that is changed only within a context manager."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nczfs.zmap.wrappers import Change, Wrapper
 
 
 class Guarded(Wrapper):
-    """A store whose changes have a context round them. Closing it closes the other.
+    """A wrapper that encloses each change of a store in a context. Closing it closes the other.
 
     Parameters
     ----------
-    guard : makes the context; what it raises is raised, and nothing was changed.
+    guard : makes the context; if it raises, nothing is changed.
     """
 
     def __init__(self, zmap: ZMap, guard: Callable[[], AbstractContextManager[None]]) -> None:

@@ -1,7 +1,7 @@
 """Files below a URL of a web server as a store that can be read.
 
-`http_transport` asks and repeats, `http_listing` reads index pages, `http_names` finds the names
-below a prefix; here the answers become bytes and errors.
+`http_transport` sends and repeats requests, `http_listing` reads index pages, `http_names` finds
+the names below a prefix; this module turns answers into bytes and errors.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from nczfs.zmap.web.exchange import Answer
 from nczfs.zmap.web.headers import content_range, is_strong, time_ns, version_of
 
 _PLAIN = frozenset({"", "identity"})
-# A HEAD that is refused, or not understood, does not say that a GET is.
+# A server may refuse a HEAD, or not understand it, and still answer a GET.
 _HEAD_REFUSED = frozenset({400, 403, 405, 406, 501})
-_GIVEN = frozenset({200, 206, 416})  # the last one has no first byte
+_GIVEN = frozenset({200, 206, 416})  # the last one: an empty object has no first byte
 _FEATURES = Features(
     writable=False, conditional_writes=False, near=False, lists_sizes=False, lists_all=False
 )
@@ -40,22 +40,21 @@ _FEATURES = Features(
 class HttpZMap(ZMap):
     """The files below a URL.
 
-    The version of an object is its ETag; where the server has none, its time of modification with
-    its size. A ranged read is of one version: it comes from one answer, and carries ``If-Match``.
-
-    Names come from the server's index pages, and where it has none from consolidated metadata
-    (``.zmetadata``), which name groups, arrays and documents but no chunks.
+    The version of an object is its ETag, or without one its time of modification with its size. A
+    ranged read is of one version: it comes from one answer, and sends ``If-Match``. Names come from
+    the server's index pages, or without them from consolidated metadata (``.zmetadata``), which
+    name groups, arrays and documents but no chunks.
 
     Parameters
     ----------
-    source : the URL. It may hold a user name and a password, and a query for every request.
+    source : the URL. It may contain a user name, a password, and a query for every request.
     options : how to reach it.
     """
 
     def __init__(self, source: str, options: StoreOptions = DEFAULTS) -> None:
         self._transport = Transport(source, options)
         self._name = self._transport.root_url
-        self._ranges = True  # are honoured, as far as we know
+        self._ranges = True  # ranges are honoured, as far as is known
         self._forbidden = Forbidden(
             options.forbidden_is_absent, self._name, self._gives, self._hides
         )
@@ -76,7 +75,7 @@ class HttpZMap(ZMap):
     ) -> Blob:
         if stop is not None and stop <= start:
             return self._nothing(key, version)
-        # Always a range: its answer has the size of the object beside that of the body.
+        # Always a range, because its answer gives the size of the object besides that of the body.
         headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
         if version is not None and is_strong(version):
             headers["if-match"] = version
@@ -121,7 +120,7 @@ class HttpZMap(ZMap):
                 if entry.stat is not None:
                     yield entry.stat
                 key = join(at, entry.name)
-                # A link in the server's files may lead back to where it is.
+                # A link in the server's files may lead back to its own place.
                 if entry.is_prefix and len(key.encode("utf-8", "surrogateescape")) < MAX_KEY_BYTES:
                     waiting.append(Prefix(key))
 
@@ -129,7 +128,7 @@ class HttpZMap(ZMap):
         self._transport.close()
 
     def _stat_listed(self, key: Key) -> Stat:
-        """As `stat`, of one of many: a server that fails for it alone is not asked for long."""
+        """Return the `stat` of one of many objects, without long retries for it alone."""
         return self._asked(key, failures=2)
 
     def _asked(self, key: Key, *, failures: int = ATTEMPTS) -> Stat:
@@ -145,7 +144,7 @@ class HttpZMap(ZMap):
         return self._stat(key, answer)
 
     def _nothing(self, key: Key, version: Version | None) -> Blob:
-        """A range without bytes, which cannot be asked for."""
+        """Answer a range without bytes, which cannot be requested."""
         stat = self.stat(key)
         if version is not None and version != stat.version:
             raise Conflict(f"{self._name}/{key}: replaced since it was opened")
@@ -207,24 +206,24 @@ class HttpZMap(ZMap):
         return self._first_byte(nobody) == 403
 
     def _first_byte(self, key: Key) -> int:
-        """The status of the answer to a GET: servers that refuse all HEADs are not rare."""
+        """Return the status of a GET, because servers that refuse all HEADs are not rare."""
         return self._transport.send(Request("GET", key, {"range": "bytes=0-0"}, 0, 1)).status
 
 
 def open_http(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """The map rooted at an ``http`` URL."""
+    """Return the map rooted at an ``http`` URL."""
     return HttpZMap(url.source, options)
 
 
 def _range_fault(answer: Answer, start: int, stop: int | None) -> str:
-    """What is wrong with the answer to a ranged read; "" where it is whole."""
+    """Return what is wrong with the answer to a ranged read; "": nothing."""
     if answer.status == 200:
         return "" if answer.size is not None else "the answer has no Content-Length"
     if answer.status != 206:
         return ""
     found = content_range(answer.headers)
     if found is None or found.start != start:
-        return "the server sent another range than asked for"
+        return "the server sent another range than requested"
     end = found.size if stop is None else min(stop, found.size)
     if len(answer.body) != end - start:
         return f"{len(answer.body)} bytes came instead of {end - start}"

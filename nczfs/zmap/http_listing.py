@@ -1,7 +1,7 @@
 """Index pages of web servers: nginx (HTML and JSON), Apache, lighttpd, Caddy, Python.
 
-Pages of people are not taken for listings: an HTML page is one if its title or first heading says
-so, and its names are the links to what stands directly below it.
+Other pages are not taken for listings: an HTML page is a listing if its title or first heading says
+so; its names are the links to what is directly below it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nczfs.zmap.keys import is_name
 from nczfs.zmap.web.headers import SIZE_END, time_ns
 
 LISTING_BYTES_MAX: Final = 16 << 20  # some hundred thousand names
-NAME_BYTES_MAX: Final = 16 << 10  # of an object in JSON, or of a link
+NAME_BYTES_MAX: Final = 16 << 10  # bytes of an object in JSON, or of a link
 
 _TITLES = ("index of ", "directory listing for ", "directory: ", "listing of ")
 _ROOT_TITLES = frozenset({"index of"})
@@ -31,7 +31,7 @@ class Listed:
 
     Attributes
     ----------
-    size, mtime_s : where the page tells them exactly, else None.
+    size, mtime_s : if the page gives them exactly, otherwise None.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Listed:
 
 
 def parse_listing(body: Buffer, content_type: str, url: str) -> list[Listed] | None:
-    """The names of an index page, each once, without hidden ones; None: it is no index page.
+    """Parse the names of an index page, each once, without hidden ones; None: it is not one.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def parse_listing(body: Buffer, content_type: str, url: str) -> list[Listed] | N
 
 
 def _of_json(body: Buffer) -> list[Listed] | None:
-    """nginx's ``autoindex_format json``: a list of objects, each with a name and a type."""
+    """Parse nginx's ``autoindex_format json``: a list of objects, each with a name and a type."""
     found: list[Listed] = []
 
     def take(at: int) -> int:
@@ -98,7 +98,7 @@ def _of_html(body: Buffer, url: str) -> list[Listed] | None:
         content.decode()
         encoding = "utf-8"
     except UnicodeDecodeError:
-        encoding = "iso-8859-1"  # a character is a byte then
+        encoding = "iso-8859-1"  # each character is a byte here
     try:
         etree.fromstring(content, etree.HTMLParser(target=page, encoding=encoding))
     except etree.LxmlError:
@@ -111,7 +111,7 @@ def _of_html(body: Buffer, url: str) -> list[Listed] | None:
 
 
 def _as_bytes(link: str) -> str:
-    """A link whose characters are bytes, as the text that these are where they are UTF-8."""
+    """Decode a link whose characters are bytes, if these are UTF-8."""
     return link.encode("iso-8859-1", "xmlcharrefreplace").decode("utf-8", "surrogateescape")
 
 
@@ -121,7 +121,7 @@ def _is_title(text: str) -> bool:
 
 
 def _entry(link: str, base: str) -> Listed | None:
-    """What a link names directly below the page; None: it leads elsewhere, or sorts the page."""
+    """Return the name directly below the page that a link leads to; None: there is none."""
     path = link.partition("#")[0].partition("?")[0]
     if "://" in path or path.startswith("//"):
         try:
@@ -133,7 +133,7 @@ def _entry(link: str, base: str) -> Listed | None:
             return None
         path = unquote(path, errors="surrogateescape")[len(unquote(base)) :]
     elif ":" in path.partition("/")[0]:
-        return None  # of another scheme: servers write such names as ./NAME or with %3A
+        return None  # another scheme: servers write such names as ./NAME or with %3A
     else:
         path = unquote(path.removeprefix("./"), errors="surrogateescape")
     name = path.removesuffix("/")
@@ -141,10 +141,10 @@ def _entry(link: str, base: str) -> Listed | None:
 
 
 class _Page:
-    """Title, first heading and links of a page; no tree is made of it.
+    """A parser of a page's title, first heading and links, which builds no tree.
 
-    libxml2 parses in linear time whatever the page is, which Python's own parser does not: 48 KiB
-    of ``<a href="`` take it 10 seconds.
+    libxml2 parses any page in linear time; Python's own parser takes 10 seconds for 48 KiB of ``<a
+    href="``.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class _Page:
         self._inside = ""
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """A tag begins."""
+        """Handle the beginning of a tag."""
         if tag == "a":
             link = attributes.get("href")
             if link and len(link) <= NAME_BYTES_MAX:
@@ -163,16 +163,16 @@ class _Page:
             self._inside = tag
 
     def end(self, tag: str) -> None:
-        """A tag ends."""
+        """Handle the end of a tag."""
         if tag == self._inside:
             self._inside = ""
 
     def data(self, text: str) -> None:
-        """Text between tags."""
+        """Handle text between tags."""
         if self._inside == "title" and len(self.title) < NAME_BYTES_MAX:
             self.title += text
         elif self._inside == "h1" and len(self.heading) < NAME_BYTES_MAX:
             self.heading += text
 
     def close(self) -> None:
-        """The page ends."""
+        """Handle the end of the page."""

@@ -1,7 +1,7 @@
-"""The names below a prefix of a web server, which has no question for them.
+"""The names below a prefix of a web server, for which HTTP has no request.
 
-Index pages are asked first: they are the truth, and name chunks. Where the server has none, the
-consolidated metadata of the dataset name its groups, arrays and documents.
+Index pages come first: they are reliable, and name chunks. Without them, the consolidated metadata
+of the dataset name its groups, arrays and documents.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ from nczfs.zmap.parallel import in_parallel
 from nczfs.zmap.web.headers import version_of
 
 DOCUMENT_BYTES_MAX: Final = 64 << 20
-SAMPLES: Final = 3  # files that are asked for, to see how the server makes its versions
+SAMPLES: Final = 3  # files that are requested to see how the server makes its versions
 
 CONSOLIDATED = ".zmetadata"
 ARRAY = ".zarray"
 
-# nginx never lists names that begin with a dot, so those that Zarr and NCZarr use are asked for:
-# those that every node has one of, and where there is one, the others.
+# nginx never lists names that begin with a dot, so those of Zarr and NCZarr are requested: first
+# those of which every node has one, and if there is one, the others.
 OF_EVERY_NODE = (".zgroup", ARRAY, ".zattrs")
 OF_SOME_NODES = (CONSOLIDATED, ".nczarr", ".nczgroup", ".nczarray", ".nczattrs")
 
 
 class Names:
-    """Finds names, and sizes and versions for those of objects.
+    """A finder of names, and of sizes and versions of objects.
 
     Parameters
     ----------
     zmap : the store, for documents.
-    stat : asks for an object that was listed.
+    stat : returns the `Stat` of an object that was listed.
     """
 
     def __init__(self, zmap: ZMap, transport: Transport, stat: Callable[[Key], Stat]) -> None:
         self._zmap = zmap
         self._transport = transport
         self._stat = stat
-        self._lists: bool | None = None  # the server has index pages; None: not known
-        self._shows_dots = False  # and they show names that begin with a dot
+        self._lists: bool | None = None  # whether the server has index pages; None: unknown
+        self._shows_dots = False  # whether they show names that begin with a dot
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
-        """As `ZMap.search`.
+        """Search as `ZMap.search` does.
 
         Raises
         ------
-        StoreError : the server has no index page and there are no consolidated metadata, or those
-            that there are do not say what is asked.
+        StoreError : the server has no index page and there are no consolidated metadata, or they do
+            not contain the answer.
         """
         return without_failures(self._entries(prefix), self._transport.where(prefix))
 
@@ -89,7 +89,7 @@ class Names:
                 yield Entry(stat.key.rpartition("/")[2], stat, False)
 
     def _listing(self, prefix: Prefix) -> list[Listed] | None:
-        """What the index page names; None: there is none."""
+        """Return the names of the index page; None: there is none."""
         directory = f"{prefix}/" if prefix else ""
         where = self._transport.where(directory)
         answer = self._transport.send(Request("GET", directory, limit=LISTING_BYTES_MAX))
@@ -113,7 +113,7 @@ class Names:
         return self._lists
 
     def _unlisted(self, prefix: Prefix) -> Iterator[Stat]:
-        """Of the documents that an index page may leave out, as far as the server gives them."""
+        """Yield the entries of documents that an index page may omit, if the server has them."""
         found = False
         for stat in self._asked(prefix, [Listed(name, False) for name in OF_EVERY_NODE]):
             if isinstance(stat, Stat):
@@ -124,7 +124,7 @@ class Names:
             yield from (stat for stat in asked if isinstance(stat, Stat))
 
     def _stats(self, prefix: Prefix, listed: list[Listed]) -> Iterator[Stat | StoreError]:
-        """Of the objects that are there."""
+        """Yield the `Stat` of existing objects."""
         files = [entry for entry in listed if not entry.is_directory]
         exact = {e.name: e for e in files if e.size is not None and e.mtime_s is not None}
         samples = self._asked(prefix, list(islice(exact.values(), SAMPLES)))
@@ -138,11 +138,11 @@ class Names:
         yield from self._asked(prefix, files)
 
     def _asked(self, prefix: Prefix, files: list[Listed]) -> Iterator[Stat | StoreError]:
-        """What the server says of files that are there, or why it cannot.
+        """Return what the server says about existing files, or its failures.
 
         Raises
         ------
-        Unavailable, DeadlinePassed : it cannot be asked.
+        Unavailable, DeadlinePassed : the server cannot be reached.
         """
 
         def ask(entry: Listed) -> Stat | StoreError | None:
@@ -160,11 +160,11 @@ class Names:
         return (stat for stat in in_parallel(ask, files) if stat is not None)
 
     def _consolidated(self, prefix: Prefix) -> list[Listed]:
-        """What the metadata of the dataset around a prefix name."""
+        """Return the names in the metadata of the dataset around a prefix."""
         found = self._metadata_around(prefix)
         if found is None:
             raise StoreError(
-                f"{self._transport.where(prefix)}: the names cannot be known: the server "
+                f"{self._transport.where(prefix)}: the names are unknown: the server "
                 "lists no directories, and there are no consolidated metadata; "
                 "switch listings on in the server (autoindex), or name a dataset in the URL"
             )
@@ -206,7 +206,7 @@ class Names:
 
 
 def _names_in(body: Buffer, where: str) -> frozenset[str]:
-    """The keys that a consolidated document names; what stands in it for them is passed over."""
+    """Return the keys that a consolidated document names; their values are skipped."""
     names: set[str] = set()
     found = False
 
@@ -242,7 +242,7 @@ def _is_key(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a server's versions follow from time and size: nginx's ETag, or none and a date."""
+    """How a server's versions follow from time and size: nginx's ETag, or only a date."""
 
     version: Callable[[int, int], Version]
 
@@ -254,7 +254,7 @@ _FORMS = (
 
 
 def _form_of(stat: Stat, entry: Listed) -> _Form | None:
-    """The form that an object really has, as one that was asked for shows."""
+    """Return the form that a requested object shows."""
     return next((form for form in _FORMS if _made(stat.key, entry, form) == stat), None)
 
 

@@ -1,4 +1,4 @@
-"""Requests to a web server: where they go, who asks, and where they are redirected to."""
+"""Requests to a web server: their target, credentials, and redirections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nczfs.zmap.web.failures import AttemptFailed
 from nczfs.zmap.web.headers import pause_s
 from nczfs.zmap.web.redirects import HOPS_MAX, MOVED, Redirects, leads_to_directory, origin_of
 
-CONNECTIONS_MAX = 48  # small web servers let few of those through that come at the same time
+CONNECTIONS_MAX = 48  # small web servers accept few connections at the same time
 
 _AGAIN = frozenset({408, 425, 429, 502, 503, 504, 509})
 
@@ -33,13 +33,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A question about a key or, with a slash at its end, about a directory.
+    """A request about a key or, with a slash at its end, about a directory.
 
     Attributes
     ----------
-    start, stop : the bytes of the object that are wanted.
-    limit : a longer body is an error; None: as long as that range.
-    failures : that are taken, at most, of a server that says it failed (500).
+    start, stop : the requested bytes of the object.
+    limit : the longest accepted body; None: the length of that range.
+    failures : how many answers 500 to accept before giving up.
     """
 
     method: str
@@ -52,7 +52,7 @@ class Request:
 
     @property
     def wanted(self) -> Wanted:
-        """What is taken of the body of the answer."""
+        """The accepted length of the body."""
         limit = self.limit
         if limit is None:
             limit = READ_BYTES_MAX if self.stop is None else self.stop - self.start
@@ -60,15 +60,15 @@ class Request:
 
 
 class Transport:
-    """Sends requests below one URL.
+    """A sender of requests below one URL.
 
-    A user and a password in the URL, or of ``~/.netrc``, are sent to the host they are for, and
-    not to where it redirects to.
+    A user and a password in the URL, or from ``~/.netrc``, are sent only to their host, not to
+    where it redirects.
 
     Parameters
     ----------
     source : the URL; its query goes with every request.
-    clock, sleep : of the waits between attempts, in seconds.
+    clock, sleep : for the waits between attempts, in seconds.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Transport:
         self._headers = {
             "user-agent": f"nczfs/{version('nczfs')}",
             "accept": "*/*",
-            # Ranges count the bytes of the encoded body where there is an encoding.
+            # With an encoding, ranges would count the bytes of the encoded body.
             "accept-encoding": "identity",
         }
         self._authorization = _authorization(parts)
@@ -106,28 +106,28 @@ class Transport:
 
     @property
     def has_credentials(self) -> bool:
-        """Whether we say who we are."""
+        """Whether requests carry credentials."""
         return bool(self._authorization)
 
     def where(self, key: str) -> str:
-        """The URL of a key for messages, without secrets."""
+        """Return the URL of a key for messages, without secrets."""
         return f"{self.root_url}/{key}" if key else self.root_url
 
     def send(self, request: Request, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
-        """Ask until there is an answer that another attempt would not change.
+        """Repeat a request until there is an answer that another attempt would not change.
 
-        Redirections are followed as `Redirects` says, but for one to the same path with a slash at
-        its end: it means that there is a directory, and is an answer.
+        Redirections are followed as `Redirects` decides, except for one to the same path with a
+        slash at its end: it is an answer, and means that there is a directory.
 
         Parameters
         ----------
-        fault : says what is missing in an answer, so that it is asked again; "" where it is whole.
+        fault : returns what is missing in an answer, so that the request is repeated; "": nothing.
 
         Raises
         ------
-        Unavailable, DeadlinePassed : could not ask.
-        AccessDenied : it is redirected to where it must not be.
-        StoreError : the redirections have no end, or the answer is longer than it may be.
+        Unavailable, DeadlinePassed : the server could not be reached.
+        AccessDenied : a redirection is not allowed.
+        StoreError : the redirections do not end, or the answer is too long.
         """
 
         def attempt(deadline: Deadline) -> Answer:
@@ -147,7 +147,7 @@ class Transport:
         return self._exchange.run(self.where(request.key), attempt)
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Release the connections."""
         self._exchange.close()
 
     def _url(self, key: str) -> str:
@@ -174,12 +174,12 @@ class Transport:
 
 
 def _escaped(path: str) -> str:
-    """A path as typed, with what cannot stand in a request percent-encoded."""
+    """Percent-encode the characters of a typed path that a request cannot contain."""
     return quote(path.encode("utf-8", "surrogateescape"), safe="%/:@!$&'()*+,;=-._~")
 
 
 def _authorization(parts: SplitResult) -> str:
-    """Of the URL, else of the file that ``NETRC`` names or ``~/.netrc``; "" for nobody's."""
+    """Return the credentials of the URL, or of ``NETRC`` or ``~/.netrc``; "": none."""
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     else:

@@ -1,4 +1,4 @@
-"""Pieces put together to one buffer, on disk where they are too much for memory."""
+"""Joining pieces to one buffer, on disk if they are too large for memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ IN_MEMORY_BYTES_MAX = 64 << 20
 def join(
     pieces: Iterable[bytes | bytearray | memoryview], size: int
 ) -> bytes | bytearray | memoryview:
-    """The pieces one after the other.
+    """Return the concatenated pieces.
 
     Parameters
     ----------
-    size : of all together; over 64 MiB they are in a file without a name that goes with the buffer.
+    size : of all together; beyond 64 MiB they are in a nameless file that lives as long as the
+        buffer.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""JSON that is taken apart piece by piece: a document from anybody may hold anything.
+"""JSON that is parsed piece by piece, because a foreign document may contain anything.
 
-Parsed as a whole, a document of brackets takes twenty times its size of memory, and the interpreter
-for as long. Here only the pieces that are wanted are parsed, each of which has a limit.
+Parsed as a whole, a document of brackets takes twenty times its size in memory, and blocks the
+interpreter meanwhile. Here only the needed pieces are parsed, each within a limit.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ _DEPTH_MAX: Final = 500
 
 
 class JsonParts:
-    """A document, by the positions of its values in it.
+    """A document, and the positions of its values.
 
-    One byte of the document is one character of its text, whatever character that is a part of:
-    a single one from beyond the first 65,536 would make the text four times as large.
+    Each byte of the document is one character of its text, because a single character beyond the
+    first 65,536 would make decoded text four times as large.
 
-    All methods raise ValueError where there is no JSON.
+    All methods raise ValueError if there is no JSON.
     """
 
     def __init__(self, body: Buffer) -> None:
         self._text = str(body, "latin-1")
 
     def begin(self) -> int:
-        """Where the value is that is the document."""
+        """Return the position of the document's value."""
         return self._skip(0)
 
     def check_end(self, at: int) -> None:
-        """Raise unless the document ends there."""
+        """Raise unless the document ends at a position."""
         if self._skip(at) != len(self._text):
             raise ValueError("something follows the document")
 
     def is_object(self, at: int) -> bool:
-        """Whether an object begins there."""
+        """Return whether an object begins at a position."""
         return self._text.startswith("{", at)
 
     def is_array(self, at: int) -> bool:
-        """Whether an array begins there."""
+        """Return whether an array begins at a position."""
         return self._text.startswith("[", at)
 
     def members(self, at: int, take: Callable[[str, int], int]) -> int:
-        """Call `take` for each member of the object there.
+        """Call `take` for each member of the object at a position.
 
         Parameters
         ----------
-        take : gets the name of a member and where its value is; returns where that ends.
+        take : gets the name of a member and the position of its value; returns where that ends.
 
         Returns
         -------
@@ -76,40 +76,40 @@ class JsonParts:
         return self._each(at, "{", "}", member)
 
     def items(self, at: int, take: Callable[[int], int]) -> int:
-        """As `members`, for the items of an array."""
+        """Call `take` for each item of an array, as `members` does."""
         return self._each(at, "[", "]", take)
 
     def string(self, at: int) -> tuple[str, int]:
-        """The text there, and where it ends."""
+        """Return the string at a position, and where it ends."""
         found = _string.match(self._text, at)
         if found is None:
             raise ValueError(f"no text at character {at}")
         return text_in(found[0]), found.end()
 
     def value(self, at: int, bytes_max: int) -> tuple[Any, int]:
-        """The value there, and where it ends. Raises ValueError if it is longer than allowed."""
+        """Return the value at a position, and its end. Raises ValueError if it is too long."""
         end = self.end_of(at)
         if end - at > bytes_max:
             raise ValueError(f"over {bytes_max} bytes at character {at}")
         return _decoder.decode(_as_utf8(self._text[at:end])), end
 
     def raw(self, at: int) -> tuple[bytes, int]:
-        """The bytes of the value there, which is not parsed, and where it ends."""
+        """Return the unparsed bytes of the value at a position, and where it ends."""
         end = self.end_of(at)
         return self._text[at:end].encode("latin-1"), end
 
     def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        """What a pattern finds there; bytes over 127 are characters of their own."""
+        """Match a pattern at a position; each byte over 127 is one character."""
         return pattern.match(self._text, at)
 
     def end_of(self, at: int) -> int:
-        """Where the value ends, which is not looked at more closely than that needs."""
+        """Return where the value ends, with as little parsing as that needs."""
         if not self._text.startswith(("{", "["), at):
             found = _string.match(self._text, at) or _scalar.match(self._text, at)
             if found is None:
                 raise ValueError(f"no value at character {at}")
             return found.end()
-        found = _flat.match(self._text, at)  # most have nothing in brackets of their own
+        found = _flat.match(self._text, at)  # most values contain no brackets
         if found is not None:
             return found.end()
         depth = 0
@@ -123,7 +123,7 @@ class JsonParts:
                     depth -= 1
                     if not depth:
                         return found.end()
-                case '"':  # at once: each quote behind it would be searched to the end anew
+                case '"':  # at once: otherwise each later quote would be searched to the end anew
                     raise ValueError(f"no end of the text at character {found.start()}")
         raise ValueError(f"no end of what begins at character {at}")
 
@@ -147,7 +147,7 @@ class JsonParts:
 
 
 def text_in(raw: str) -> str:
-    """The text of a JSON string that was found in a document, in its quotes."""
+    """Parse a JSON string that was found in a document, with its quotes."""
     if "\\" not in raw and raw.isascii():
         return raw[1:-1]
     return str(_decoder.decode(_as_utf8(raw)))

@@ -1,7 +1,7 @@
 """Keys and prefixes: the checked names of objects.
 
-A key is one or more components joined by "/", without a leading or trailing slash. Text from a
-file system that is not UTF-8 is kept with surrogate escapes.
+A key is one or more components joined by "/", without a leading or trailing slash. Text from a file
+system that is not UTF-8 has surrogate escapes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Prefix = NewType("Prefix", str)
 
 ROOT = Prefix("")
 MAX_KEY_BYTES = 1024  # S3: "The name for a key is a sequence of at most 1,024 bytes"
-OWN_FILES = ".nczfs-"  # temporary files and side files of ours: hidden, and no keys
+OWN_FILES = ".nczfs-"  # temporary files and side files of nczfs: hidden, and not keys
 
 
 def parse_key(text: str) -> Key:
@@ -23,7 +23,7 @@ def parse_key(text: str) -> Key:
 
     Raises
     ------
-    BadKey : empty, absolute, with an empty, ``.`` or ``..`` component, with NUL, or with a
+    BadKey : the text is empty, absolute, has an empty, ``.`` or ``..`` component, a NUL, or a
         component that starts with ``.nczfs-``.
     KeyTooLong : over 1024 bytes.
     """
@@ -39,12 +39,12 @@ def parse_prefix(text: str) -> Prefix:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be one component of a key."""
+    """Return whether a text can be one component of a key."""
     return bool(text) and "/" not in text and _fault(text) is None
 
 
 def checked_length(text: str) -> Key:
-    """A key that is put together of checked ones. Raises KeyTooLong."""
+    """Return a key that was joined from checked ones. Raises KeyTooLong."""
     if len(text) > MAX_KEY_BYTES // 4 and len(text.encode("utf-8", "surrogateescape")) > (
         MAX_KEY_BYTES
     ):
@@ -53,7 +53,7 @@ def checked_length(text: str) -> Key:
 
 
 def checked_text(key: Key) -> Key:
-    """The same key, for a store whose keys are text. Raises KeyNotText."""
+    """Return a key for a store whose keys are text. Raises KeyNotText."""
     if not key.isascii():
         try:
             key.encode()
@@ -65,22 +65,22 @@ def checked_text(key: Key) -> Key:
 
 
 def is_own(text: str) -> bool:
-    """Whether something is kept there for nczfs itself: listings do not show it."""
+    """Return whether a key belongs to nczfs itself, so that listings do not show it."""
     return f"/{OWN_FILES}" in f"/{text}"
 
 
 def join(prefix: str, name: str) -> Key:
-    """The key of `name` below `prefix`; both are checked already."""
+    """Return the key of `name` below `prefix`; both are already checked."""
     return Key(f"{prefix}/{name}" if prefix else name)
 
 
 def is_within(path: str, top: str) -> bool:
-    """Whether a key or prefix is another one, or below it."""
+    """Return whether a key or prefix equals another one, or is below it."""
     return not top or path == top or path.startswith(f"{top}/")
 
 
 def moved(key: str, prefix: Prefix, goal: Prefix) -> Key:
-    """The key, or prefix, that one at or below `prefix` has when that is renamed to `goal`."""
+    """Return the key, or prefix, at or below `prefix` after that is renamed to `goal`."""
     return Key(goal + key[len(prefix) :])
 
 

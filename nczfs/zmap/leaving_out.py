@@ -1,4 +1,4 @@
-"""Entries of a listing that cannot be shown: they are left out, and do not spoil the others."""
+"""Entries of a listing that cannot be shown: they are left out, and the others are shown."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _log = logging.getLogger(__name__)
 
 
 def without_failures(found: Iterable[_T | StoreError], where: str) -> Iterator[_T]:
-    """What is there of a listing, without the entries that the store cannot tell of.
+    """Yield a listing without the entries for which the store fails.
 
-    Where it can tell of none, the listing is not empty: the store has closed, or is broken.
+    If it fails for all entries, the listing is not empty: the store has closed, or is broken.
 
     Parameters
     ----------
-    where : is listed, for the log.
+    where : what is listed, for the log.
 
     Raises
     ------
-    StoreError : the first of the failures, when all entries failed.
+    StoreError : the first failure, if all entries failed.
     """
     first: StoreError | None = None
     failures = shown = 0
@@ -45,11 +45,11 @@ def without_failures(found: Iterable[_T | StoreError], where: str) -> Iterator[_
 
 
 def leave_out(where: str, count: int, reason: str) -> None:
-    """Count entries that are left out of a listing, and say so in the log once.
+    """Count entries that are left out of a listing, and log that once.
 
     Parameters
     ----------
-    reason : of the first of them.
+    reason : for the first of them.
     """
     HIDDEN_KEYS.inc(count)
     _warn(where, count, reason)

@@ -1,4 +1,4 @@
-"""A store in memory: the simplest that keeps every promise, for tests and scratch."""
+"""A store in memory: the simplest one that keeps every promise, for tests and temporary data."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class MemoryZMap(ZMap):
         return (stat for stat in shown if not is_own(stat.key[len(below) :]))
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     def _find(self, key: Key) -> _Object:
         try:

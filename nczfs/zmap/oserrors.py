@@ -1,4 +1,4 @@
-"""What the operating system says of files, as errors of stores."""
+"""Translation of the operating system's errors about files."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ ERRORS: Final[Mapping[int, type[StoreError]]] = {
 
 
 def kind_of(error: OSError, errors: Mapping[int, type[StoreError]] = ERRORS) -> type[StoreError]:
-    """The error of a store that stands for one of the operating system."""
+    """Return the store's error for one of the operating system."""
     return errors.get(error.errno or 0, Unavailable)

@@ -1,4 +1,4 @@
-"""Many small questions to a far store, asked by several threads at once."""
+"""Many small requests to a far store, made by several threads at once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _A = TypeVar("_A")
 
 
 def in_parallel(ask: Callable[[_T], _A], items: Iterable[_T]) -> Iterator[_A]:
-    """The answers in the order of the items, block by block as they are consumed.
+    """Yield the answers in the order of the items, block by block as they are consumed.
 
-    The first item is asked for alone: often it is all that is wanted.
+    The first item is requested alone: often no others are needed.
     """
     waiting = iter(items)
     yield from map(ask, islice(waiting, 1))

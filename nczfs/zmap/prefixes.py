@@ -1,4 +1,4 @@
-"""URLs and paths that are compared by how they begin: what a user allows to be followed."""
+"""Prefixes of URLs and paths, with which users allow what may be followed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 def normal(text: str) -> str:
-    """A path or URL in the form whose beginnings can be compared.
+    """Return a path or URL in a form whose prefixes can be compared.
 
-    It has no ``..``, not even one that a web server would find behind a ``%2F``; of a web server
-    the host is in small letters, and there is neither its default port nor a query.
+    It has no ``..``, not even one that a web server would find after a ``%2F``. The host of a web
+    server is in lower case, without its default port or a query.
     """
     scheme = SCHEME.match(text)
     if scheme is None or scheme[1].lower() == "file":
@@ -33,5 +33,5 @@ def normal(text: str) -> str:
 
 
 def is_below(text: str, prefix: str) -> bool:
-    """Whether something in normal form is another such thing, or below it."""
+    """Return whether a normal form equals another one, or is below it."""
     return text == prefix or text.startswith(prefix if prefix.endswith("/") else f"{prefix}/")

@@ -9,10 +9,10 @@ from nczfs.zmap.wrappers import Change, Wrapper
 
 
 class Prompt(Wrapper):
-    """Another store, flushed by each change: what it took survives this process.
+    """A wrapper that flushes a store after each change, which then survives this process.
 
-    Where the flush fails, the change is there, and is tried again with the next. Closing it closes
-    the other.
+    If the flush fails, the change is kept, and the next change tries again. Closing it closes the
+    other.
     """
 
     @contextmanager

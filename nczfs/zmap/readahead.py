@@ -1,4 +1,4 @@
-"""A far store whose small reads of one object are served from blocks around them."""
+"""Serving small reads of a far object from larger blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nczfs.zmap.keys import Key
 from nczfs.zmap.wrappers import ReadOnly
 
 BLOCK_BYTES = 256 << 10
-READ_BYTES_MAX = 1 << 20  # a larger read is a request of its own, and nothing of it is kept
+READ_BYTES_MAX = 1 << 20  # a larger read is a separate request, of which nothing is kept
 KEPT_BLOCKS = 64
 
 _BlockId: TypeAlias = tuple[Key, Version, int]
@@ -22,7 +22,7 @@ _BlockId: TypeAlias = tuple[Key, Version, int]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The bytes of a block, fewer at the end of the object, and what came with them."""
+    """The bytes of a block, fewer at the end of the object, and the rest of the answer."""
 
     data: memoryview
     object_size: int
@@ -30,15 +30,16 @@ class _Block:
 
 
 class ReadAhead(ReadOnly):
-    """A store round a far one, for an object that is read in many small pieces: an archive.
+    """A wrapper of a far store for an object that is read in many small pieces: an archive.
 
-    Reads that name a version are cut from blocks of 256 KiB, of which the last 64 are kept; blocks
-    that stand side by side are one request, and two threads that need the same block ask once.
-    All else goes to the far store. `_lock` guards the blocks and is not held while it is asked.
+    Reads that name a version are cut from blocks of 256 KiB, of which the last 64 are kept.
+    Adjacent blocks are one request, and threads that need the same block share its request.
+    Everything else goes to the far store. `_lock` guards the blocks and is not held during
+    requests.
 
     Parameters
     ----------
-    owns_source : close the far store with this one.
+    owns_source : whether to close the far store with this one.
     """
 
     def __init__(self, source: ZMap, *, owns_source: bool = False) -> None:
@@ -64,14 +65,14 @@ class ReadAhead(ReadOnly):
         return Blob(data, version, blocks[0].object_size, blocks[0].mtime_ns)
 
     def close(self) -> None:
-        """Forget the blocks, and close the far store where it is ours."""
+        """Forget the blocks, and close the far store if it belongs to this one."""
         with self._lock:
             self._blocks.clear()
         if self._owns_source:
             self._zmap.close()
 
     def _fetched(self, key: Key, version: Version, first: int, last: int) -> Sequence[_Block]:
-        """The blocks `first` to `last`, of which this thread fetches those that nobody has."""
+        """Return the blocks `first` to `last`, fetching those that no other thread fetches."""
         found: list[Future[_Block]] = []
         mine: list[int] = []
         with self._lock:
@@ -91,7 +92,7 @@ class ReadAhead(ReadOnly):
     def _fetch(
         self, key: Key, version: Version, run: range, blocks: Sequence[Future[_Block]]
     ) -> None:
-        """Fetch blocks side by side; a failure is told to all who wait, and not kept."""
+        """Fetch adjacent blocks; all waiting threads get a failure, which is not kept."""
         try:
             blob = self._zmap.read(
                 key, run.start * BLOCK_BYTES, run.stop * BLOCK_BYTES, version=version
@@ -112,7 +113,7 @@ class ReadAhead(ReadOnly):
 
 
 def _runs(numbers: list[int]) -> list[range]:
-    """Numbers in ascending order as ranges without gaps."""
+    """Split ascending numbers into ranges without gaps."""
     runs: list[range] = []
     for number in numbers:
         if runs and runs[-1].stop == number:

@@ -1,7 +1,8 @@
 """A store whose objects are bytes in a document, or ranges of objects in other stores.
 
-kerchunk makes such documents for files of netCDF, HDF5, GRIB, TIFF: what they hold reads as Zarr.
-`reference_json` and `reference_parquet` read them, `reference_targets` finds what they name.
+kerchunk makes such documents for netCDF, HDF5, GRIB and TIFF files, so that these read as Zarr.
+`reference_json` and `reference_parquet` read the documents, `reference_targets` finds the objects
+that they name.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _FEATURES = Features(writable=False, conditional_writes=False, near=False)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Where references come from.
+    """The document of references.
 
     Attributes
     ----------
@@ -53,28 +54,28 @@ class Document:
 
 
 class References(Protocol):
-    """References by key, however they are kept."""
+    """References by key."""
 
     def find(self, key: str) -> Reference | None:
-        """The reference of a key."""
+        """Return the reference of a key."""
 
     def below(self, prefix: Prefix) -> Iterator[tuple[Key, Reference]]:
-        """All references below a prefix."""
+        """Yield all references below a prefix."""
 
     def children(self, prefix: Prefix) -> Iterator[tuple[str, Reference | None, bool]]:
-        """Names of the next level: the reference of that name, and whether others are below it."""
+        """Yield names of the next level with their references, and whether others are below."""
 
 
 class ReferenceZMap(ZMap):
     """The keys of a document of references.
 
-    Objects that references lead to are pinned at the version in which they were first read: once
-    one is replaced, the offsets no longer fit it, and reading from it raises `Conflict`.
+    Referenced objects are pinned at the version that was first read: once one is replaced, the
+    offsets no longer fit it, and reading from it raises `Conflict`.
 
     Parameters
     ----------
     targets : finds the objects; closed with this store.
-    near : the objects are on this machine.
+    near : whether the objects are on this machine.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class ReferenceZMap(ZMap):
         found = self._find(key)
         here = self._version_of(found)
         if version is not None and version != here:
-            raise Conflict(f"{self._name}/{key}: another version than the one asked for")
+            raise Conflict(f"{self._name}/{key}: another version than the requested one")
         if found.data is not None:
             return Blob(found.data[start:stop], here, len(found.data), self._mtime_ns)
         size = found.size if found.size != WHOLE else self._pinned(key, found)[1]
@@ -164,7 +165,7 @@ class ReferenceZMap(ZMap):
         return Stat(key, size, self._version_of(found), self._mtime_ns)
 
     def _pinned(self, key: Key, found: Reference) -> tuple[Version, int]:
-        """Version and size of the object that a reference leads to, as they were at first."""
+        """Return the first version and size of the object that a reference leads to."""
         pin = self._pins.get(found.url)
         if pin is None:
             zmap, target = self._target(key, found)
@@ -201,23 +202,23 @@ class ReferenceZMap(ZMap):
         return blob.data
 
     def _target(self, key: Key, found: Reference) -> tuple[ZMap, Key]:
-        """The store and the key that a reference leads to."""
+        """Return the store and the key that a reference leads to."""
         try:
             return self._targets.find(found.url)
         except NczfsError as error:
             raise type(error)(f"{self._name}/{key}: {error}") from error
 
     def _gone(self, key: Key, error: NoSuchObject) -> CorruptStore:
-        # Not NoSuchObject: that would say that the chunk was never written.
+        # Not NoSuchObject, which would mean that the chunk was never written.
         return CorruptStore(f"{self._name}/{key}: refers to something that does not exist: {error}")
 
 
 def open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """The store that a document of references describes.
+    """Open the store that a document of references describes.
 
     Raises
     ------
-    BadMetadata, Unsupported : it is not one, or not of a kind that is understood.
+    BadMetadata, Unsupported : it is not such a document, or of an unsupported kind.
     """
     if url.text.rstrip("/").lower().endswith(REFERENCE_DIRECTORIES) or os.path.isdir(url.path):
         return _of_directory(url, options)
@@ -228,7 +229,7 @@ def open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:
     except NoSuchObject:
         if url.path:
             raise
-        return _of_directory(url, options)  # as mode=reference says of a name that says nothing
+        return _of_directory(url, options)  # as mode=reference implies
     finally:
         store.close()
     table = read_references(blob.data, url.text)
@@ -253,7 +254,7 @@ def _of_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
 def _answered(
     answer: Callable[[_T], _A], is_asked: Callable[[_T], bool], items: Iterable[_T]
 ) -> Iterator[_A]:
-    """Answers to items, by several threads for those that another store is asked about."""
+    """Yield answers for items, with several threads for those in other stores."""
     for asked, group in groupby(items, is_asked):
         answers = in_parallel if asked else map
         yield from answers(answer, group)

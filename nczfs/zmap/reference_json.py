@@ -1,7 +1,7 @@
 """Documents of references as kerchunk writes them in JSON, versions 0 and 1.
 
-The references of a document are taken one by one as they are parsed, so that a million of them
-never stand in memory as objects. All that they come to is charged to one budget.
+The references of a document are taken one by one as they are parsed, so that a million of them are
+never in memory as objects. Their total size is charged to one budget.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from nczfs.zmap.reference_templates import Templates, Value
 
 DOCUMENT_BYTES_MAX: Final = 256 << 20
 GENERATED_MAX: Final = 4_000_000
-SECTION_BYTES_MAX: Final = 4 << 20  # of the templates, and of the rules of ``gen``
-INLINE_BYTES_MAX: Final = 64 << 20  # of one object in line
+SECTION_BYTES_MAX: Final = 4 << 20  # limit for the templates, and for the rules of ``gen``
+INLINE_BYTES_MAX: Final = 64 << 20  # limit for one inline object
 
 _log = logging.getLogger(__name__)
 _INTEGER_END = 1 << 63
@@ -35,17 +35,16 @@ _RANGE = re.compile(
 
 
 def read_references(body: Buffer, where: str) -> Table:
-    """The references of a document; those whose keys are not valid are left out, logged once.
+    """Read the references of a document; those with invalid keys are left out, logged once.
 
     Parameters
     ----------
-    where : the document is, for messages.
+    where : the place of the document, for messages.
 
     Raises
     ------
     BadMetadata : it is not a document of references.
-    Unsupported : it is one of a version, or with templates, that are not understood, or it comes
-        to more than is read.
+    Unsupported : its version or templates are not supported, or it expands beyond the limit.
     """
     try:
         return _Document(body, where).table()
@@ -107,7 +106,7 @@ class _Document:
         return table
 
     def _take(self, builder: TableBuilder, name: str, at: int) -> int:
-        """Add the reference whose value stands at a position; the position behind it."""
+        """Add the reference with its value at a position. Returns the position after it."""
         parts = self._parts
         try:
             key = parse_key(name)
@@ -163,7 +162,7 @@ class _Document:
         raise BadMetadata(f"{self._where}: 'templates' is not an object of texts")
 
     def _generate(self, builder: TableBuilder, rules: object, templates: Templates) -> None:
-        """Add the references that the rules of ``gen`` stand for."""
+        """Add the references that the rules of ``gen`` make."""
         if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
             raise BadMetadata(f"{self._where}: 'gen' is not a list of objects")
         left = GENERATED_MAX
@@ -202,7 +201,7 @@ def _combinations(ranges: Mapping[str, range | list[Value]]) -> Iterator[dict[st
 
 
 def _dimension(values: object) -> range | list[Value]:
-    """What a dimension runs through: a list, or ``start``, ``stop`` and ``step``."""
+    """Return the values of a dimension: a list, or ``start``, ``stop`` and ``step``."""
     if isinstance(values, list) and all(type(value) in (int, str) for value in values):
         return values
     if isinstance(values, dict):

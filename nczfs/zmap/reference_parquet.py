@@ -1,8 +1,8 @@
 """Directories of references as kerchunk writes them in parquet.
 
 ``.zmetadata`` holds the documents and says how many references a file has; the reference of a
-chunk is a row of ``VARIABLE/refs.N.parq``. The files are read when they are needed, with pyarrow,
-which is not installed with nczfs by itself.
+chunk is a row of ``VARIABLE/refs.N.parq``. The files are read on demand with pyarrow, which nczfs
+does not install by default.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from nczfs.zmap.reference_table import WHOLE, Budget, Reference, Table, TableBui
 METADATA = Key(".zmetadata")
 DOCUMENT_BYTES_MAX = 256 << 20
 PARTS_KEPT = 8
-PART_BYTES_MAX = 256 << 20  # of a file in memory, and of all that are kept
+PART_BYTES_MAX = 256 << 20  # limits for a file in memory, and for all cached files
 RECORD_SIZE_MAX = 10_000_000
-PARTS_MAX = 100_000  # of an array
-ARRAY_BYTES_MAX = 4 << 20  # of the document of an array
+PARTS_MAX = 100_000  # limit for an array
+ARRAY_BYTES_MAX = 4 << 20  # limit for the document of an array
 DIMENSIONS_MAX = 64
 
 _COLUMNS = ("path", "offset", "size", "raw")
-# Others stand for more bytes than a file says: a text for the beginning of the one before it.
+# Other encodings expand beyond what a file states, such as prefixes shared with the text before.
 _ENCODINGS = frozenset(
     {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BINARY_PACKED"}
 )
@@ -50,13 +50,13 @@ _HAS_PROTOCOL = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """The chunks of an array: how many there are along each dimension."""
+    """The grid of an array: the number of chunks along each dimension."""
 
     counts: tuple[int, ...]
     separator: str
 
     def index(self, name: str) -> int | None:
-        """The position of a chunk in the order of rows; None: it is no chunk of this array."""
+        """Return the position of a chunk in the order of rows; None: not a chunk of this array."""
         words = name.split(self.separator) if self.counts else []
         if not self.counts:
             return 0 if name == "0" else None
@@ -70,7 +70,7 @@ class _Grid:
         return index
 
     def name(self, index: int) -> str:
-        """The name of the chunk at a position."""
+        """Return the name of the chunk at a position."""
         words: list[str] = []
         for count in reversed(self.counts):
             index, number = divmod(index, count)
@@ -79,13 +79,13 @@ class _Grid:
 
 
 class ParquetReferences:
-    """References by key. `_lock` guards the files that are kept, not the reading of one.
+    """References by key. `_lock` guards the cached files, not the reading of one.
 
     Parameters
     ----------
-    store : holds the directory.
-    document : the content of its ``.zmetadata``.
-    where : the directory is, for messages.
+    store : contains the directory.
+    document : the contents of its ``.zmetadata``.
+    where : the place of the directory, for messages.
 
     Raises
     ------
@@ -140,7 +140,7 @@ class ParquetReferences:
                 yield head, None, True
 
     def _chunks(self, path: str, grid: _Grid) -> Iterator[tuple[str, Reference]]:
-        """The chunks of an array that have a reference, by name."""
+        """Yield the chunks of an array that have a reference, by name."""
         for start in range(0, prod(grid.counts), self._record_size):
             part = self._part(_file(path, start // self._record_size))
             for index in range(start, start + (part.num_rows if part is not None else 0)):
@@ -149,7 +149,7 @@ class ParquetReferences:
                     yield grid.name(index), found
 
     def _row(self, path: str, index: int) -> Reference | None:
-        """The reference of a chunk; None where it was never written."""
+        """Return the reference of a chunk; None if it was never written."""
         number, row = divmod(index, self._record_size)
         key = _file(path, number)
         part = self._part(key)
@@ -169,7 +169,7 @@ class ParquetReferences:
         return Reference(index, None, url, offset, size)
 
     def _part(self, key: Key) -> Any:
-        """The rows of a file; None where there is no such file."""
+        """Return the rows of a file; None if there is no such file."""
         with self._lock:
             if key in self._parts:
                 self._parts.move_to_end(key)
@@ -185,7 +185,7 @@ class ParquetReferences:
         return part
 
     def _fit(self) -> bool:
-        """Whether the files that are kept are few and small enough."""
+        """Return whether the cached files are few and small enough."""
         sizes = [part.nbytes for part in self._parts.values() if part is not None]
         return len(self._parts) <= PARTS_KEPT and sum(sizes) <= PART_BYTES_MAX
 
@@ -203,8 +203,8 @@ class ParquetReferences:
             if missing := [name for name in _COLUMNS if name not in columns]:
                 raise CorruptStore(f"{where}: has no column {missing[0]!r}")
             _check_size(file.metadata, where)
-            # Of texts that are the same in many rows, one is in memory: in the file, too, a million
-            # rows may take some bytes.
+            # Equal texts of many rows are in memory once, since in the file, too, a million rows
+            # may take a few bytes.
             file = arrow.parquet.ParquetFile(
                 arrow.BufferReader(body), metadata=file.metadata, read_dictionary=["path", "raw"]
             )
@@ -216,7 +216,7 @@ class ParquetReferences:
             raise CorruptStore(f"{where}: cannot be read as parquet: {error}") from error
 
     def _schema(self, part: Any) -> Any:
-        """The types that the columns shall have."""
+        """Return the required types of the columns."""
         arrow = self._arrow
         types = {
             "path": arrow.string(),
@@ -231,7 +231,7 @@ class ParquetReferences:
 
 
 def _check_size(metadata: Any, where: str) -> None:
-    """Raise where the file says itself that its columns are too large."""
+    """Raise if the columns are too large according to the file itself."""
     size = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -254,7 +254,7 @@ def _file(path: str, number: int) -> Key:
 
 
 def read_bounded(store: ZMap, key: Key) -> Blob:
-    """An object that is read whole, when it is not too large for that."""
+    """Read a whole object, unless it is too large."""
     blob = store.read(key, 0, DOCUMENT_BYTES_MAX)
     if blob.object_size > DOCUMENT_BYTES_MAX:
         raise BadMetadata(
@@ -276,7 +276,7 @@ def _pyarrow(where: str) -> Any:
 
 
 def _described(document: Buffer, where: str) -> tuple[Table, dict[str, _Grid], int]:
-    """The documents that ``.zmetadata`` holds, the grids of the arrays, rows in a file."""
+    """Return the documents in ``.zmetadata``, the grids of the arrays, and the rows of a file."""
     builder = TableBuilder(Budget())
     grids: dict[str, _Grid] = {}
     metadata: list[bytes] = []

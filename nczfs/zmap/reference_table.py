@@ -1,4 +1,4 @@
-"""References in columns: a million of them in the memory that their texts take."""
+"""References in columns: a million of them take only the memory of their texts."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ WHOLE = -1
 """As the size of a reference: the whole object."""
 
 EXPANDED_BYTES_MAX: Final = 512 << 20
-"""Of the references of a document in memory, whatever they are made of."""
+"""The most memory that the references of a document may take."""
 
 _INLINE = -1
-_ROW_BYTES = 64  # that a reference takes besides its key
-_URL_BYTES = 160  # that a URL takes besides its characters
+_ROW_BYTES = 64  # of a reference besides its key
+_URL_BYTES = 160  # of a URL besides its characters
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where the bytes of a key are.
+    """The place of a key's bytes.
 
     Attributes
     ----------
     row : its position in the table.
-    data : the bytes themselves, None where they are elsewhere.
-    url : of the object that holds them, as the document has it.
-    offset, size : of them in that object; a size of `WHOLE` is all of it.
+    data : the bytes themselves; None if they are elsewhere.
+    url : of the object that contains them, as in the document.
+    offset, size : of the bytes in that object; a size of `WHOLE` is all of it.
     """
 
     row: int
@@ -43,9 +43,9 @@ class Reference:
 
 
 class Budget:
-    """What a document of references may come to, in bytes.
+    """The limit, in bytes, to which a document of references may expand.
 
-    A document of 60 KB can stand for gigabytes: by rules that make references, by templates, or by
+    A document of 60 KB can expand to gigabytes: by rules that make references, by templates, or by
     values that take more in memory than in the document.
     """
 
@@ -53,7 +53,7 @@ class Budget:
         self._left = EXPANDED_BYTES_MAX
 
     def spend(self, size: int) -> None:
-        """Take some of it. Raises Unsupported where there is not enough."""
+        """Take some of it. Raises Unsupported if there is not enough."""
         self._left -= size
         if self._left < 0:
             raise Unsupported(
@@ -62,7 +62,7 @@ class Budget:
 
 
 class TableBuilder:
-    """Takes references in any order; of two with the same key the later one counts."""
+    """A builder that takes references in any order; of two with the same key the later counts."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -78,13 +78,13 @@ class TableBuilder:
         return len(self._targets)
 
     def add_bytes(self, key: Key, data: bytes) -> None:
-        """A key whose bytes stand in the document."""
+        """Add a key with bytes in the document."""
         self._budget.spend(len(data))
         self._add(key, _INLINE, len(self._data), len(data))
         self._data += data
 
     def add_range(self, key: Key, url: str, offset: int, size: int) -> None:
-        """A key whose bytes are a range of an object, or all of it."""
+        """Add a key whose bytes are a range of an object, or all of it."""
         target = self._urls.get(url)
         if target is None:
             self._budget.spend(len(url) + _URL_BYTES)
@@ -92,7 +92,7 @@ class TableBuilder:
         self._add(key, target, offset, size)
 
     def build(self) -> Table:
-        """The table; nothing more may be added."""
+        """Return the table; nothing more may be added."""
         keys, ends = self._keys, self._ends
 
         def key_at(row: int) -> bytes:
@@ -134,7 +134,7 @@ class TableBuilder:
 
 
 class Table:
-    """References by key, sorted by it. Immutable, thread-safe. `TableBuilder` makes it."""
+    """References sorted by key. Immutable and thread-safe. `TableBuilder` makes it."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Table:
                 row += 1
             else:
                 child = key[:cut]
-                # A key of that very name sorts before this one and came already.
+                # A key of exactly that name sorts before this one and has already come.
                 before = self._bisect(child, first, row)
                 if self._key(before) != child:
                     yield _decoded(child[skip:]), None, True
@@ -197,7 +197,7 @@ class Table:
         return start, self._bisect(key + b"0", start)
 
     def _bisect(self, wanted: bytes, low: int = 0, high: int | None = None) -> int:
-        """The first row whose key is not before `wanted`."""
+        """Return the first row whose key is not before `wanted`."""
         high = len(self) if high is None else high
         while low < high:
             middle = (low + high) // 2

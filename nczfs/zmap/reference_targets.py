@@ -1,7 +1,7 @@
-"""The objects that references name: which of them may be read, and the stores they are in.
+"""The objects that references name: their stores, and which of them may be read.
 
-A document of references is data, and may name anything. By default only what lies beside it is
-read: below its directory, in its bucket, on its host.
+A document of references is data, and may name anything. By default only neighbours are read: below
+its directory, in its bucket, on its host.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ STORES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A store, what it is called in the pool, and a key in it.
+    """A store, its name in the pool, and a key in it.
 
     Attributes
     ----------
-    is_home : it is where the document is, all of which may be read.
+    is_home : whether it is the place of the document, all of which may be read.
     """
 
     root: str
@@ -39,12 +39,12 @@ class _Place:
 
 
 class Targets:
-    """Finds the objects that references name. `_lock` guards the pool of stores.
+    """A finder of the objects that references name. `_lock` guards the pool of stores.
 
     Parameters
     ----------
     home : the directory, prefix or place on a host that the document of references is in.
-    options : of the stores that are opened; its `allow_references` are what may be read besides.
+    options : of the stores that are opened; its `allow_references` name what else may be read.
     others : stores that are closed with these.
     """
 
@@ -52,7 +52,7 @@ class Targets:
         self._home = home
         self._others = others
         self._options = replace(options, read_only=True)
-        # A redirection must not lead to where no reference may.
+        # A redirection must not lead where no reference may lead.
         self._options_elsewhere = replace(
             self._options,
             allow_redirects=(*options.allow_redirects, *options.allow_references),
@@ -63,12 +63,12 @@ class Targets:
         self._stores: dict[str, ZMap] = {}
 
     def find(self, text: str) -> tuple[ZMap, Key]:
-        """The store and the key of an object.
+        """Return the store and the key of an object.
 
         Raises
         ------
-        ReferenceRefused : it lies elsewhere, and nobody allowed that.
-        Unsupported : it is named in a way that is not understood.
+        ReferenceRefused : it is elsewhere, and that is not allowed.
+        Unsupported : its name has an unsupported form.
         """
         try:
             place = self._place(text)
@@ -129,7 +129,7 @@ class Targets:
         return _Place(root, parse_url(root), key)
 
     def _beside(self, text: str) -> _Place:
-        """A path without a scheme is one from the document's directory."""
+        """Return the place of a path without a scheme, relative to the document's directory."""
         if self._home.path:
             return self._at_path(os.path.join(self._home.path, text))
         if self._home.kind == "s3":
@@ -139,7 +139,7 @@ class Targets:
         return self._at_home(parse_key(posixpath.normpath(f"{above}/{text}").lstrip("/")))
 
     def _at_home(self, key: Key) -> _Place:
-        """An object in the bucket or on the host of the document, reached as that is."""
+        """Return an object in the bucket or on the host of the document, opened like it."""
         root = self._root_of_home()
         if self._home.kind == "s3":
             return _Place(root, replace(self._home, prefix=ROOT, text=root), key, is_home=True)
@@ -154,7 +154,7 @@ class Targets:
         return f"{parts.scheme}://{parts.netloc.lower()}"
 
     def _at_path(self, path: str) -> _Place:
-        """A file, whose store is the directory that allows it: links cannot lead out of that."""
+        """Return a file, whose store is the allowed directory: links cannot lead out of it."""
         path = os.path.normpath(path)
         roots = [root for root in self._allowed if root.startswith("/")]
         if self._home.path:
@@ -178,6 +178,6 @@ class Targets:
 
 
 def _shown(text: str) -> str:
-    """A reference for messages: no user name, password or query, and no more than a line."""
+    """Format a reference for messages: one line without user name, password or query."""
     shown = re.sub(r"//[^/@]*@", "//", text.partition("?")[0])
     return repr(shown[:200])

@@ -1,7 +1,7 @@
-"""The templates of kerchunk: text with expressions in double braces, without running any of it.
+"""The templates of kerchunk: text with expressions in double braces, of which none is run.
 
-What kerchunk's specification shows is understood: names, whole numbers, text, ``+ - * // %``, and
-calls of templates with named arguments. Everything else is refused by its name.
+Supported is what kerchunk's specification shows: names, whole numbers, text, ``+ - * // %``, and
+calls of templates with named arguments. Everything else is refused by name.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from nczfs.errors import Unsupported
 Value: TypeAlias = "int | str"
 
 EXPRESSION_CHARACTERS_MAX = 1000
-TEXT_CHARACTERS_MAX = 8192  # of a key or URL, and what a template comes to
-DEPTH_MAX = 16  # of templates in templates
-CALLS_MAX = 1000  # of templates, for one text
-STEPS_MAX = 50_000_000  # of computing, for one document: some twenty seconds
+TEXT_CHARACTERS_MAX = 8192  # limit of a key, a URL and the result of a template
+DEPTH_MAX = 16  # levels of templates in templates
+CALLS_MAX = 1000  # calls of templates for one text
+STEPS_MAX = 50_000_000  # steps of computing for one document: some twenty seconds
 
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda left, right: left + right,
@@ -36,7 +36,7 @@ class Templates:
 
     Parameters
     ----------
-    texts : by name; a text may hold expressions itself.
+    texts : by name; a text may contain expressions itself.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
@@ -45,15 +45,15 @@ class Templates:
         self._steps = 0
 
     def render(self, text: str, names: Mapping[str, Value] | None = None, depth: int = 0) -> str:
-        """A text with its expressions replaced by what they come to.
+        """Return a text with its expressions replaced by their values.
 
         Parameters
         ----------
-        names : that stand beside those of the templates.
+        names : in addition to those of the templates.
 
         Raises
         ------
-        Unsupported : an expression is not one that is understood.
+        Unsupported : an expression is not supported.
         """
         if "{{" not in text:
             return text
@@ -85,7 +85,7 @@ class Templates:
             raise Unsupported("its templates need too much computing")
 
     def call(self, name: str, arguments: Mapping[str, Value], depth: int) -> str:
-        """What a template comes to, with names of its own."""
+        """Return the text of a template with local names."""
         self._calls += 1
         if depth >= DEPTH_MAX or self._calls > CALLS_MAX:
             raise Unsupported(f"the template {name!r} uses itself, or is used too often")
@@ -95,7 +95,7 @@ class Templates:
         return self.render(self._texts[name], arguments, depth + 1)
 
 
-@lru_cache(maxsize=256)  # the same few for each of a million references
+@lru_cache(maxsize=256)  # a few are shared by a million references
 def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 

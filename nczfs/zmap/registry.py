@@ -1,4 +1,4 @@
-"""Which store opens which URL, and the options that all of them share."""
+"""The registry of stores by kind of URL, and the options that all of them share."""
 
 from __future__ import annotations
 
@@ -29,45 +29,45 @@ from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """How to reach a store; what a URL says itself goes before it.
+    """Options of reaching a store; the URL itself takes precedence.
 
     Attributes
     ----------
-    endpoint_url : of an S3 server; None: of the environment, else Amazon's.
+    endpoint_url : of an S3 server; None: from the environment, otherwise Amazon's.
     region, profile : None: as botocore finds them (environment, files, instance).
     no_sign_request : do not sign, for public buckets.
     force_path_style : ``HOST/BUCKET`` (True) or ``BUCKET.HOST`` (False); None: the former at
         endpoints that are not Amazon's.
-    requester_pays : say in each request that we pay for it.
-    expected_bucket_owner : refuse a bucket of another account; None: whoever owns it.
-    ca_bundle : a file of certificate authorities; None: of the environment, else botocore's.
+    requester_pays : agree in each request to pay for it.
+    expected_bucket_owner : refuse a bucket of another account; None: of any account.
+    ca_bundle : a file of certificate authorities; None: from the environment, otherwise botocore's.
     sse, sse_kms_key_id : how the server is to encrypt what is written, and with which key of KMS;
-        None: as the bucket says.
-    part_bytes : of an upload in parts, which objects larger than four parts are; more where there
-        would be over 10,000 of them. At least 5 MiB.
-    check_etag : compare objects that are read whole with their ETag, which is their MD5 as a rule;
+        None: as the bucket is configured.
+    part_bytes : of an upload in parts, for objects larger than four parts; parts are larger if
+        there would be over 10,000. At least 5 MiB.
+    check_etag : compare objects that are read whole with their ETag, which is usually their MD5;
         "auto": those of up to 256 KiB.
-    request_timeout_s : a request has its answer, or its error, within this time, which stands still
-        while at least 8 KiB a second of an object move.
+    request_timeout_s : a request ends within this time, which stands still while at least 8 KiB a
+        second of an object move.
     attempt_timeout_s : an attempt that gets no byte for this long is given up and repeated.
-    connections : the most requests at once, and as many connections are kept open; a quarter of
-        the descriptors that the process may have where that is less.
-    forbidden_is_absent : whether 403 for a key means that there is none, as S3 answers to those
-        who must not list; "auto": while the store gives out what was read before, and forbids a
-        key that cannot exist.
+    connections : the most requests at once, and the most open connections; at most a quarter of the
+        descriptors that the process may have.
+    forbidden_is_absent : whether 403 for a key means that there is no object, as S3 answers to
+        clients that may not list; "auto": while objects that were read before can be read, and a
+        key that cannot exist is forbidden.
     read_only : refuse to write.
     durable : a write to a directory returns when the object would survive a power failure.
-    zip_commit : how what was written comes into a zip archive: "append", or "copy", which other
-        programs see as the old or the new archive at any moment, and which costs a copy of it.
-    zip_form : of a new archive: "top", all in one directory as netcdf-c has it, or "root", as
+    zip_commit : how writes get into a zip archive: "append", or "copy", which shows other programs
+        the old or the new archive at any moment, and costs a copy of it.
+    zip_form : of a new archive: "top", everything in one directory as in netcdf-c, or "root", as in
         zarr-python.
     zip_write_once : refuse to replace or delete what is in an archive, as netcdf-c does.
-    zip_index_dir : where the indexes of large archives are kept; None: below ``~/.cache``, "":
-        nowhere.
+    zip_index_dir : for the indexes of large archives; None: below ``~/.cache``, "": they are not
+        stored.
     allow_references : prefixes of URLs and paths that documents of references may name, besides
         the directory, bucket or host that they are in.
     allow_redirects : prefixes of URLs that a web server may redirect to, besides itself.
-    redirects_within_origin : it may redirect to itself.
+    redirects_within_origin : whether a web server may redirect to itself.
     """
 
     endpoint_url: str | None = None
@@ -98,7 +98,7 @@ class StoreOptions:
 
 
 Opener: TypeAlias = Callable[[StoreUrl, StoreOptions], ZMap]
-"""Opens the map rooted at a URL; what the entry points of the group ``nczfs.zmap`` name."""
+"""Opens the map rooted at a URL; entry points of the group ``nczfs.zmap`` name such functions."""
 
 DEFAULTS = StoreOptions()
 
@@ -109,12 +109,12 @@ _memory: dict[str, MemoryZMap] = {}
 def open_store(url: StoreUrl | str, options: StoreOptions = DEFAULTS) -> ZMap:
     """Open the store that a URL names: the map rooted at the URL.
 
-    Nothing is asked of a remote store yet.
+    This makes no request to a remote store yet.
 
     Parameters
     ----------
     url : as `parse_url` takes it, or made by it.
-    options : for what the URL leaves out.
+    options : for what the URL omits.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def open_store(url: StoreUrl | str, options: StoreOptions = DEFAULTS) -> ZMap:
 
 
 def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
-    """As `open_store`, for what shall be made there: a directory or archive that is missing is."""
+    """Open a store as `open_store` does, and make a missing directory or archive."""
     if url.kind == "zip" and url.path:
         create_archive(url.path, options.zip_form)
     if url.kind == "file" and not os.path.exists(url.path):
@@ -140,12 +140,12 @@ def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
 
 
 def open_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """A directory."""
+    """Open a directory."""
     return DirectoryZMap(url.path, read_only=options.read_only, durable=options.durable)
 
 
 def open_archive(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """A zip archive: a file, or an object of the store around it, which may be an archive too."""
+    """Open a zip archive: a file, or an object of a store, which may be an archive, too."""
     cache = _index_cache(options)
     if url.path and not _file_above(url.path):
         how = LocalZipOptions(Commit(options.zip_commit), options.zip_write_once, cache)
@@ -162,7 +162,7 @@ def open_archive(url: StoreUrl, options: StoreOptions) -> ZMap:
 def archive_in(
     source: ZMap, key: Key, *, owns_source: bool = False, index_cache: IndexCache | None = None
 ) -> ZMap:
-    """A zip archive that is an object of a store, read in larger pieces where the store is far."""
+    """Open a zip archive that is an object of a store, in larger pieces if the store is far."""
     near = source if source.features.near else ReadAhead(source, owns_source=owns_source)
     owns_near = owns_source or near is not source
     return ZipZMap(near, key, owns_source=owns_near, index_cache=index_cache)
@@ -174,7 +174,7 @@ def _index_cache(options: StoreOptions) -> IndexCache | None:
 
 
 def around(url: StoreUrl) -> tuple[StoreUrl, Key]:
-    """The store around the object that a URL names, a directory as a rule, and its key there.
+    """Open the store around the object that a URL names, usually a directory, and its key there.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def around(url: StoreUrl) -> tuple[StoreUrl, Key]:
 
 
 def _file_above(path: str) -> str:
-    """The file that a path goes on below, as if it were a directory; "" where none is."""
+    """Return the file that a path continues below, as if it were a directory; "": none."""
     above = dirname(path)
     while not os.path.lexists(above):
         above = dirname(above)
@@ -206,21 +206,21 @@ def _file_above(path: str) -> str:
 
 
 def plain_kind(url: StoreUrl) -> str:
-    """The kind of the store that the URL of an archive or a document of references is in."""
+    """Return the kind of the store around an archive or a document of references."""
     if url.path:
         return "file"
     return "s3" if url.bucket else "http"
 
 
 def open_memory(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """The store of that name in the memory of this process, the same one at each call."""
+    """Return the store of that name in the memory of this process, the same one at each call."""
     with _memory_lock:
         zmap = _memory.setdefault(url.bucket, MemoryZMap(f"memory://{url.bucket}"))
     return rooted(zmap, url.prefix)
 
 
 def rooted(zmap: ZMap, prefix: Prefix) -> ZMap:
-    """The map below a prefix, which is the map itself where the prefix is empty."""
+    """Return the map below a prefix, or the map itself if the prefix is empty."""
     return Prefixed(zmap, prefix) if prefix else zmap
 
 
@@ -233,7 +233,7 @@ def _open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:
 
 
 def _open_s3(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """Amazon's libraries take a third of a second to import: only for whoever needs them."""
+    """Open S3. Amazon's libraries take a third of a second to import, so only on demand."""
     return cast(Opener, import_module("nczfs.zmap.s3").open_s3)(url, options)
 
 

@@ -1,4 +1,4 @@
-"""URLs of stores: netcdf-c's grammar, plain paths, and what is detected where they say nothing.
+"""URLs of stores: netcdf-c's grammar, plain paths, and detection of what they omit.
 
 ::
 
@@ -34,7 +34,7 @@ from nczfs.errors import BadKey, BadUrl, UsageError
 from nczfs.zmap.keys import ROOT, Prefix, parse_prefix
 
 ENTRY_POINTS = "nczfs.zmap"
-"""The entry point group of stores that others bring: a scheme, and a callable that opens it."""
+"""The entry point group of other packages' stores: a scheme, and a callable that opens it."""
 
 SCHEMES = ("file", "s3", "gs3", "http", "https", "memory")
 GOOGLE = "storage.googleapis.com"
@@ -55,13 +55,13 @@ _WORDS = ", ".join(sorted(_FORMATS | _STORES))
 _KEYS = {
     "mode": "mode",
     "aws.profile": "profile",
-    "awsprofile": "profile",  # what netcdf-c documents, and none of its releases reads
+    "awsprofile": "profile",  # netcdf-c documents these, but no release reads them
     "aws.region": "region",
     "awsregion": "region",
     "log": "log",
     "show": "show",
 }
-# What a word stands for as well: netcdf-c 4.9.1 and later. A macro (a bare word) says more.
+# What a word implies in netcdf-c 4.9.1 and later. A macro (a bare word) implies more.
 _IMPLIED = {
     "zarr": ("nczarr",),
     "xarray": ("zarr",),
@@ -84,22 +84,22 @@ _VIRTUAL_HOST = re.compile(r"(?P<bucket>[^.]+)\.(?P<host>s3\.(?P<region>[^.]+)\.
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """Where a store is, taken apart; made by `parse_url`.
+    """The parsed URL of a store; made by `parse_url`.
 
     Attributes
     ----------
     kind : "file" (a directory), "zip", "reference", "s3", "http", "memory", or the scheme of a
-        store that an installed package brings. A "zip" with a bucket is an archive in an S3 store,
+        store from an installed package. A "zip" with a bucket is an archive in an S3 store,
         one with neither path nor bucket is on a web server; a "reference" likewise.
     text : the URL for messages, without user names, passwords, query and fragment.
     path : the local path, absolute; "" for everything else.
     bucket : of S3; the name of a store in memory.
     prefix : the key below the bucket, without slashes at its ends; "" is the whole bucket.
-    endpoint_url : of the S3 server; None where the URL does not name it.
-    region, profile : of the fragment or the host name; None where the URL does not say.
-    anonymous : requests are not to be signed (the profile ``no``).
-    modes : the words of ``mode`` with all that they imply.
-    source : the URL as typed without its fragment, for stores that need all of it. It may hold
+    endpoint_url : of the S3 server; None if the URL does not name it.
+    region, profile : from the fragment or the host name; None if the URL does not say.
+    anonymous : whether requests are unsigned (the profile ``no``).
+    modes : the words of ``mode`` with everything that they imply.
+    source : the URL as typed without its fragment, for stores that need all of it. It may contain
         secrets and is not part of the repr.
     """
 
@@ -117,7 +117,7 @@ class StoreUrl:
 
     @property
     def last_word(self) -> str:
-        """The last component of the path, or the bucket: what a dataset at the root is called."""
+        """The last component of the path, or the bucket: the name of a dataset at the root."""
         for words in (self.path, self.prefix, self.bucket, self.text.partition("://")[2]):
             if word := words.rstrip("/").rpartition("/")[2]:
                 return word
@@ -133,14 +133,14 @@ class _Fragment:
 
 
 def parse_url(text: str) -> StoreUrl:
-    """Take a URL or a path apart, and detect what it leaves out.
+    """Parse a URL or a path, and detect what it omits.
 
-    A path is looked at (directory, archive, name); nothing else is asked of any store.
+    A local path is examined (directory, archive, name); there are no requests to stores.
 
     Raises
     ------
-    BadUrl : it names no store that nczfs knows; the message lists what is known, and never
-        shows user names, passwords or queries.
+    BadUrl : it names no store that nczfs knows. The message lists the known forms, and never shows
+        user names, passwords or queries.
     """
     if "\0" in text:
         raise BadUrl("a text with NUL names no store: give a path or a URL")
@@ -167,11 +167,11 @@ def parse_url(text: str) -> StoreUrl:
 
 
 def check_endpoint(text: str) -> None:
-    """See that a text is the URL of an S3 server.
+    """Check that a text is the URL of an S3 server.
 
     Raises
     ------
-    UsageError : it is not; the message quotes no secret of it.
+    UsageError : it is not. The message quotes no secret from it.
     """
     try:
         parts = urlsplit(text)
@@ -191,9 +191,9 @@ def check_endpoint(text: str) -> None:
 
 
 def check_path(text: str) -> None:
-    """Raise BadUrl for a text without ``://`` that is no path either.
+    """Raise BadUrl for a text without ``://`` that is not a path either.
 
-    The message does not quote it: a URL with a slash too few may hold a password.
+    The message does not quote it: a URL with a missing slash may contain a password.
     """
     if not text:
         raise BadUrl("an empty text names no store: give a path or a URL, . for the directory here")
@@ -203,7 +203,7 @@ def check_path(text: str) -> None:
 
 
 def _parse_path(text: str) -> StoreUrl:
-    """A plain path; what stands behind a "#" is a fragment, unless a file has that name."""
+    """Parse a plain path; after a "#" comes a fragment, unless a file has that name."""
     path, mark, behind = text.rpartition("#")
     if not mark or os.path.lexists(text):
         check_path(text)
@@ -213,7 +213,7 @@ def _parse_path(text: str) -> StoreUrl:
 
 
 def _file_path(text: str) -> str:
-    """The path of a file URL; netcdf-c takes ``%41`` as it is, other programs as ``A``."""
+    """Return the path of a file URL; netcdf-c takes ``%41`` literally, other programs as ``A``."""
     return text if os.path.lexists(text) else unquote(text, errors="surrogateescape")
 
 
@@ -246,7 +246,7 @@ def _local_kind(path: str, modes: frozenset[str]) -> str:
 
 
 def _first_bytes(path: str) -> bytes:
-    """Of a file; "" of anything else, and where it cannot be read."""
+    """Return the first bytes of a file; none of anything else, or if it cannot be read."""
     if not os.path.isfile(path):  # opening a fifo would wait for a writer
         return b""
     try:
@@ -257,7 +257,7 @@ def _first_bytes(path: str) -> bytes:
 
 
 def _remote_kind(url: StoreUrl, path: str, plain: str) -> str:
-    """What a path on a server is by its mode or its name."""
+    """Return the kind of a path on a server, by its mode or its name."""
     for word in ("zip", "reference"):
         if word in url.modes:
             if not path.strip("/"):
@@ -344,7 +344,7 @@ def _at_bucket(url: StoreUrl, parts: SplitResult, endpoint: str | None) -> Store
             f"{url.text}: a bucket has no port; an S3 server is named as "
             f"http://{parts.netloc}/BUCKET/KEY#mode=s3 or https://…, or by --endpoint-url"
         )
-    # As the AWS command line has it: a key behind s3:// is not percent-encoded.
+    # As in the AWS command line, a key after s3:// is not percent-encoded.
     return _placed(replace(url, bucket=parts.netloc, endpoint_url=endpoint), parts.path)
 
 
@@ -369,7 +369,7 @@ def _first_segment(url: StoreUrl, path: str) -> tuple[str, str]:
 
 
 def _placed(url: StoreUrl, key: str) -> StoreUrl:
-    """The URL with its key; what that is, by the mode or by its name."""
+    """Return the URL with its key, whose kind follows from the mode or the name."""
     return replace(url, kind=_remote_kind(url, key, "s3"), prefix=_prefix(url, key))
 
 
@@ -408,7 +408,7 @@ def _third_party(scheme: str, source: str, fragment: _Fragment) -> StoreUrl:
 
 
 def _split(source: str) -> SplitResult:
-    """Split a URL without its fragment; the faults that urllib finds do not quote the URL."""
+    """Split a URL without its fragment, without quoting the URL in errors."""
     try:
         parts = urlsplit(source)
         _ = parts.port, parts.hostname
@@ -450,14 +450,14 @@ def _parse_fragment(text: str) -> _Fragment:
         modes=_closure((word for word in words if word not in _KEYS), text),
         region=values.get("region") or None,
         profile=None if profile == "no" else profile,
-        anonymous=profile == "no",  # netcdf-c's name of no profile at all
+        anonymous=profile == "no",  # netcdf-c's name for no profile at all
     )
 
 
 def _quoted(word: str, fragment: str) -> str:
-    """A word for a message, unless the fragment may be the end of a password with a "#"."""
+    """Return a word for a message, unless the fragment may be the end of a password with a "#"."""
     if "@" in fragment:
-        return "what stands behind # (in a user name or password, write %23 for it)"
+        return "the text after # (in a user name or password, write %23 for it)"
     return repr(word[:40])
 
 

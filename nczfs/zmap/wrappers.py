@@ -1,4 +1,4 @@
-"""Stores round another store: as it is, below a prefix, without writes, counted."""
+"""Wrappers of a store: unchanged, below a prefix, without writes, counted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Change: TypeAlias = Literal["write", "copy", "write_parts", "delete"]
 
 
 class Wrapper(ZMap):
-    """A store that hands everything on to another one. Closing it closes the other."""
+    """A store that passes everything on to another one. Closing it closes the other."""
 
     def __init__(self, zmap: ZMap) -> None:
         self._zmap = zmap
@@ -130,22 +130,22 @@ class Wrapper(ZMap):
         self._zmap.flush()
 
     def close(self) -> None:
-        """Close the store that it is round."""
+        """Close the wrapped store."""
         self._zmap.close()
 
     def _changing(self, change: Change, key: str) -> AbstractContextManager[None]:
-        """What is round a call that changes something; what it raises is raised.
+        """Return the context of a call that changes something; its errors are raised.
 
         Parameters
         ----------
-        key : of an object or a directory; "" of many.
+        key : of an object or a directory; "" for many.
         """
         del change, key
         return nullcontext()
 
 
 class Prefixed(Wrapper):
-    """The part of a store below a prefix, as a store of its own. Closing it closes the other.
+    """The part of a store below a prefix, as a separate store. Closing it closes the other.
 
     A key that together with the prefix has more than 1024 bytes raises `KeyTooLong`.
     """
@@ -272,8 +272,8 @@ class ReadOnly(Wrapper):
 class Metered(Wrapper):
     """A store whose calls and bytes read are counted. Closing it closes the other.
 
-    A call is counted when it is made, whatever comes of it; a search or a listing is one, however
-    many pages it has, and a deletion of many keys as well.
+    A call is counted when it is made, whether it succeeds or not; a search, a listing with any
+    number of pages, and a deletion of many keys count once.
 
     Parameters
     ----------

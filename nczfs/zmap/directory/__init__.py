@@ -2,10 +2,10 @@
 
 ::
 
-    store       a directory as a map: what is asked, and what the answers mean for a caller
+    store       a directory as a map
     replacing   one object replaced or deleted, under the lock of its directory
-    temporary   a file before it is an object; filling       what is put into it
-    walking     what stands in a directory, and below it
+    temporary   a file before it is an object; filling       its contents
+    walking     the files in a directory, and below it
     leftovers   what dead writers leave: temporary files, directories without keys
     rooted      descriptors that cannot leave the root; versions       which file is which object
     locking     locks between processes; casing       file systems that fold names

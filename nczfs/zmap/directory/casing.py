@@ -1,4 +1,4 @@
-"""File systems that do not tell names apart that differ in case alone."""
+"""File systems that do not distinguish names by case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 
 
 def seen_case_sensitive(dir_fd: int) -> bool | None:
-    """What the names in a readable directory tell; None where they tell nothing."""
+    """Return whether the names in a directory show case sensitivity; None: they do not tell."""
     with os.scandir(dir_fd) as entries:
         for entry in entries:
             if (other := entry.name.swapcase()) != entry.name:
@@ -28,11 +28,11 @@ def seen_case_sensitive(dir_fd: int) -> bool | None:
 
 
 def tried_case_sensitive(dir_fd: int) -> bool:
-    """What a file tells that is made for that in a directory, and removed."""
+    """Find out about case sensitivity with a temporary file in a directory."""
     temporary = new_temporary()
     fd = os.open(temporary, _NEW, 0o600, dir_fd=dir_fd)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)  # others remove what nobody holds
+        fcntl.flock(fd, fcntl.LOCK_EX)  # others remove files that are not locked
         try:
             os.stat(temporary.swapcase(), dir_fd=dir_fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -44,15 +44,15 @@ def tried_case_sensitive(dir_fd: int) -> bool:
 
 
 def check_spelling(root: RootedDirectory, key: Key, what: str) -> None:
-    """Refuse a key that the file system would take for another one.
+    """Refuse a key that the file system does not distinguish from another one.
 
     Parameters
     ----------
-    what : how a message names the object.
+    what : the name of the object in messages.
 
     Raises
     ------
-    ObjectExists : another spelling is there. FileNotFoundError : a directory of the key is absent.
+    ObjectExists : another spelling exists. FileNotFoundError : a directory of the key is missing.
     """
     parent = ""
     for leaf in key.split("/"):
@@ -66,7 +66,7 @@ def check_spelling(root: RootedDirectory, key: Key, what: str) -> None:
 
 
 def _other_spelling(name: str, dir_fd: int) -> str | None:
-    """The name in a readable directory that differs from `name` in case alone, if that is none."""
+    """Return the name in a readable directory that differs from `name` only in case."""
     found = None
     with os.scandir(dir_fd) as entries:
         for entry in entries:

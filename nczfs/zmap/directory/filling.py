@@ -1,4 +1,4 @@
-"""A new file filled with what an object is put together of, holes left as holes."""
+"""Filling a new file with the parts of an object, keeping holes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _CANNOT_COPY: Final = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP
 
 
 def fill(fd: int, parts: Sequence[Part], opened: Callable[[Key], int]) -> None:
-    """Write parts one after the other into an empty file.
+    """Write consecutive parts into an empty file.
 
     Parameters
     ----------
-    opened : gives a descriptor of an object, to be closed.
+    opened : returns a descriptor of an object, to be closed.
 
     Raises
     ------
-    NoSuchObject, Conflict : the source of a range is gone, or is another version. OSError.
+    NoSuchObject, Conflict : the source of a range is gone, or has another version. OSError.
     """
     for part in parts:
         match part:
@@ -41,7 +41,7 @@ def fill(fd: int, parts: Sequence[Part], opened: Callable[[Key], int]) -> None:
 
 
 def write_all(fd: int, data: Buffer) -> None:
-    """Write bytes where the file stands."""
+    """Write bytes at the position of the file."""
     left = memoryview(data).cast("B")
     while left:
         left = left[os.write(fd, left) :]
@@ -70,16 +70,16 @@ def _check(source: int, part: Range) -> None:
 
 
 def _extents(source: int, start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
-    """Data and holes of a range, in order."""
+    """Yield data and holes of a range, in order."""
     at = start
     while at < stop:
         try:
             data = os.lseek(source, at, os.SEEK_DATA)
             hole = os.lseek(source, data, os.SEEK_HOLE)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+            if error.errno == errno.ENXIO:  # only a hole up to the end
                 data = hole = stop
-            elif error.errno == errno.EINVAL:  # a file system that does not tell
+            elif error.errno == errno.EINVAL:  # a file system without SEEK_DATA
                 data, hole = at, stop
             else:
                 raise
@@ -101,7 +101,7 @@ def _copy_bytes(fd: int, source: int, start: int, stop: int) -> None:
         if not count:
             data = read_at(source, start, min(stop, start + _STEP_BYTES))
             if not data:
-                return  # shortened, which the version tells
+                return  # the file was shortened, as its version shows
             write_all(fd, data)
             count = len(data)
         start += count

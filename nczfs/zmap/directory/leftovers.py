@@ -1,4 +1,4 @@
-"""What writers leave that are killed: temporary files, and directories without keys."""
+"""Remains of killed writers: temporary files, and directories without keys."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ TEMPORARY: Final = f"{OWN_FILES}tmp-"
 
 
 def new_temporary() -> str:
-    """A name for a temporary file; its writer holds a lock on the file as long as it lives."""
+    """Return a name for a temporary file, on which its living writer holds a lock."""
     return f"{TEMPORARY}{secrets.token_hex(8)}"
 
 
 class Leftovers:
-    """Removes what nobody needs any more.
+    """A remover of remains.
 
     Parameters
     ----------
-    locks : living writers lock their temporary files; otherwise all of them are left alone.
+    locks : whether living writers lock their temporary files; otherwise all are left alone.
     """
 
     def __init__(self, root: RootedDirectory, *, locks: bool) -> None:
@@ -32,7 +32,7 @@ class Leftovers:
         self._locks = locks
 
     def sweep(self, name: str, dir_fd: int) -> bool:
-        """Remove a temporary file whose writer is dead; True when that was done."""
+        """Remove a temporary file if its writer is dead. Returns whether it was removed."""
         if not self._locks or not name.startswith(TEMPORARY):
             return False
         with contextlib.suppress(OSError):
@@ -46,12 +46,12 @@ class Leftovers:
         return False
 
     def prune(self, path: str) -> None:
-        """Remove a directory and those above it, as far as they are empty; never the root."""
+        """Remove a directory and those above it if they are empty, but never the root."""
         while path:
             parent, _, leaf = path.rpartition("/")
             try:
                 with self._root.directory(parent, os.O_PATH) as dir_fd:
                     os.rmdir(leaf, dir_fd=dir_fd)
             except OSError:
-                return  # not empty, somebody else's, or gone already
+                return  # not empty, another user's, or gone already
             path = parent

@@ -1,7 +1,7 @@
 """A lock on a directory that several processes honour.
 
-It is held on a descriptor of the directory itself: no lock file shows up among the keys, the
-kernel keeps it, and it goes with the process that held it.
+It is held on a descriptor of the directory itself: there is no lock file among the keys, and the
+kernel drops the lock when its holder ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LONGEST_PAUSE_S: Final = 0.02
 
 
 def can_lock(fd: int) -> bool:
-    """Whether the file system of an open directory has flock; some network ones do not."""
+    """Return whether the file system of an open directory has flock; some network ones lack it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -30,7 +30,7 @@ def can_lock(fd: int) -> bool:
 
 @contextlib.contextmanager
 def hold_lock(fd: int, *, timeout_s: float) -> Iterator[None]:
-    """Hold the lock of an open directory. Raises BlockingIOError when others keep it that long.
+    """Hold the lock of an open directory. Raises BlockingIOError if others keep it that long.
 
     Polled, because a blocking flock has no deadline and its holder may be a stopped process.
     """

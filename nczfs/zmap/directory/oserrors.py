@@ -1,4 +1,4 @@
-"""What the operating system says of a directory tree, as errors of its store."""
+"""Translation of the operating system's errors about a directory tree."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _ERRORS: Final[Mapping[int, type[StoreError]]] = {
     **ERRORS,
     errno.ELOOP: NoSuchObject,  # links that lead nowhere
     errno.EAGAIN: DeadlinePassed,  # others kept the lock
-    errno.EILSEQ: BadKey,  # a file system that takes UTF-8 names only
+    errno.EILSEQ: BadKey,  # a file system with UTF-8 names only
 }
 
 
 def translated(error: OSError, what: str) -> StoreError:
-    """The error of the store; `what` could not be asked or changed."""
+    """Return the error of the store for a failed request about `what`."""
     return kind_of(error, _ERRORS)(f"{what}: {error.strerror}")
 
 
 def is_absent(error: OSError) -> bool:
-    """Whether there is nothing, and can be nothing, of that name."""
+    """Return whether the error means that there is nothing of that name."""
     return kind_of(error, _ERRORS) in {NoSuchObject, KeyTooLong}

@@ -1,4 +1,4 @@
-"""One object replaced or deleted, so that readers, other processes and crashes see it whole."""
+"""Replacing or deleting one object, so that readers, other processes and crashes see it whole."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from nczfs.zmap.directory.temporary import Temporary
 from nczfs.zmap.directory.versions import version_of
 from nczfs.zmap.keys import Key
 
-_ATTEMPTS: Final = 100  # each is lost only to a delete that empties the directory just then
+_ATTEMPTS: Final = 100  # each attempt fails only if a deletion empties the directory just then
 
 
 class Replacer:
-    """Replaces and deletes objects.
+    """A replacer and deleter of objects.
 
-    A write fills a temporary file and puts it in the place of the object. Every replacement and
-    deletion happens under ``flock`` on the directory of the object. Raises `OSError` of the system
-    calls.
+    A write fills a temporary file and renames it to the object. Every replacement and deletion
+    happens under ``flock`` on the directory of the object. Raises `OSError` of the system calls.
 
     Parameters
     ----------
     name : of the store, for messages.
-    locks : the file system has flock; without it, conditions do not hold against races.
-    durable, lock_timeout_s : as of the store.
+    locks : whether the file system has flock; without it, conditions do not hold against races.
+    durable, lock_timeout_s : as for the store.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Replacer:
 
         Parameters
         ----------
-        opened : gives a descriptor of an object of which there is a range.
+        opened : returns a descriptor of an object that a range refers to.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -76,7 +75,7 @@ class Replacer:
         raise Unavailable(f"{self._name}/{key}: its directory disappears whenever it is written to")
 
     def delete(self, key: Key) -> None:
-        """Delete an object, and the directories that held nothing else."""
+        """Delete an object, and the directories that contained nothing else."""
         parent, _, leaf = key.rpartition("/")
         with self._root.directory(parent) as dir_fd:
             with self._locked(dir_fd):
@@ -94,7 +93,7 @@ class Replacer:
         replaces: Version | None,
         opened: Callable[[Key], int],
     ) -> Version:
-        """One attempt to write; FileNotFoundError when the directory went away meanwhile."""
+        """Try once to write. Raises FileNotFoundError if the directory disappeared meanwhile."""
         parent, _, leaf = key.rpartition("/")
         dir_fd = self._root.make_directory(parent, durable=self._durable)
         is_written = False
@@ -131,8 +130,8 @@ class Replacer:
                 raise ObjectExists(f"{self._name}/{key}: exists already")
             if replaces != current:
                 raise Conflict(f"{self._name}/{key}: replaced by another client")
-        # Clocks tick in milliseconds and inode numbers are used again: without a time of its own
-        # a quick second write of the same size could look like the first.
+        # Clocks tick in milliseconds and inode numbers are reused: without a distinct time a quick
+        # second write of the same size could look like the first.
         mtime_ns = time.time_ns()
         if old is not None:
             mtime_ns = max(mtime_ns, old.st_mtime_ns + 1)
@@ -145,14 +144,14 @@ class Replacer:
             return version
         try:
             temporary.make(leaf)
-        except FileExistsError as error:  # by a program that heeds no lock
+        except FileExistsError as error:  # by a program that ignores locks
             if replaces == ABSENT:
                 raise ObjectExists(f"{self._name}/{key}: exists already") from error
             temporary.replace(leaf)
         return version
 
     def _replaceable(self, leaf: str, dir_fd: int, key: Key) -> os.stat_result | None:
-        """The status of the object to replace, None where there is none."""
+        """Return the status of the object to replace; None if there is none."""
         try:
             status = self._root.status(leaf, dir_fd)
         except FileNotFoundError:

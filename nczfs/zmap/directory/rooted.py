@@ -1,8 +1,8 @@
 """Directory descriptors that cannot leave the root they were opened below.
 
-Paths are not checked and then opened, which somebody could get between: a directory is opened
-without effect (``O_PATH``), the kernel is asked where that descriptor really is, and everything
-else happens relative to the descriptor. Symbolic links that stay inside the root work.
+Paths are not first checked and then opened, because they could change in between: a directory is
+opened without effect (``O_PATH``), the kernel is asked for the real path of that descriptor, and
+everything else happens relative to the descriptor. Symbolic links within the root work.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class OutsideRoot(PermissionError):
 class RootedDirectory:
     """A directory held open, and what lies below it.
 
-    Raises `OSError` of the system calls, `OutsideRoot` among them. All methods are thread-safe.
-    Paths are relative, joined by "/", and hold no ``..``; "" is the root.
+    Raises `OSError` of the system calls, including `OutsideRoot`. All methods are thread-safe.
+    Paths are relative, joined by "/", and contain no ``..``; "" is the root.
     """
 
     def __init__(self, path: str) -> None:
@@ -35,13 +35,13 @@ class RootedDirectory:
         self._where = _where(self.fd)
 
     def open_directory(self, path: str, flags: int = os.O_RDONLY) -> int:
-        """A descriptor of a directory below the root; `flags` may be ``O_PATH``."""
+        """Open a descriptor of a directory below the root; `flags` may be ``O_PATH``."""
         fd = os.open(path or ".", flags | DIRECTORY, dir_fd=self.fd)
         return self._inside(fd, path)
 
     @contextlib.contextmanager
     def directory(self, path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
-        """The descriptor of `open_directory`, closed afterwards."""
+        """Open a directory during the block."""
         fd = self.open_directory(path, flags)
         try:
             yield fd
@@ -49,7 +49,7 @@ class RootedDirectory:
             os.close(fd)
 
     def make_directory(self, path: str, *, durable: bool) -> int:
-        """A readable descriptor of a directory, made with its parents where they are missing."""
+        """Open a readable descriptor of a directory, made with missing parents."""
         try:
             return self.open_directory(path)
         except FileNotFoundError:
@@ -74,12 +74,12 @@ class RootedDirectory:
             os.close(found)
 
     def status(self, name: str, dir_fd: int) -> os.stat_result:
-        """The status of a name in the directory `dir_fd`, or of what it links to."""
+        """Return the status of a name in the directory `dir_fd`, or of what it links to."""
         status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
         return self.linked(name, dir_fd) if stat.S_ISLNK(status.st_mode) else status
 
     def linked(self, name: str, dir_fd: int) -> os.stat_result:
-        """The status of what a symbolic link in the directory `dir_fd` points to."""
+        """Return the status of what a symbolic link in the directory `dir_fd` points to."""
         fd = self.open_link(name, dir_fd, os.O_PATH)
         try:
             return os.fstat(fd)
@@ -87,7 +87,7 @@ class RootedDirectory:
             os.close(fd)
 
     def is_gone(self) -> bool:
-        """Whether the root itself was removed: then no name below it can be asked for."""
+        """Return whether the root itself was removed, so that no name below it can be used."""
         return os.fstat(self.fd).st_nlink == 0
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class RootedDirectory:
         return self._inside(os.open(name, os.O_RDONLY | DIRECTORY, dir_fd=fd), name)
 
     def _inside(self, fd: int, name: str) -> int:
-        """The same descriptor, when it lies below the root."""
+        """Return the descriptor if it is below the root."""
         try:
             is_inside = self._holds(_where(fd))
         except OSError:
@@ -125,7 +125,7 @@ class RootedDirectory:
 
 
 def _where(fd: int) -> str:
-    """The path of a descriptor, with every link resolved, as the kernel knows it."""
+    """Return the kernel's path of a descriptor, with every link resolved."""
     return os.readlink(f"/proc/self/fd/{fd}")
 
 

@@ -38,9 +38,9 @@ class DirectoryZMap(ZMap):
     A write makes a temporary file beside the object and renames it, so that readers and crashes
     see the old or the new object. Conditional writes hold between processes: every replacement
     and deletion happens under ``flock`` on the directory of the object. Symbolic links work as
-    long as they stay inside the root. Other people's files that are not regular are not seen and
-    not touched; a directory goes with its last key. A directory without keys is not shown, so
-    `search` looks into each directory until it finds a key.
+    long as they stay inside the root. Files that are not regular are neither shown nor touched; a
+    directory is removed with its last key. A directory without keys is not shown, so `search` looks
+    into each directory until it finds a key.
 
     Parameters
     ----------
@@ -106,9 +106,9 @@ class DirectoryZMap(ZMap):
         return self._features
 
     def prepare_writing(self) -> Features:
-        """Find out whether names that differ in case are told apart, if no name tells yet."""
+        """Find out whether names are case-sensitive, if no name shows it yet."""
         if self._features.writable and not self._is_case_known:
-            with contextlib.suppress(OSError), self._root.directory("") as fd:  # else writes tell
+            with contextlib.suppress(OSError), self._root.directory("") as fd:  # else by writes
                 tells = tried_case_sensitive(fd)
                 self._features = replace(self._features, case_sensitive=tells)
                 self._is_case_known = True
@@ -203,7 +203,7 @@ class DirectoryZMap(ZMap):
                 yield stat_of(key, status)
 
     def capacity(self) -> Capacity:
-        """That of the file system which the root lies on."""
+        """Return the capacity of the root's file system."""
         try:
             found = os.fstatvfs(self._root.fd)
         except OSError as error:

@@ -19,14 +19,14 @@ _CANNOT: Final = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}
 class Temporary:
     """A new file in a directory.
 
-    Where the file system can (``O_TMPFILE``), it has no name until it is whole: nothing is left of
-    it when its writer is killed. Raises `OSError` of the system calls.
+    If the file system can (``O_TMPFILE``), it has no name until it is complete: nothing remains if
+    its writer is killed. Raises `OSError` of the system calls.
 
     Parameters
     ----------
     dir_fd : of the directory.
-    locked : lock the file as long as it has a name of its own: `Leftovers.sweep` removes what
-        nobody holds.
+    locked : whether to lock the file while it has a temporary name: `Leftovers.sweep` removes files
+        that are not locked.
     """
 
     def __init__(self, dir_fd: int, *, locked: bool) -> None:
@@ -35,7 +35,7 @@ class Temporary:
         self._name: str | None = None
         try:
             self.fd = os.open(".", _NAMELESS, _MODE, dir_fd=dir_fd)
-        except PermissionError as error:  # as ext4 answers in a directory that was removed
+        except PermissionError as error:  # ext4's answer in a removed directory
             if os.fstat(dir_fd).st_nlink == 0:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
             raise
@@ -47,14 +47,14 @@ class Temporary:
             self._lock()
 
     def make(self, leaf: str) -> None:
-        """Be the file `leaf`, where none is. Raises FileExistsError, where that can be told."""
+        """Become the file `leaf` if there is none. Raises FileExistsError if that can be known."""
         if self._name is None:
             self._link(leaf)
         else:
             self.replace(leaf)
 
     def replace(self, leaf: str) -> None:
-        """Be the file `leaf`, whether there is one or not."""
+        """Become the file `leaf`, replacing an existing one."""
         if self._name is None:
             name = new_temporary()
             self._lock()
@@ -64,7 +64,7 @@ class Temporary:
         self._name = None
 
     def close(self) -> None:
-        """Close the file, which goes unless it has become another."""
+        """Close the file, which is removed unless it has become another."""
         if self._name is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._name, dir_fd=self._dir_fd)

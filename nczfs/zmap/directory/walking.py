@@ -1,4 +1,4 @@
-"""What stands in a directory of the store, and below it."""
+"""The files in a directory of the store, and below it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # not o
 
 
 class Walker:
-    """Finds the files of a directory tree, links inside it followed.
+    """A finder of the files of a directory tree, which follows links within it.
 
-    Raises `OSError` of the system calls. What dead writers left is removed on the way.
+    Raises `OSError` of the system calls. Remains of dead writers are removed on the way.
 
     Parameters
     ----------
@@ -32,10 +32,10 @@ class Walker:
         self._name = name
 
     def children(self, prefix: str) -> Iterator[tuple[Key, os.stat_result, bool]]:
-        """What stands in a directory, links followed, and whether it is one.
+        """Yield the entries of a directory, following links, and whether each is a directory.
 
-        Nothing where there is no directory. What cannot be looked at is left out, unless it is all
-        that there is.
+        A missing directory yields nothing. Entries that cannot be examined are left out, unless
+        there are no others.
         """
         try:
             dir_fd = self._root.open_directory(prefix)
@@ -82,7 +82,7 @@ class Walker:
             self._leftovers.prune(prefix)
 
     def files(self, prefix: str) -> Iterator[tuple[Key, os.stat_result]]:
-        """All regular files below a directory."""
+        """Yield all regular files below a directory."""
         waiting = [prefix]
         while waiting:
             for key, status, is_link in self.children(waiting.pop()):
@@ -92,16 +92,16 @@ class Walker:
                     waiting.append(key)
 
     def has_files(self, prefix: str) -> bool:
-        """Whether there is a regular file below a directory."""
+        """Return whether there is a regular file below a directory."""
         try:
             return any(True for _ in self.files(prefix))
         except OSError as error:
             if error.errno in _OF_THE_PROCESS:
                 raise
-            return True  # could not be asked: shown, and denied to who enters it
+            return True  # unreadable: it is shown, and entering it is denied
 
     def _is_above(self, status: os.stat_result, key: Key) -> bool:
-        """Whether a key leads to a directory that is above it: a way without end."""
+        """Return whether a key leads to a directory above itself, which would be a loop."""
         parent: str = key
         while parent:
             parent = parent.rpartition("/")[0]

@@ -2,15 +2,15 @@
 
 ::
 
-    store        a bucket as a map: what is asked, and what the answers mean for a caller
-    answers      what an answer lacks, and which error a refusal is
+    store        a bucket as a map
+    answers      what an answer lacks, and the errors of refusals
     writing      objects in one request, in parts, or copied by the server
-    conditions   what a server makes of If-Match and If-None-Match; trials       finds it out
-    multipart    uploads in parts; pieces       which ones; uploads      those nobody will finish
+    conditions   how a server treats If-Match and If-None-Match; trials       finds it out
+    multipart    uploads in parts; pieces       their parts; uploads      abandoned ones
     batch        many keys deleted in one request
     listing      ListObjectsV2, and one level put in order; page         a page taken apart
     transport    sends, and repeats what fails (urllib3)
-    access       finds the bucket and who asks for it (botocore); signing      signs
+    access       finds the bucket and credentials (botocore); signing      signs
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where a bucket is and who asks for it: what nczfs takes from botocore.
+"""The place of a bucket and the credentials for it: what nczfs takes from botocore.
 
 botocore's chain finds endpoint, region and credentials (options, environment, files, container,
-instance), and GDAL's variables stand behind it. Of most requests it does not sign and send:
-`signing` and `transport` do, in a quarter of its processor time.
+instance); GDAL's variables come after it. `signing` and `transport` sign and send most requests
+instead of botocore, in a quarter of its processor time.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from nczfs.zmap.web.authorities import check_authorities
 if TYPE_CHECKING:
     from nczfs.zmap.s3.client import Client, Clients
 
-# Its debug messages quote the headers that it signs, and tokens among them. A level of INFO would
-# print where it found the endpoint and the credentials, in each command.
+# Its debug messages quote the headers that it signs, including tokens. At level INFO each command
+# would print where it found the endpoint and the credentials.
 logging.getLogger("botocore").setLevel(logging.WARNING)
-# Its warnings quote what a program printed that was to print credentials; `_frozen` raises instead.
+# Its warnings quote the output of programs that provide credentials; `_frozen` raises instead.
 logging.getLogger("botocore.credentials").setLevel(logging.ERROR)
 
 _DNS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")  # no dots: TLS names cover one label
@@ -54,15 +54,15 @@ _FALSE = frozenset({"0", "no", "false", "off"})
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where the requests for a bucket go.
+    """The target of requests for a bucket.
 
     Attributes
     ----------
     endpoint_url : of the server, without the bucket.
     root_url : of the bucket, without a slash at its end.
-    region : that signatures name.
-    is_amazon : the endpoint is Amazon's own.
-    by_path : the bucket stands in the path, not in front of the host.
+    region : for signatures.
+    is_amazon : whether the endpoint is Amazon's own.
+    by_path : whether the bucket is in the path, not in front of the host.
     """
 
     endpoint_url: str
@@ -72,7 +72,7 @@ class Site:
     by_path: bool
 
     def url(self, key: str, query: Mapping[str, str]) -> str:
-        """The URL of a key, or of the bucket itself ("")."""
+        """Return the URL of a key, or of the bucket itself ("")."""
         path = f"/{_quote(key)}" if key else ""
         if not path and not urlsplit(self.root_url).path:
             path = "/"
@@ -80,14 +80,14 @@ class Site:
 
 
 class Access:
-    """Finds a bucket and signs requests for it.
+    """A finder of a bucket that signs requests for it.
 
-    Nothing is asked of the network before the first signature. The lock guards the credentials and
+    There is no network traffic before the first signature. The lock guards the credentials and
     boto3's client, and is held while they are fetched or made: once for all threads.
 
     Parameters
     ----------
-    endpoint_from : what names the endpoint, where the options have one.
+    endpoint_from : the setting that names the endpoint, if the options have one.
     """
 
     def __init__(
@@ -108,12 +108,12 @@ class Access:
 
     @property
     def site(self) -> Site:
-        """Where requests go now."""
+        """The present target of requests."""
         return self._site
 
     @property
     def endpoint_from(self) -> str:
-        """What names the server, to be checked where nobody answers."""
+        """The setting that names the server, to be checked if there is no answer."""
         if self._options.endpoint_url is not None:
             return self._endpoint_from
         if self._site.is_amazon:
@@ -122,7 +122,7 @@ class Access:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that every request carries."""
+        """Headers of every request."""
         headers = {}
         payer = os.environ.get("AWS_REQUEST_PAYER", "").lower()
         if self._options.requester_pays or payer == "requester":
@@ -133,7 +133,7 @@ class Access:
 
     @property
     def encryption(self) -> dict[str, str]:
-        """Headers that every request carries which makes an object."""
+        """Headers of every request that makes an object."""
         headers = {}
         if self._options.sse is not None:
             headers["x-amz-server-side-encryption"] = self._options.sse
@@ -142,12 +142,12 @@ class Access:
         return headers
 
     def copy_source(self, key: str) -> dict[str, str]:
-        """How boto3 is told which object of the bucket to copy."""
+        """Return the parameter with which boto3 copies an object of the bucket."""
         return {"Bucket": self._bucket, "Key": key}
 
     def client(self) -> tuple[Client, str]:
-        """boto3's client, and the access key that it signs with ("" unsigned). Raises as `sign`."""
-        from nczfs.zmap.s3.client import Clients  # which takes 0.1 s, and few need it
+        """Return boto3's client and its access key ("": unsigned). Raises as `sign`."""
+        from nczfs.zmap.s3.client import Clients  # making it takes 0.1 s, and few commands need it
 
         access_key = "" if self.anonymous else str(self._frozen().access_key)
         site = self._site
@@ -162,13 +162,13 @@ class Access:
         return client, access_key
 
     def close(self) -> None:
-        """Give back what boto3 holds; may be called twice."""
+        """Release what boto3 holds; may be called twice."""
         with self._lock:
             if self._clients is not None:
                 self._clients.close()
 
     def move(self, region: str) -> bool:
-        """Remember the region that the server named; False if it is the one we asked."""
+        """Remember the region that the server named. Returns False if it was the requested one."""
         if region == self._site.region:
             return False
         if self._site.is_amazon and self._options.endpoint_url is not None:
@@ -179,7 +179,7 @@ class Access:
         return True
 
     def may_copy_from(self, other: Access) -> bool:
-        """Whether the server can be asked to copy from another bucket: the same server and user."""
+        """Return whether the server can copy from another bucket: the same server and user."""
         ours, theirs = self._site, other._site
         same_server = ours.is_amazon and theirs.is_amazon
         same_server = same_server or ours.endpoint_url == theirs.endpoint_url
@@ -189,7 +189,7 @@ class Access:
     def sign(
         self, method: str, url: str, headers: Mapping[str, str], body: Buffer
     ) -> tuple[dict[str, str], str]:
-        """The headers with a signature, and the access key that made it ("" unsigned).
+        """Return the headers with a signature, and its access key ("": unsigned).
 
         Raises
         ------
@@ -210,7 +210,7 @@ class Access:
         return out, str(credentials.access_key)
 
     def renew(self, access_key: str) -> None:
-        """Fetch the credentials anew, unless another thread did since `access_key` signed."""
+        """Fetch the credentials anew, unless another thread has since `access_key` signed."""
         with self._lock:
             if self._access_key == access_key:
                 self._session = self._new_session()
@@ -224,7 +224,7 @@ class Access:
                 credentials = self._credentials
             frozen = credentials.get_frozen_credentials() if credentials is not None else None
         except Exception as error:  # noqa: BLE001 - a program of the user makes botocore raise any
-            # Without its cause, which may hold what that program printed: the credentials.
+            # Without its cause, which may contain that program's output: the credentials.
             raise self._denied(_reason(error)) from None
         if frozen is None:
             raise AccessDenied(
@@ -277,7 +277,7 @@ class Access:
         return Site(endpoint, root, region, is_amazon, by_path)
 
     def _resolved_endpoint(self, region: str) -> str:
-        """As botocore finds it: variables, services sections, partitions, dual stack."""
+        """Return botocore's endpoint: variables, services sections, partitions, dual stack."""
         if configured := _gdal_endpoint():
             return configured
         try:
@@ -286,9 +286,9 @@ class Access:
             )
         except BotoCoreError as error:
             raise UsageError(f"s3://{self._bucket}: {error}") from error
-        except ValueError:  # its text quotes the endpoint, and with it a password
+        except ValueError:  # its text quotes the endpoint, which may contain a password
             raise UsageError(
-                f"s3://{self._bucket}: the endpoint of the variables or files of AWS is no URL"
+                f"s3://{self._bucket}: the endpoint of the variables or files of AWS is not a URL"
             ) from None
         client.close()
         return str(client.meta.endpoint_url)
@@ -313,7 +313,7 @@ class Access:
 
 
 def _reason(error: Exception) -> str:
-    """Why there are no credentials, without what a program or server sent in their place."""
+    """Return why there are no credentials, without quoting a program or server."""
     match error:
         case CredentialRetrievalError():
             return f"{error.kwargs['provider']} failed, or gave none that can be used"
@@ -328,7 +328,7 @@ def _reason(error: Exception) -> str:
 
 
 def _fault(credentials: ReadOnlyCredentials) -> str:
-    """What keeps credentials from being used at all; "" where nothing does."""
+    """Return what keeps credentials from being used at all; "": nothing."""
     secret = credentials.secret_key
     for text in (credentials.access_key, credentials.token or "", secret):
         if not isinstance(text, str) or not text.isprintable():
@@ -347,7 +347,7 @@ def _encode(query: Mapping[str, str]) -> str:
 
 
 def _gdal_endpoint() -> str | None:
-    """GDAL's variable, a host without a scheme, where botocore's own are not set."""
+    """Return GDAL's variable, a host without a scheme, if botocore's own are not set."""
     host = os.environ.get("AWS_S3_ENDPOINT")
     if not host or "AWS_ENDPOINT_URL_S3" in os.environ or "AWS_ENDPOINT_URL" in os.environ:
         return None

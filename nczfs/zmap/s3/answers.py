@@ -1,4 +1,4 @@
-"""What an answer of S3 lacks, what it says of an object, and which error a refusal is."""
+"""Answers of S3: what they lack, what they say about an object, and the errors of refusals."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from nczfs.zmap.s3.times import time_in
 from nczfs.zmap.web.headers import content_range, etag_in, time_ns, version_of
 
 REFUSALS = frozenset({"AccessDenied", "AllAccessDisabled", "Forbidden", ""})
-"""Codes of 403 that say no more than "no"."""
+"""Codes of 403 that give no reason."""
 
-DOCUMENT_HEAD_BYTES: Final = 1024  # in which a document names itself
+DOCUMENT_HEAD_BYTES: Final = 1024  # the beginning, in which a document names itself
 
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 _KMS = "aws:kms"
@@ -33,7 +33,7 @@ _OWN_KEY = "x-amz-server-side-encryption-customer-algorithm"
 
 
 def stat_of(key: Key, answer: Answer) -> Stat:
-    """What the answer to a HEAD or GET says of the object."""
+    """Return what the answer to a HEAD or GET says about the object."""
     headers = answer.headers
     found = content_range(headers) if answer.status == 206 else None
     size = found.size if found is not None else answer.size
@@ -44,7 +44,7 @@ def stat_of(key: Key, answer: Answer) -> Stat:
 
 
 def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[[Answer], str]:
-    """A function that says what is wrong with the answer to a ranged read; "" where it is whole.
+    """Return a function that finds what is wrong with the answer to a ranged read; "": nothing.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[
         if answer.status == 206:
             found = content_range(answer.headers)
             if found is None or found.start != start:
-                return "the server sent another range than asked for"
+                return "the server sent another range than requested"
             size = found.size
             end = size if stop is None else min(stop, size)
             if len(answer.body) != end - start:
@@ -72,7 +72,7 @@ def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[
 
 
 def _md5_fault(answer: Answer) -> str:
-    """The ETag of an object that was put whole is its MD5, unless KMS encrypts it."""
+    """Compare the MD5: the ETag of an object that was put whole, unless KMS encrypts it."""
     found = _MD5.fullmatch(answer.headers.get("etag", ""))
     encrypted = answer.headers.get("x-amz-server-side-encryption", "").startswith(_KMS)
     if found is None or encrypted or _OWN_KEY in answer.headers:
@@ -86,30 +86,30 @@ def _md5_fault(answer: Answer) -> str:
 
 
 def header_fault(answer: Answer) -> str:
-    """What the answer to a HEAD lacks."""
+    """Return what the answer to a HEAD lacks."""
     if answer.status >= 300 or answer.size is not None:
         return ""
     return "the answer has no Content-Length, or none that can be"
 
 
 def etag_fault(answer: Answer) -> str:
-    """What the answer to a PUT lacks."""
+    """Return what the answer to a PUT lacks."""
     if answer.status >= 300 or etag_in(answer.headers.get("etag", "")):
         return ""
     return "the answer has no ETag"
 
 
 def page_fault(answer: Answer) -> str:
-    """What the answer that shall be a page of a listing lacks: its end, or all of it."""
+    """Return what a page of a listing lacks: its end, or all of it."""
     return _document_fault(answer, "ListBucketResult", "listing", has_end=True)
 
 
 def call_fault(tag: str, what: str) -> Callable[[Answer], str]:
-    """A function that says what the answer to a call lacks, which boto3 has taken apart.
+    """Return a function that finds what the answer to a call lacks, as parsed by boto3.
 
     Parameters
     ----------
-    tag : of the document that it should be. Another one has none of the fields for boto3.
+    tag : of the expected document. boto3 finds no fields in another one.
     """
     return lambda answer: _document_fault(answer, tag, what, has_end=False)
 
@@ -125,11 +125,11 @@ def _document_fault(answer: Answer, tag: str, what: str, *, has_end: bool) -> st
 
 
 def made_version(answer: Answer, *document: str) -> Version | None:
-    """The version of what a call made; None where the server does not say, as Ceph of an upload.
+    """Return the version of a new object; None if the server does not say, as Ceph for an upload.
 
     Parameters
     ----------
-    document : where in the answer its ETag is.
+    document : the part of the answer with its ETag.
     """
     fields = answer.fields
     for name in document:
@@ -139,11 +139,11 @@ def made_version(answer: Answer, *document: str) -> Version | None:
 
 
 def failure(answer: Answer, where: str, *, anonymous: bool, hint: str = "") -> StoreError:
-    """The error that an answer means, other than the absence of an object.
+    """Return the error that an answer means, other than the absence of an object.
 
     Parameters
     ----------
-    hint : what else helps where access is denied.
+    hint : a remedy if access is denied.
     """
     said = " ".join(filter(None, (answer.code, answer.message))) or "no reason given"
     match answer.code:

@@ -12,18 +12,18 @@ from nczfs.zmap.s3.answers import call_fault
 from nczfs.zmap.s3.messages import Call
 from nczfs.zmap.s3.transport import Transport
 
-BATCH_KEYS: Final = 1000  # S3 takes no more
-KEY_S: Final = 0.05  # that a server may take for each; Swift was seen to take 0.01
+BATCH_KEYS: Final = 1000  # limit of S3
+KEY_S: Final = 0.05  # server time for each key; Swift was seen to take 0.01
 
 _fault = call_fault("DeleteResult", "deletion result")
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def delete_batches(transport: Transport, keys: Iterable[Key]) -> Iterator[Key]:
-    """Delete in batches; the keys that come back are still to be deleted, one by one.
+    """Delete in batches. Returns the keys that have to be deleted one by one.
 
-    Those are keys that XML cannot hold, keys that the server names as not deleted, and all of them
-    where it has no such request.
+    Those are keys that XML cannot contain, keys that the server names as not deleted, and all keys
+    if it has no such request.
     """
     rest = iter(keys)
     while batch := list(islice(rest, BATCH_KEYS)):

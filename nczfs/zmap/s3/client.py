@@ -1,10 +1,10 @@
-"""The rare requests, which boto3 makes and reads: uploads in parts, copies, deletions of many.
+"""The rare requests, which boto3 makes and parses: uploads in parts, copies, batch deletions.
 
-boto3 puts a request together, signs it, and takes the answer apart. What lies between is ours
-(`web.exchange`): it goes over the connections of all other requests, has their deadline, and takes
-no more than the bytes that it may. boto3's own attempts are switched off.
+boto3 builds a request, signs it, and parses the answer. nczfs sends it (`web.exchange`): over the
+connections of all other requests, with their deadline and limits of bytes. boto3's own retries are
+switched off.
 
-Imported when it is first used: to load it and to make a client takes 0.1 s.
+This module is imported on first use: loading boto3 and making a client takes 0.1 s.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 Ask: TypeAlias = Callable[[Question], WebAnswer]
 """Sends a request."""
 
-_NOT_SENT: Final = frozenset({"expect", "user-agent"})  # which the signature leaves out
+_NOT_SENT: Final = frozenset({"expect", "user-agent"})  # headers that the signature omits
 
 
 @dataclass(slots=True)
 class _Calling:
-    """A call on its way through boto3.
+    """A call that is passing through boto3.
 
     Attributes
     ----------
@@ -62,11 +62,11 @@ class _Current(threading.local):
 
 
 class Clients:
-    """Makes the client of one bucket, anew where the credentials or the server are others.
+    """A maker of the client of one bucket, replaced when the credentials or the server change.
 
     Parameters
     ----------
-    headers : that every request carries.
+    headers : of every request.
     """
 
     def __init__(self, bucket: str, *, anonymous: bool, headers: Mapping[str, str]) -> None:
@@ -79,11 +79,11 @@ class Clients:
         self._client: Client | None = None
 
     def client(self, session: Session, endpoint_url: str, region: str, *, by_path: bool) -> Client:
-        """The client for a server; one thread at a time may ask.
+        """Return the client for a server. For one thread at a time.
 
         Parameters
         ----------
-        session : has the credentials.
+        session : with the credentials.
         by_path : the bucket stands in the path, not in front of the host.
         """
         place = endpoint_url, region, by_path
@@ -99,10 +99,10 @@ class Clients:
                     "payload_signing_enabled": True,
                     "use_accelerate_endpoint": False,
                 },
-                use_dualstack_endpoint=False,  # the endpoint is named
+                use_dualstack_endpoint=False,  # the endpoint is given
                 use_fips_endpoint=False,
                 retries={"total_max_attempts": 1, "mode": "standard"},
-                # Many servers do not know the checksums that Amazon's does.
+                # Many servers do not know the checksums of Amazon's.
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
             )
@@ -113,7 +113,7 @@ class Clients:
         return self._client
 
     def close(self) -> None:
-        """Give back what the client holds."""
+        """Release what the client holds."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -125,7 +125,7 @@ class Client:
     Parameters
     ----------
     made : by boto3.
-    headers : that every request carries.
+    headers : of every request.
     """
 
     def __init__(self, made: S3Client, bucket: str, headers: Mapping[str, str]) -> None:
@@ -135,15 +135,15 @@ class Client:
         self._current = _Current()
         made.meta.events.register_last("before-parameter-build.s3", _stay)
         made.meta.events.register_last("before-call.s3", self._complete)
-        answer: Any = self._send  # an answer given there is the answer, but the stubs know of none
+        answer: Any = self._send  # the stubs know no answer here
         made.meta.events.register("before-send.s3", answer)
 
     def call(self, call: Call, ask: Ask) -> Answer:
-        """Make a request, once, and take the answer apart.
+        """Make a request once, and parse the answer.
 
         Raises
         ------
-        AttemptFailed : what came is no answer of S3.
+        AttemptFailed : the answer is not one of S3.
         StoreError : there is no such request.
         """
         parameters: dict[str, Any] = {"Bucket": self._bucket, **call.parameters}
@@ -166,23 +166,23 @@ class Client:
         return Answer(meta["HTTPStatusCode"], meta["HTTPHeaders"], calling.body, fields=fields)
 
     def close(self) -> None:
-        """Give back what boto3 holds."""
+        """Release what boto3 holds."""
         self._boto3.close()
 
     def _complete(self, model: Any, params: dict[str, Any], **_: object) -> None:
-        """Add the headers that boto3 does not; it then signs them."""
+        """Add the headers that boto3 does not add; it then signs them."""
         calling = self._current.calling
         assert calling is not None
         headers = params["headers"]
         headers.update(self._headers)
         headers.update(calling.call.headers)
         if model.name == "DeleteObjects":
-            # boto3 has another checksum, which servers older than that do not know.
+            # boto3 uses another checksum, which older servers do not know.
             digest = md5(params["body"], usedforsecurity=False).digest()
             headers["content-md5"] = b64encode(digest).decode()
 
     def _send(self, request: Any, **_: object) -> AWSResponse:
-        """Ask in the place of boto3."""
+        """Send the request instead of boto3."""
         calling = self._current.calling
         assert calling is not None
         assert not calling.is_sent, "boto3 asks again"
@@ -209,12 +209,12 @@ class Client:
 
 
 def _stay(context: dict[str, Any], **_: object) -> None:
-    """Keep boto3 from following a redirection, which is done elsewhere, and by it without end."""
+    """Keep boto3 from following a redirection, which it would do without end."""
     context.setdefault("s3_redirect", {})["redirected"] = True
 
 
 class _Payload(io.RawIOBase):
-    """The body of a part as a file, which boto3 reads for its checksum: it takes no buffers."""
+    """The body of a part as a file, because boto3 takes no buffers for its checksum."""
 
     def __init__(self, data: Buffer) -> None:
         self.data = memoryview(data).cast("B")
@@ -248,13 +248,13 @@ class _Raw:
         self._body = bytes(body)
 
     def stream(self, **_: object) -> Iterator[bytes]:
-        """All of it."""
+        """Yield the whole body."""
         yield self._body
 
 
 def _refused(response: Any, body: Buffer) -> Answer:
     meta = response["ResponseMetadata"]
     status = meta["HTTPStatusCode"]
-    found = response.get("Error", {}).items()  # some are None, and a code may be boto3's own
+    found = response.get("Error", {}).items()  # some fields are None, and a code may be boto3's own
     texts = {name: str(text) for name, text in found if text and text != str(status)}
     return refusal(status, meta["HTTPHeaders"], texts, body)

@@ -1,9 +1,9 @@
-"""What a server makes of conditions: what was learned of buckets, for the life of the process.
+"""How servers treat conditions: findings about buckets, for the life of the process.
 
 Servers differ. Amazon's takes ``If-None-Match: *`` and ``If-Match: "etag"``, with copies and the
-end of uploads as well; Ceph 16 takes an ETag without its quotes only, with PUTs alone, and has a
-name of its own for the version that is to be copied; Swift answers If-Match with 501, and of
-several writers that race for a new key with If-None-Match several win. `trials` finds it out.
+end of uploads as well; Ceph 16 takes an ETag without its quotes only, with PUTs alone, and has its
+own header for the version to copy; Swift answers If-Match with 501, and several of the writers that
+race for a new key with If-None-Match win. `trials` finds it out.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ REFUSED = frozenset({404, 412})  # 404: Amazon's answer to If-Match where there 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a server makes of the conditions of a request that makes an object.
+    """How a server treats the conditions of a request that makes an object.
 
     Attributes
     ----------
-    creates : ``If-None-Match: *`` refuses where there is an object.
-    replaces : ``If-Match`` refuses other versions, and takes the right one.
-    quoted : in which form it takes an ETag.
+    creates : whether ``If-None-Match: *`` refuses if there is an object.
+    replaces : whether ``If-Match`` refuses other versions, and takes the right one.
+    quoted : whether it takes ETags in quotes.
     """
 
     creates: bool = False
@@ -34,11 +34,11 @@ class Conditions:
 
     @property
     def hold(self) -> bool:
-        """Whether conditions are believed to hold against writers that race."""
+        """Whether conditions are expected to hold against racing writers."""
         return self.creates and self.replaces
 
     def headers(self, replaces: Version) -> dict[str, str]:
-        """The header that asks for a condition; none where the server would not honour it."""
+        """Return the header of a condition; none if the server would not honour it."""
         if replaces == ABSENT:
             return {"if-none-match": "*"} if self.creates else {}
         return {"if-match": _etag(replaces, quoted=self.quoted)} if self.replaces else {}
@@ -46,30 +46,31 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
-    """How a server is told which version it shall copy.
+    """How to tell a server which version to copy.
 
     Attributes
     ----------
-    header : "" where it copies whatever is there.
-    quoted : in which form it takes an ETag.
+    header : "" if it copies any version.
+    quoted : whether it takes ETags in quotes.
     """
 
     header: str = ""
     quoted: bool = True
 
     def headers(self, version: Version) -> dict[str, str]:
-        """The header; none where the server would not honour it."""
+        """Return the header; none if the server would not honour it."""
         return {self.header: _etag(version, quoted=self.quoted)} if self.header else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of a bucket; None where it was not tried.
+    """What is known of a bucket; None: not tried.
 
     Attributes
     ----------
-    puts, copies, completions : conditions on what is there, of a PUT, a copy, the end of an upload.
-    sources : conditions on what is copied.
+    puts, copies, completions : conditions on the existing object, for a PUT, a copy, the end of an
+        upload.
+    sources : conditions on the source of a copy.
     """
 
     puts: Conditions | None = None
@@ -86,7 +87,7 @@ class Memory:
     _known: dict[tuple[str, str], Traits] = field(default_factory=dict)
 
     def get(self, bucket: tuple[str, str]) -> Traits:
-        """What is known of a bucket."""
+        """Return what is known of a bucket."""
         with self._lock:
             return self._known.get(bucket, Traits())
 

@@ -1,4 +1,4 @@
-"""ListObjectsV2: the questions, the pages that come, and one level put in order."""
+"""ListObjectsV2: the requests, their pages, and one level put in order."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from nczfs.zmap.s3.page import Page, parse_page
 from nczfs.zmap.s3.transport import Transport
 from nczfs.zmap.web.bodies import when_asked
 
-PAGE_KEYS = 1000  # S3 gives no more
+PAGE_KEYS = 1000  # limit of S3
 PAGES_AHEAD = 2
-EMPTY_PAGES_MAX = 1000  # one after the other; S3 may send some, of what it has deleted
-NAMES_MAX = 2_000_000  # of one level, which whoever shows it keeps in memory
+EMPTY_PAGES_MAX = 1000  # in a row; S3 may send some, about deleted objects
+NAMES_MAX = 2_000_000  # names of one level, which its readers keep in memory
 
-_TOKEN = re.compile(rb"<NextContinuationToken>([ -%\'-;=-~]+)</")  # without references of XML
+_TOKEN = re.compile(rb"<NextContinuationToken>([ -%\'-;=-~]+)</")  # without XML references
 
 
 def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page]:
-    """The keys that begin with a text, asked for page by page.
+    """Yield the keys that begin with a text, requested page by page.
 
-    Whoever asks for the second page will want them all: from then on the next one is on its way
-    while this one is looked at.
+    A reader of the second page usually wants all: from then on the next page is requested while the
+    present one is read.
 
     Raises
     ------
-    StoreError : the server refuses, or answers something else.
+    StoreError : the server refuses, or the answer is not a listing.
     """
     where = f"{transport.name}/{start}".rstrip("/")
 
@@ -71,14 +71,14 @@ def _page(body: bytes, where: str) -> Page:
 
 
 class _Ahead:
-    """Fetches the coming pages in a thread, two ahead at most.
+    """A fetcher of the next pages in a thread, at most two ahead.
 
-    A page is handed over when the next one has been asked for: to take it apart keeps the thread
-    from running, and the server would have nothing to do.
+    A page is handed over after the next one was requested: parsing it keeps the thread from
+    running, and the server would be idle meanwhile.
 
     Parameters
     ----------
-    fetch : the body of the page of a token; calls what it is given when it has asked.
+    fetch : returns the body of a token's page; calls its argument when the request is sent.
     """
 
     def __init__(self, fetch: Callable[[str, Callable[[], None]], bytes]) -> None:
@@ -97,7 +97,7 @@ class _Ahead:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def body(self, token: str) -> bytes:
-        """The page of a token."""
+        """Return the page of a token."""
         if self._coming is None or self._coming.token != token:
             self._coming = self._ask(token, lambda: None)
         fetched = self._coming.page.result()
@@ -133,32 +133,32 @@ class _Ahead:
 
 
 class _Coming(NamedTuple):
-    """A page that is on its way."""
+    """A page on its way."""
 
     token: str
     page: Future[_Fetched]
 
     def failed(self, fetching: Future[None]) -> None:
-        """Hand over the error that fetching it ended with, if it did."""
+        """Pass on the error of fetching it, if there was one."""
         if not fetching.cancelled() and (error := fetching.exception()) is not None:
             self.page.set_exception(error)
 
 
 class _Fetched(NamedTuple):
-    """A page, and the one after it where its token was found."""
+    """A page, and the one after it if its token was found."""
 
     body: bytes
     following: _Coming | None
 
 
 def _token_in(body: bytes) -> str:
-    """The token in a listing, found before it is taken apart; "" where that is not sure."""
+    """Find the token in a listing before it is parsed; "" if that is uncertain."""
     found = _TOKEN.search(body)
     return found[1].decode() if found else ""
 
 
 def question(start: str, token: str, *, one_level: bool) -> dict[str, str]:
-    """The query that asks for a page of the keys that begin with a text."""
+    """Return the query for a page of the keys that begin with a text."""
     query = {"list-type": "2", "encoding-type": "url", "max-keys": str(PAGE_KEYS)}
     if start:
         query["prefix"] = start
@@ -170,7 +170,7 @@ def question(start: str, token: str, *, one_level: bool) -> dict[str, str]:
 
 
 def stats(pages: Iterator[Page]) -> Iterator[Stat]:
-    """All objects whose names are keys; the others are counted as hidden."""
+    """Yield all objects whose names are keys; the others are counted as hidden."""
     for page in pages:
         yield from page.objects if page.keys_are_usual else filter(_has_key, page.objects)
 
@@ -183,7 +183,7 @@ def _has_key(found: Stat) -> bool:
 
 
 def _is_marker(found: Stat) -> bool:
-    """Whether an object stands for a directory alone: an empty one with a slash at its end."""
+    """Return whether an object only marks a directory: an empty one with a slash at its end."""
     return found.key.endswith("/") and not found.size and _is_key(found.key[:-1])
 
 
@@ -196,11 +196,12 @@ def _is_key(text: str) -> bool:
 
 
 def markers(pages: Iterator[Page], where: str) -> Iterator[Prefix]:
-    """The prefixes that have one.
+    """Yield the prefixes that have a marker.
 
     Raises
     ------
-    Conflict : something else that is no key is among them; `where` is the bucket, for the message.
+    Conflict : another object without a valid key is among them; `where` is the bucket, for the
+        message.
     """
     for page in pages:
         for found in () if page.keys_are_usual else page.objects:
@@ -212,11 +213,11 @@ def markers(pages: Iterator[Page], where: str) -> Iterator[Prefix]:
 
 
 def is_there(pages: Iterator[Page], prefix: Prefix, *, marked: bool = True) -> bool:
-    """Whether one level has a name, shown or not; no more pages are asked for than needed.
+    """Return whether a level has any name, shown or not, with as few pages as possible.
 
     Parameters
     ----------
-    marked : it is there also where it is only marked.
+    marked : whether a marker alone counts.
     """
     below = f"{prefix}/" if prefix else ""
     for page in pages:
@@ -227,7 +228,7 @@ def is_there(pages: Iterator[Page], prefix: Prefix, *, marked: bool = True) -> b
 
 
 def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:
-    """The names of one level, each once.
+    """Yield the names of one level, each once.
 
     S3 sorts by the bytes of the key, where ``a`` and ``a/`` may have others between them
     (``a-1``). So an object is held back until the listing has passed its name with a slash.
@@ -262,7 +263,7 @@ def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:
 
 
 def _passed(held: dict[str, Stat], prefix: Prefix, place: bytes) -> Iterator[Entry]:
-    """What is held no longer; of names that are held at once each begins with the one before it."""
+    """Yield the names that need not be held any more; each held name begins with the one before."""
     while held:
         name = next(reversed(held))
         if _order(f"{join(prefix, name)}/") >= place:

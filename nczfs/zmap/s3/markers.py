@@ -1,6 +1,6 @@
 """Directories without keys: empty objects whose keys end in a slash.
 
-The console of Amazon, s3fs, Hadoop and rclone make such objects, and take them for directories.
+Amazon's console, s3fs, Hadoop and rclone make such objects, and take them for directories.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _TYPE = {"content-type": "application/x-directory"}
 
 
 class Markers:
-    """Makes and removes the markers of a bucket.
+    """The markers of a bucket.
 
     Parameters
     ----------
     encryption : headers of every request that makes an object.
-    head : the answer to a HEAD; raises where it is a refusal.
+    head : returns the answer to a HEAD; raises if it is a refusal.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Markers:
         self._head = head
 
     def make(self, prefix: Prefix) -> None:
-        """Put the empty object there."""
+        """Make the empty object."""
         key = checked_text(checked_length(f"{prefix}/"))
         request = Request("PUT", key, {**self._encryption, **_TYPE})
         answer = self._transport.send(request, answers.etag_fault)
@@ -41,7 +41,7 @@ class Markers:
             raise self._failure(answer, key)
 
     def remove(self, prefix: Prefix) -> None:
-        """Remove the object; it is looked for first, since a bucket may keep what was deleted."""
+        """Remove the object after looking for it, since a bucket may keep deleted objects."""
         key = Key(f"{prefix}/")
         try:
             found = answers.stat_of(key, self._head(key))

@@ -1,4 +1,4 @@
-"""What is sent to an S3 server, and what it says."""
+"""Requests to an S3 server, and its answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nczfs.zmap.web.bodies import Wanted
 from nczfs.zmap.web.exchange import Answer as WebAnswer
 
 ANSWER_BYTES_MAX: Final = 4 << 20
-"""Of a document: a page of a thousand keys of 1,024 bytes, each quoted, fits."""
+"""The longest document: a page of a thousand quoted keys of 1,024 bytes fits."""
 
 _REGION = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
@@ -24,8 +24,8 @@ class Request:
 
     Attributes
     ----------
-    start, stop : the bytes of the object that are wanted.
-    limit : a longer body is an error; None: as long as that range, or as a document may be.
+    start, stop : the requested bytes of the object.
+    limit : the longest accepted body; None: the length of that range, or of a document.
     """
 
     method: str
@@ -39,7 +39,7 @@ class Request:
 
     @property
     def wanted(self) -> Wanted:
-        """What is taken of the body of the answer."""
+        """The accepted part of the body of the answer."""
         limit = self.limit
         if limit is None and self.method != "GET":
             limit = ANSWER_BYTES_MAX
@@ -50,16 +50,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that boto3 makes, and whose answer it reads.
+    """A request that boto3 makes, and whose answer it parses.
 
     Attributes
     ----------
-    operation : as boto3 calls it: ``copy_object``.
-    key : that it is about, "" for the bucket.
-    parameters : as boto3 takes them, besides bucket and key.
+    operation : in boto3's words: ``copy_object``.
+    key : of the object, "" for the bucket.
+    parameters : for boto3, besides bucket and key.
     headers : that boto3 does not know, or not in this form.
-    body : that is sent, of a part.
-    work_s : time that the server may take before it answers, above that of other requests.
+    body : of a part.
+    work_s : extra time that the server may take before it answers.
     """
 
     operation: str
@@ -72,15 +72,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server said.
+    """An answer of the server.
 
     Attributes
     ----------
-    body : what was wanted of it; of a refusal, its beginning.
-    size : of the whole body, None where it is not known; for 200 that of the object.
+    body : the requested part; for a refusal, its beginning.
+    size : of the whole body; None if unknown; for 200 that of the object.
     code, message, region, endpoint : of S3's error document; "" without one.
-    fields : of the document that answers a `Call`, as boto3 gives them.
-    repeated : an attempt before this one failed, and may have taken effect.
+    fields : of the document that answers a `Call`, as parsed by boto3.
+    repeated : whether an earlier attempt failed, which may have taken effect.
     """
 
     status: int
@@ -96,12 +96,12 @@ class Answer:
 
     @property
     def document(self) -> bytes:
-        """The body, where it is not the bytes of an object."""
+        """The body, if it is not the bytes of an object."""
         return bytes(self.body)
 
 
 def judged(answer: WebAnswer) -> Answer:
-    """An answer, with what its error document says."""
+    """Return an answer with the contents of its error document."""
     status, headers = answer.status, answer.headers
     if status < 300:
         return Answer(status, headers, answer.body, answer.size)
@@ -118,11 +118,11 @@ def judged(answer: WebAnswer) -> Answer:
 def refusal(
     status: int, headers: Mapping[str, str], texts: Mapping[str, str], body: Buffer = b""
 ) -> Answer:
-    """An answer that is a refusal.
+    """Return an answer that is a refusal.
 
     Parameters
     ----------
-    texts : of its error document, by their names.
+    texts : of its error document, by name.
     """
     region = texts.get("Region", "")
     return Answer(
@@ -137,11 +137,11 @@ def refusal(
 
 
 def region_in(headers: Mapping[str, str]) -> str:
-    """The region that an answer names; "" where it names none."""
+    """Return the region that an answer names; "": none."""
     region = headers.get("x-amz-bucket-region", "")
     return region if _REGION.fullmatch(region) else ""
 
 
 def _printed(text: str, length: int) -> str:
-    """The beginning of a text from anybody, for messages and logs."""
+    """Return the beginning of a foreign text, for messages and logs."""
     return "".join(character if character.isprintable() else "?" for character in text[:length])

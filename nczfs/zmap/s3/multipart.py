@@ -1,4 +1,4 @@
-"""Uploads in parts: for objects that are too large to be sent again as a whole."""
+"""Uploads in parts, for objects that are too large to be sent again as a whole."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from nczfs.zmap.s3.answers import (
 from nczfs.zmap.s3.messages import Answer, Call
 from nczfs.zmap.s3.transport import Transport
 
-PARTS_AT_ONCE = 4  # fills a line that is far, and leaves connections to others
+PARTS_AT_ONCE = 4  # enough for a distant line, and leaves connections to others
 NO_HEADERS: Final[Mapping[str, str]] = {}
-COMPLETE_S = 60.0  # "may take several minutes" to put parts together; servers take a second
+COMPLETE_S = 60.0  # joining parts "may take several minutes"; servers take a second
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An upload that was begun, and is to be completed or aborted."""
+    """An upload that has begun, and is to be completed or aborted."""
 
     transport: Transport
     key: Key
@@ -38,13 +38,13 @@ class Upload:
         return f"{self.transport.name}/{self.key}"
 
     def make_parts(self, makes: Sequence[Callable[[Upload, int], str]]) -> list[str]:
-        """Make all parts, several at once; gives their ETags.
+        """Make all parts, several at once. Returns their ETags.
 
-        The first failure ends it: parts under way come to their end, the others are not made.
+        The first failure ends it: parts under way are finished, others are not begun.
 
         Parameters
         ----------
-        makes : the functions that make the parts, from this and the number of a part.
+        makes : functions that make a part from this upload and the number of the part.
         """
         with ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="nczfs-parts") as pool:
             parts = [pool.submit(make, self, number) for number, make in enumerate(makes, 1)]
@@ -55,19 +55,19 @@ class Upload:
                 raise
 
     def send_part(self, number: int, data: Buffer) -> str:
-        """Send a part; gives its ETag."""
+        """Send a part. Returns its ETag."""
         answer = self._made("upload_part", {"PartNumber": number}, etag_fault, body=data)
         return answer.headers["etag"]
 
     def copy_part(
         self, number: int, source: Mapping[str, Any], headers: Mapping[str, str], work_s: float
     ) -> str:
-        """Have the server copy a part; gives its ETag.
+        """Let the server copy a part. Returns its ETag.
 
         Parameters
         ----------
-        source : what is copied, as boto3 takes it.
-        headers : that say which version of it.
+        source : of the copy, as boto3 takes it.
+        headers : that select its version.
         """
         answer = self._made(
             "upload_part_copy",
@@ -79,7 +79,7 @@ class Upload:
         return str(answer.fields["CopyPartResult"]["ETag"])
 
     def complete(self, etags: Sequence[str], condition: Mapping[str, str]) -> Answer:
-        """Make the parts an object. The answer may be 404, after an attempt that was not seen."""
+        """Join the parts to an object. The answer may be 404 after an attempt without an answer."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
         call = Call(
             "complete_multipart_upload",
@@ -93,7 +93,7 @@ class Upload:
         )
 
     def abort(self) -> None:
-        """Give the parts back. An upload that is gone is no error."""
+        """Release the parts. An upload that is gone is no error."""
         answer = self.transport.call(
             Call("abort_multipart_upload", self.key, {"UploadId": self.upload_id})
         )

@@ -1,4 +1,4 @@
-"""Into which parts of an upload an object is cut: sent, or copied by the server."""
+"""The parts of an upload: sent, or copied by the server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from nczfs.zmap.base import Part, Range, cut_part, part_size
 
-PART_BYTES_MIN = 5 << 20  # of S3, but for the last part
+PART_BYTES_MIN = 5 << 20  # limit of S3, except for the last part
 PARTS_MAX = 10_000
 COPY_BYTES = 512 << 20  # a server copies some 100 MiB a second, several parts at once
 
@@ -17,30 +17,30 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A part of an upload that goes through this machine: its bytes, some of them to be read."""
+    """A part of an upload that goes through this machine, some of it still to be read."""
 
     parts: tuple[Part, ...]
 
 
 Piece: TypeAlias = "Sent | Range"
-"""A range is copied by the server."""
+"""A part of an upload; the server copies ranges."""
 
 
 def part_bytes(size: int, wanted: int) -> int:
-    """The size of all parts but the last of an upload of `size` bytes.
+    """Return the size of all parts except the last, for an upload of `size` bytes.
 
-    As wanted, and in whole MiB more where that would be over 10,000 parts.
+    As requested, or more in whole MiB if there would be over 10,000 parts.
     """
     least = -(-size // PARTS_MAX)
     return max(wanted, -(-least // _MIB) * _MIB)
 
 
 def cut(parts: Sequence[Part], wanted: int) -> list[Piece]:
-    """Cut what shall be an object into parts of an upload.
+    """Cut the parts of an object into parts of an upload.
 
-    All but the last have at least 5 MiB, and they are at most 10,000. Ranges are left to the
-    server, but for those that are too small to be parts, and for what of the next range fills up
-    a part that would be too small.
+    All except the last have at least 5 MiB, and there are at most 10,000. The server copies ranges,
+    except those that are too small to be parts, and the beginning of a range that fills up a part
+    that would be too small.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def cut(parts: Sequence[Part], wanted: int) -> list[Piece]:
 
 
 class _Cutting:
-    """The pieces so far, and what is held back until it is large enough for one."""
+    """The pieces so far, and what is held until it is large enough for one."""
 
     def __init__(self, least: int, sent: int) -> None:
         self.pieces: list[Piece] = []
@@ -84,11 +84,11 @@ class _Cutting:
             start += taken
 
     def _all_or(self, most: int, rest: int) -> int:
-        """`most` of what is left, or all of it where what remains would be too small."""
+        """Return `most` of what is left, or all of it if the rest would be too small."""
         return rest if rest < most + self._least else most
 
     def pass_on(self) -> None:
-        """Make what is held a piece."""
+        """Make a piece of what is held."""
         match self._held:
             case []:
                 return

@@ -18,7 +18,7 @@ from botocore.credentials import ReadOnlyCredentials
 from nczfs.zmap.base import Buffer
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
-_NOT_SIGNED = frozenset({"user-agent"})  # which those on the way may change
+_NOT_SIGNED = frozenset({"user-agent"})  # headers that intermediaries may change
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _NO_BODY = sha256(b"").hexdigest()
 
@@ -33,12 +33,12 @@ def signed(
     region: str,
     now: datetime,
 ) -> dict[str, str]:
-    """The headers of a request with those that sign it, and its body by its checksum.
+    """Return the headers of a request with its signature and the checksum of its body.
 
     Parameters
     ----------
     url : with path and query as they are sent, percent-encoded as signatures want it.
-    headers : with names in small letters.
+    headers : with names in lower case.
     now : in UTC.
     """
     time = now.strftime("%Y%m%dT%H%M%SZ")
@@ -73,7 +73,7 @@ def signed(
 
 @lru_cache(maxsize=8)
 def _key(secret: str, day: str, region: str) -> bytes:
-    """The key that signs all requests of a day."""
+    """Return the key that signs all requests of a day."""
     key = f"AWS4{secret}".encode()
     for word in (day, region, "s3", "aws4_request"):
         key = hmac.digest(key, word.encode(), "sha256")

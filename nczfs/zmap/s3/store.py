@@ -1,4 +1,4 @@
-"""A bucket as a map: what is asked of the server, and what its answers mean for a caller."""
+"""A bucket as a store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from nczfs.zmap.url import StoreUrl
 from nczfs.zmap.web.headers import is_etag, is_strong
 
 MD5_BYTES_MAX = {"auto": 1 << 18, "yes": OBJECT_BYTES_MAX, "no": -1}
-"""MD5 takes 1.8 ms of a processor a MiB, twice what all else of reading an object takes."""
+"""MD5 takes 1.8 ms of a processor for a MiB, twice as much as the rest of reading an object."""
 
 _FEATURES = Features(
     conditional_writes=False,
@@ -57,15 +57,15 @@ class S3ZMap(ZMap):
     The version of an object is its ETag. An object is replaced atomically, by one PUT or, when it
     is large and no condition is given, by completing an upload in parts. Whether conditions hold
     against racing writers is probed (`conditions`); where they do not, a write compares first, and
-    another one may come between.
+    another one may come in between.
 
     Parameters
     ----------
     bucket : its name.
     options : how to reach it.
-    home : the prefix that is used of it, below which own objects for a moment lie: the probe, and
-        notes of uploads.
-    endpoint_from : what names the server, if the options do; for messages.
+    home : the used prefix, below which temporary objects lie: those of the probe, and notes of
+        uploads.
+    endpoint_from : the setting that names the server, if the options do; for messages.
 
     Notes
     -----
@@ -129,8 +129,8 @@ class S3ZMap(ZMap):
     ) -> Blob:
         if stop is not None and stop <= start:
             return self._nothing(key, version)
-        # Always a range: its answer has the size of the object, so that a body that was cut, with
-        # its Content-Length, on the way is seen.
+        # Always a range, because its answer gives the size of the object, which reveals a body that
+        # was cut on the way together with its Content-Length.
         headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
         if version is not None and is_strong(version):
             headers["if-match"] = version
@@ -180,7 +180,7 @@ class S3ZMap(ZMap):
         source = inner._access.copy_source(inner_key)
         version = self._writer.copy_of(source, checked_text(goal))
         if version is None:
-            # The object is gone, or our user may not read that bucket, or the server cannot.
+            # The object is gone, or this user may not read that bucket, or the server cannot.
             version = super().copy_from(origin, key, goal)
             self._not_copied_from.add(inner.name)
         return version
@@ -236,12 +236,12 @@ class S3ZMap(ZMap):
     def close(self) -> None:
         self._transport.close()
 
-    # Asking
+    # Requests
 
     def _head(self, key: Key) -> Answer:
         answer = self._transport.send(Request("HEAD", key), answers.header_fault)
         if answer.status in {400, 403}:
-            # The answer to a HEAD has no body that says why: renewed, redirected or refused.
+            # The answer to a HEAD has no body with the reason.
             answer = self._first_byte(key, answers.header_fault)
         if answer.status not in {200, 206}:
             raise self._refusal(answer, key)
@@ -253,7 +253,7 @@ class S3ZMap(ZMap):
         return listing.pages(self._transport, start, one_level=one_level)
 
     def _nothing(self, key: Key, version: Version | None) -> Blob:
-        """A range without bytes, for which S3 has no answer."""
+        """Answer a range without bytes, for which S3 has no answer."""
         stat = self.stat(key)
         self._check_version(stat, version)
         return Blob(b"", stat.version, stat.size, stat.mtime_ns)
@@ -287,10 +287,10 @@ class S3ZMap(ZMap):
         return answers.failure(answer, where, anonymous=self._access.anonymous, hint=hint)
 
     def _gives(self, key: Key) -> bool:
-        return self._first_byte(key).status in {200, 206, 416}  # the last one has no first byte
+        return self._first_byte(key).status in {200, 206, 416}  # the last one: no first byte
 
     def _hides(self, key: Key) -> bool:
-        """S3 says 404 only to those who may list: what cannot exist is asked for, and a listing."""
+        """Test an impossible key and a listing: S3 answers 404 only to those who may list."""
         folder = key.rpartition("/")[0]
         before = f"{folder}/" if folder else ""
         query = listing.question(before, "", one_level=True) | {"max-keys": "1"}
@@ -309,7 +309,7 @@ def _is_refused(answer: Answer) -> bool:
 
 
 def open_s3(url: StoreUrl, options: StoreOptions) -> ZMap:
-    """The map rooted at an ``s3`` URL; what the URL says goes before the options."""
+    """Return the map rooted at an ``s3`` URL, which takes precedence over the options."""
     merged = replace(
         options,
         endpoint_url=url.endpoint_url or options.endpoint_url,

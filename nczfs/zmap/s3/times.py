@@ -1,7 +1,7 @@
 """The time of an object in its metadata, as rclone and s3fs write and read it.
 
-Seconds since 1970, as a decimal. rclone reads any number of digits after the point, s3fs takes them
-for nanoseconds whatever their number: so there are nine, or none and no point.
+Seconds since 1970, as a decimal. rclone reads any number of digits after the point, s3fs takes any
+number of them for nanoseconds: so there are nine, or none and no point.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ HEADER = "x-amz-meta-mtime"
 
 _DECIMAL = re.compile(r"(-?)(\d{1,10})(?:\.(\d{0,30}))?", re.ASCII)
 _SECOND_NS = 1_000_000_000
-_LIMIT_NS = 1 << 63  # what rclone can read, and a time of the kernel's
+_LIMIT_NS = 1 << 63  # what rclone can read, and what a time of the kernel can be
 
 
 def headers_of(mtime_ns: int | None) -> dict[str, str]:
-    """The header that keeps a time with an object; none for None."""
+    """Return the header that stores a time with an object; none for None."""
     if mtime_ns is None:
         return {}
     seconds, nanoseconds = divmod(abs(mtime_ns), _SECOND_NS)
@@ -26,7 +26,7 @@ def headers_of(mtime_ns: int | None) -> dict[str, str]:
 
 
 def time_in(headers: Mapping[str, str]) -> int | None:
-    """The time that is kept with an object; None where there is none, or what is there is no time.
+    """Return the time that is stored with an object; None: there is no valid one.
 
     Digits beyond nanoseconds are cut off.
     """

@@ -1,8 +1,8 @@
-"""Requests to an S3 server: signed, sent, and repeated by `web.attempts` where they failed.
+"""Requests to an S3 server: signed, sent, and repeated by `web.attempts` if they fail.
 
-What comes back is an answer to judge, or `Unavailable` or `DeadlinePassed`: could not ask. Reads,
-writes and lists are put together and signed here, in a quarter of boto3's processor time. boto3
-makes all others (`client`); they go the same way.
+The result is an answer to judge, or `Unavailable` or `DeadlinePassed`. Reads, writes and lists are
+built and signed here, in a quarter of boto3's processor time. boto3 makes all others (`client`);
+they go the same way.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ELSEWHERE = frozenset({301, 302, 307, 308})
 
 
 class Transport:
-    """Sends requests over a pool of connections.
+    """A sender of requests over a pool of connections.
 
     Parameters
     ----------
-    access : where the bucket is, and who signs.
+    access : finds the bucket, and signs.
     name : of the bucket, for messages.
-    clock, sleep : of the waits between attempts, in seconds.
+    clock, sleep : for the waits between attempts, in seconds.
     """
 
     def __init__(
@@ -65,26 +65,26 @@ class Transport:
 
     @property
     def anonymous(self) -> bool:
-        """Whether requests are not signed."""
+        """Whether requests are unsigned."""
         return self._access.anonymous
 
     def copy_source(self, key: str) -> dict[str, Any]:
-        """The parameter of a call that copies an object of this bucket."""
+        """Return the parameter of a call that copies an object of this bucket."""
         return {"CopySource": self._access.copy_source(key)}
 
     def send(self, request: Request, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
-        """Ask until there is an answer that another attempt would not change.
+        """Repeat a request until there is an answer that another attempt would not change.
 
         Parameters
         ----------
-        fault : says what is missing in an answer, so that it is asked again; "" where it is whole.
+        fault : returns what is missing in an answer, so that the request is repeated; "": nothing.
 
         Raises
         ------
         Unavailable : no attempt got an answer, or the server was throttled or broken each time.
         DeadlinePassed : the time was over before.
         AccessDenied : there are no credentials to sign with.
-        StoreError : the answer is longer than it may be.
+        StoreError : the answer is too long.
         """
         where = f"{self.name}/{request.key}" if request.key else self.name
 
@@ -99,7 +99,7 @@ class Transport:
         return self._answered(where, ask, self._judge(fault, request.limit is not None), 0.0)
 
     def call(self, call: Call, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
-        """As `send`, of a request that boto3 makes."""
+        """Send a request that boto3 makes, as `send` does."""
         where = f"{self.name}/{call.key}" if call.key else self.name
 
         def ask(deadline: Deadline) -> tuple[Answer, str]:
@@ -108,7 +108,7 @@ class Transport:
         return self._answered(where, ask, self._judge(fault, True), call.work_s)
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Release the connections."""
         self._exchange.close()
         self._access.close()
 
@@ -119,7 +119,7 @@ class Transport:
         judge: Callable[[Answer], None],
         work_s: float,
     ) -> Answer:
-        """Ask until there is an answer. `ask` does it once, and says which key signed it."""
+        """Repeat until there is an answer. `ask` sends once, and returns which key signed."""
         first = True
 
         def attempt(deadline: Deadline) -> Answer:
@@ -132,7 +132,7 @@ class Transport:
         return self._exchange.run(where, attempt, work_s=work_s)
 
     def _judge(self, fault: Callable[[Answer], str], is_document: bool) -> Callable[[Answer], None]:
-        """A function that raises AttemptFailed for an answer that is none."""
+        """Return a function that raises AttemptFailed for an unusable answer."""
 
         def judge(answer: Answer) -> None:
             if reason := _trouble(answer):
@@ -146,7 +146,7 @@ class Transport:
         return judge
 
     def _found(self, ask: Callable[[Deadline], tuple[Answer, str]], deadline: Deadline) -> Answer:
-        """Ask once; once more with new credentials, and once more where the bucket is."""
+        """Send once; once more with new credentials, and once more to the bucket's region."""
         renewed = moved = False
         while True:
             answer, signed_by = ask(deadline)
@@ -164,7 +164,7 @@ class Transport:
                 return answer
 
     def _region(self, deadline: Deadline) -> str:
-        """Where the bucket is, of a server that does not say so with a redirection."""
+        """Ask for the bucket's region, if the server does not give it with a redirection."""
         answer, _ = self._call(Call("head_bucket", ""), deadline, self.name)
         return region_in(answer.headers) or answer.region
 
@@ -179,18 +179,18 @@ class Transport:
 
 
 def _trouble(answer: Answer) -> str:
-    """Why the server did not even look at the request; "" where it did."""
+    """Return why the server did not even examine the request; "": it did."""
     if answer.status in _AGAIN or answer.code in _AGAIN_CODES:
         return f"the server answers {answer.status} {answer.code or 'without a reason'}"
     return ""
 
 
 def _is_elsewhere(answer: Answer) -> bool:
-    """The bucket is in another region: a redirection, or (400) a signature for the wrong one."""
+    """Return whether the bucket is in another region: a redirection, or 400 for the signature."""
     return answer.status in _ELSEWHERE or answer.status == 400
 
 
 def _is_of_another(answer: Answer) -> bool:
-    """Whether an answer without S3's document is of a server that does not speak S3 at all."""
+    """Return whether an answer without S3's document is of a server that is not S3 at all."""
     start = answer.document[:64].lstrip().lower()
     return bool(start) and not start.startswith((b"<?xml", b"<list", b"<error"))

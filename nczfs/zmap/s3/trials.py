@@ -1,7 +1,7 @@
-"""Finds out which conditions a server honours, with objects of our own.
+"""Trials of the conditions that a server honours, with temporary objects.
 
-A condition is believed only where both headers did, with right and wrong ETags, what they should.
-Each trial is made when its outcome is first needed, once for a bucket in a process.
+A condition counts only if both headers do what they should, with right and wrong ETags. Each trial
+is made when its outcome is first needed, once for a bucket in a process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SOURCE_CHECKS = (
 class _Made(NamedTuple):
     """The outcome of a request that was to make an object.
 
-    `repeated` : it was sent twice, and the first one may have made it.
+    `repeated` : it was sent twice, and the first request may have made the object.
     """
 
     status: int
@@ -51,12 +51,12 @@ _Make: TypeAlias = Callable[[Key, bytes, Mapping[str, str]], _Made]
 
 
 class Trials:
-    """What a bucket makes of conditions: known already, or tried now.
+    """How a bucket treats conditions: already known, or tried now.
 
     Parameters
     ----------
-    home : the prefix below which the objects of trials lie for a moment.
-    headers : that a PUT needs, whatever its condition.
+    home : the prefix for the temporary objects of trials.
+    headers : that every PUT needs.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Trials:
         self._memory = memory
 
     def puts(self) -> Conditions:
-        """Of a PUT. Where we may not write, so that nothing can be learned, none are honoured."""
+        """Return the conditions of a PUT. Without write permission none count as honoured."""
         known = self._memory.get(self._bucket).puts
         if known is None:
             known = self._tried(self._put)
@@ -84,7 +84,7 @@ class Trials:
         return known
 
     def copies(self) -> Conditions:
-        """Of what is at the goal of a copy."""
+        """Return the conditions on the goal of a copy."""
         known = self._memory.get(self._bucket).copies
         if known is None:
             with self._key() as source:
@@ -98,7 +98,7 @@ class Trials:
         return known
 
     def completions(self) -> Conditions:
-        """Of the end of an upload in parts."""
+        """Return the conditions of completing an upload in parts."""
         known = self._memory.get(self._bucket).completions
         if known is None:
             known = self._tried(self._upload) or Conditions()
@@ -106,7 +106,7 @@ class Trials:
         return known
 
     def sources(self) -> SourceCheck:
-        """Of what is copied."""
+        """Return the conditions on the source of a copy."""
         known = self._memory.get(self._bucket).sources
         if known is None:
             with self._key() as source, self._key() as goal:
@@ -119,18 +119,18 @@ class Trials:
         return known
 
     def _tried(self, make: _Make) -> Conditions | None:
-        """Make an object again and again under right and wrong conditions.
+        """Make an object repeatedly under right and wrong conditions.
 
-        A "no" may come of a request that was done though its answer was lost, and was refused when
-        it was sent again: then all is tried again.
+        A refusal may come from a request that took effect although its answer was lost, and was
+        refused when it was repeated: then everything is tried again.
 
         Returns
         -------
-        None where it cannot be made without one.
+        None if the object cannot be made even without a condition.
 
         Raises
         ------
-        Unavailable : answers are lost all the time.
+        Unavailable : answers are lost each time.
         """
         for _ in range(TRIALS_MAX):
             made: list[_Made] = []
@@ -145,10 +145,10 @@ class Trials:
     def _judged(
         self, make: Callable[[bytes, Mapping[str, str]], _Made], key: Key, made: list[_Made]
     ) -> Conditions | None:
-        """The outcome of one trial; what was made is added to `made`."""
+        """Return the outcome of one trial; a new object is added to `made`."""
 
         def step(condition: Mapping[str, str]) -> _Made:
-            # Other bytes each time, so that the version is another one.
+            # Other bytes each time, so that the version differs.
             made.append(make(b"nczfs probes conditional writes: %d" % len(made), condition))
             return made[-1]
 
@@ -173,7 +173,7 @@ class Trials:
 
     @contextlib.contextmanager
     def _key(self) -> Iterator[Key]:
-        """A key of our own, which has no object any more afterwards."""
+        """Use a temporary key, whose object is removed afterwards."""
         key = Key(f"{self._before}{PROBE}{secrets.token_hex(8)}")
         try:
             yield key

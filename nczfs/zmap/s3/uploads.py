@@ -1,8 +1,8 @@
-"""Which uploads nobody will finish: each has a note beside the data, removed with it.
+"""Abandoned uploads: each upload has a note beside the data, which is removed with it.
 
-S3 keeps the parts of an upload that was never completed, for money, and shows nobody whose it was.
-So each upload of ours is noted in a small object ``.nczfs-upload-…`` below the prefix that the
-store was opened at. Who opens that for writing aborts the uploads of processes that are gone.
+S3 keeps the parts of an upload that was never completed, charges for them, and does not show whose
+they are. So each upload is noted in a small object ``.nczfs-upload-…`` below the prefix at which
+the store was opened. Opening that for writing aborts the uploads of processes that are gone.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from nczfs.zmap.s3.trials import PROBE
 
 NOTE = f"{OWN_FILES}upload-"
 NOTE_BYTES_MAX = 8192
-FORGOTTEN_S = 86_400  # a process of another machine is taken for gone after a day
+FORGOTTEN_S = 86_400  # a process of another machine counts as gone after a day
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, so that another one on the same machine can tell whether it is gone.
+    """The identity of a process, by which another one on the same machine sees whether it is gone.
 
     Attributes
     ----------
     machine : a digest of host name, boot and container.
-    started : the tick at which the process began: its number may be used again.
+    started : the tick at which the process began, because its id may be reused.
     """
 
     machine: str
@@ -62,7 +62,7 @@ class Notes:
     Parameters
     ----------
     home : the prefix.
-    headers : that a PUT needs.
+    headers : that every PUT needs.
     """
 
     def __init__(self, transport: Transport, home: Prefix, headers: Mapping[str, str]) -> None:
@@ -72,15 +72,15 @@ class Notes:
 
     @contextlib.contextmanager
     def kept(self, upload: Upload) -> Iterator[None]:
-        """Have an upload noted, and abort it if the block fails.
+        """Note an upload during the block, and abort it if the block fails.
 
-        The note of an upload that cannot be aborted stays, for whoever opens the store next.
+        The note of an upload that cannot be aborted stays for the next writer that opens the store.
         """
         note = f"{self._before}{NOTE}{secrets.token_hex(8)}"
         content = asdict(_this_process()) | {"key": upload.key, "upload": upload.upload_id}
         body = json.dumps(content).encode()
         try:
-            # Who may not write beside the data uploads without a note.
+            # Without permission to write beside the data there is no note.
             self._transport.send(Request("PUT", note, self._headers, body=body))
             yield
         except BaseException:
@@ -90,7 +90,7 @@ class Notes:
         self._remove(note)
 
     def abort_forgotten(self) -> None:
-        """Abort the uploads of processes that are gone, and remove what else such ones left."""
+        """Abort the uploads of processes that are gone, and remove their other remains."""
         start = f"{self._before}{OWN_FILES}"
         try:
             for page in pages(self._transport, start, one_level=False):
@@ -122,7 +122,7 @@ class Notes:
         except (ValueError, TypeError, LookupError, BadKey):
             return None
         if not key.startswith(self._before):
-            return None  # nothing of ours: we note what lies beside the note
+            return None  # not a note of nczfs, which are about keys beside them
         return owner, Upload(self._transport, key, upload_id)
 
     def _remove(self, note: str) -> None:
@@ -153,9 +153,9 @@ def _machine() -> str:
 
 
 def _started(process: int) -> int:
-    """When a process began, in ticks since the machine did; 0 where there is none."""
+    """Return when a process began, in ticks since boot; 0: there is no such process."""
     try:
         text = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return 0
-    return int(text.rpartition(")")[2].split()[19])  # the name in brackets may hold anything
+    return int(text.rpartition(")")[2].split()[19])  # the name in brackets may contain anything

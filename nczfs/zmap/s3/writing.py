@@ -1,4 +1,4 @@
-"""How objects are written: by one PUT, by an upload in parts, or by a copy on the server."""
+"""Writing objects: by one PUT, by an upload in parts, or by a copy on the server."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from nczfs.zmap.s3.trials import Trials, copy_fault
 from nczfs.zmap.s3.uploads import Notes
 from nczfs.zmap.web.headers import etag_in
 
-PUT_BYTES_MAX = 5 << 30  # of a copy as well
+PUT_BYTES_MAX = 5 << 30  # limit for copies as well
 OBJECT_BYTES_MAX = 5 << 40
 PARTS_LEAST = 4  # an object of no more parts than this is one PUT
-COPIED_BYTES_S = 20 << 20  # a server that copies slower is given up
+COPIED_BYTES_S = 20 << 20  # the slowest accepted copying of a server
 COPY_S = 60.0  # for an object of unknown size: one of a chunk of 1.2 GB
 
 _WRITER = "x-amz-meta-nczfs-write"
@@ -43,14 +43,14 @@ _USER = "x-amz-meta-"
 
 
 class Writer:
-    """Writes objects, under conditions or without.
+    """A writer of objects, with or without conditions.
 
     Parameters
     ----------
     encryption : headers of every request that makes an object.
-    part_bytes : the size of a part that is sent, where an upload has not too many.
-    head : the answer to a HEAD; raises where it is a refusal.
-    read : the bytes of a range.
+    part_bytes : the size of a sent part, unless an upload would have too many.
+    head : returns the answer to a HEAD; raises if it is a refusal.
+    read : returns the bytes of a range.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Writer:
     def copy(
         self, source: Stat, goal: Key, replaces: Version | None, mtime_ns: int | None
     ) -> Version | None:
-        """Have the server copy an object by one request; None where it cannot as it should."""
+        """Let the server copy an object with one request. Returns None if it cannot."""
         if source.size > PUT_BYTES_MAX or source.key == goal:
             return None
         check = self._trials.sources().headers(source.version)
@@ -112,23 +112,23 @@ class Writer:
         headers = {**self._encryption, **check}
         time = {} if mtime_ns == source.kept_mtime_ns else headers_of(mtime_ns)
         if condition or time:
-            # A mark of ours, or a time, replaces all metadata: those of the source are named again.
+            # A marker or a time replaces all metadata, so those of the source are sent again.
             headers |= {**self._replaced(source), **time, **_marked(condition, writer)}
         return self._made_copy(source, goal, headers, condition, writer, replaces)
 
     def copy_of(self, source: Mapping[str, str], goal: Key) -> Version | None:
-        """Have the server copy what an object of some bucket is now; None where it does not.
+        """Let the server copy an object of another bucket. Returns None if it does not.
 
         Parameters
         ----------
-        source : bucket and key, as `Access.copy_source` names them.
+        source : bucket and key, as `Access.copy_source` returns them.
         """
         call = Call("copy_object", goal, {"CopySource": source}, self._encryption, work_s=COPY_S)
         answer = self._transport.call(call, copy_fault)
         return answers.made_version(answer, "CopyObjectResult") if answer.status == 200 else None
 
     def set_mtime(self, source: Stat, mtime_ns: int) -> Version:
-        """Give an object another time by one copy onto itself."""
+        """Change the time of an object by one copy onto itself."""
         key = source.key
         if source.size > PUT_BYTES_MAX:
             raise self._too_large(key)
@@ -175,7 +175,7 @@ class Writer:
     def assemble(
         self, key: Key, parts: Sequence[Part], replaces: Version | None, mtime_ns: int | None
     ) -> Version | None:
-        """Put an object together in an upload; None where that is not worth it, or cannot be."""
+        """Assemble an object in an upload. Returns None if that is impossible or not worth it."""
         size = sum(map(part_size, parts))
         copied = sum(piece.size for piece in _copied(cut(parts, self._part_bytes)))
         if copied < self._part_bytes and size <= PARTS_LEAST * self._part_bytes:
@@ -213,7 +213,7 @@ class Writer:
                 version = self._written_by(writer, key)
             if version is None and answer.status != 200:
                 raise self._refused(answer, key, replaces if condition else None)
-        # Somebody replaced it at once: a version that nothing has any more.
+        # It was replaced at once: return a version that no object has any more.
         return version or Version(f'"{writer}"')
 
     def _make_parts(self, upload: Upload, pieces: Sequence[Piece]) -> list[str]:
@@ -242,7 +242,7 @@ class Writer:
             if not error.transient:
                 self._check_sources(sources.values())
             raise
-        # Not all servers look at the condition: what was copied is looked at before it is shown.
+        # Not all servers check the condition, so the copy is checked before it is shown.
         self._check_sources(sources.values())
         return etags
 
@@ -255,9 +255,9 @@ class Writer:
     def _condition(
         self, key: Key, replaces: Version | None, tried: Callable[[], Conditions]
     ) -> Mapping[str, str] | None:
-        """The header for a request other than a PUT; None where only a PUT keeps the condition.
+        """Return the header for a request other than a PUT; None: only a PUT keeps the condition.
 
-        Where the server keeps none at all, the object is compared now, and there is no header.
+        If the server keeps none at all, the object is compared now, and there is no header.
         """
         if replaces is None:
             return {}
@@ -268,7 +268,7 @@ class Writer:
         return {}
 
     def _compare(self, key: Key, replaces: Version) -> None:
-        """Raise unless the object is the version named, or none where that is `ABSENT`."""
+        """Raise unless the object has the given version, or is missing if that is `ABSENT`."""
         try:
             current = answers.stat_of(key, self._head(key)).version
         except NoSuchObject:
@@ -277,27 +277,27 @@ class Writer:
             raise self._conflict(key, replaces)
 
     def _current(self, source: Stat) -> Answer:
-        """The answer to a HEAD of what is copied; raises where it is another version by now."""
+        """Return the answer to a HEAD of the source; raises if its version has changed."""
         answer = self._head(source.key)
         if answers.stat_of(source.key, answer).version != source.version:
             raise Conflict(f"{self._transport.name}/{source.key}: replaced since it was opened")
         return answer
 
     def _replaced(self, source: Stat) -> dict[str, str]:
-        """The headers that give a copy what metadata its source has now, to be added to."""
+        """Return the headers that give a copy the present metadata of its source."""
         carried = _metadata(self._current(source).headers)
         return {**carried, "x-amz-metadata-directive": "REPLACE"}
 
     def _in_spite(
         self, answer: Answer, condition: Mapping[str, str], writer: str, key: Key
     ) -> Version | None:
-        """The version that an attempt made whose answer was lost, so that the next was refused."""
+        """Return the version of an attempt whose answer was lost, so that the next was refused."""
         if condition and answer.repeated and answer.status in REFUSED:
             return self._written_by(writer, key)
         return None
 
     def _written_by(self, writer: str, key: Key) -> Version | None:
-        """The version of the object if this write of ours made it."""
+        """Return the version of the object if this write made it."""
         try:
             answer = self._head(key)
         except NoSuchObject:
@@ -308,7 +308,7 @@ class Writer:
     # Errors
 
     def _refused(self, answer: Answer, key: Key, replaces: Version | None) -> StoreError:
-        """What the refusal of a write means; `replaces` where the server was told of it."""
+        """Return the error for a refused write; `replaces` is given if the server checked it."""
         if replaces is None or answer.status not in REFUSED or answer.code == "NoSuchBucket":
             where = f"{self._transport.name}/{key}"
             return answers.failure(answer, where, anonymous=self._transport.anonymous)
@@ -330,15 +330,15 @@ def _copied(pieces: Sequence[Piece]) -> Iterator[Range]:
 
 
 def _marked(condition: Mapping[str, str], writer: str) -> dict[str, str]:
-    """A condition with what tells this write from all others.
+    """Return a condition together with a mark that identifies this write.
 
-    If the answer is lost, the condition fails at the next attempt, by our own object.
+    If the answer is lost, the condition fails at the next attempt, because of this write's object.
     """
     return {**condition, _WRITER: writer} if condition else {}
 
 
 def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that give a copy the metadata of an object."""
+    """Return the headers that give a copy the metadata of an object."""
     return {
         name: value
         for name, value in ((name.lower(), value) for name, value in headers.items())

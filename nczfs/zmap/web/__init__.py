@@ -1,12 +1,12 @@
-"""What every store behind HTTP asks through: plain web servers and S3 alike.
+"""The transport of all stores behind HTTP: plain web servers and S3.
 
 ::
 
-    exchange      one request and its answer, of which no more is taken than was asked for
-    attempts      repeats what fails, as long as the time of a request lasts
+    exchange      one request and its answer, of which no more is read than was requested
+    attempts      repeats failed requests within their time
     failures      what went wrong with a connection, in words
     connections   pools of connections; bodies       their answers; resolving   and addresses
-    headers       values of headers that may say anything
+    headers       values of headers, which may contain anything
     redirects     which redirections are followed
-    proxy, authorities   what the environment and the user name on the way
+    proxy, authorities   proxies and certificates of the environment and the user
 """

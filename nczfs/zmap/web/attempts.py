@@ -1,12 +1,12 @@
 """The loop that repeats requests over HTTP.
 
-An attempt is given up when no byte came for a while, when the connection ends early, when the
-body has another length than announced, or when the server is throttled or broken. It is repeated
-with exponential waits and full jitter, as long as the time of the whole request lasts.
+An attempt is given up if no byte came for a while, the connection ends early, the body has another
+length than announced, or the server is throttled or broken. It is repeated with exponential waits
+and full jitter, within the time of the whole request.
 
 Until a server has answered for the first time, its address may be wrong: then a connection has two
-seconds, and one that is refused is tried once more. A request that begins within a second after
-that fails at once: the questions of one command, one after the other, wait for a dead host once.
+seconds, and a refused one is tried once more. A request that begins within a second after that
+fails at once, so that the consecutive requests of a command wait for a dead host only once.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ ATTEMPTS = 10
 FIRST_WAIT_S = 0.1  # doubled with each attempt; a random part of it is waited
 LONGEST_WAIT_S = 2.0
 SLOWEST_BYTES_S = 8 << 10  # a line of 2 Mbit/s that 32 threads share
-SMALL_PIECE_BYTES = 512  # less than a packet: who sends so little at a time wins no time by it
-SHORTEST_ATTEMPT_S = 0.1  # less time than this left is none: its timeout would hide the cause
+SMALL_PIECE_BYTES = 512  # less than a packet: sending so little at a time gains no time
+SHORTEST_ATTEMPT_S = 0.1  # less time than this counts as none: its timeout would hide the cause
 FIRST_CONTACT_S: Final = 2.0
 FIRST_CONTACT_ATTEMPTS: Final = 2
-STRANGER_S: Final = 1.0  # in which nobody is asked again where nobody answered
+STRANGER_S: Final = 1.0  # in which a host that did not answer is not tried again
 
 _T = TypeVar("_T")
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Deadline:
-    """When a request has to be over. Its time stands still while bytes move fast enough.
+    """The deadline of a request. Its time stands still while bytes move fast enough.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class Deadline:
         self._end = self._seen + seconds
 
     def asks(self, work_s: float) -> None:
-        """Wait so much longer for each byte of the answer: the server has work to do.
+        """Wait longer for each byte of the answer, because the server has work to do.
 
-        Some say 200 at once, and work before they send the body.
+        Some servers answer 200 at once, and work before they send the body.
         """
         self._more_s = work_s
 
@@ -66,7 +66,7 @@ class Deadline:
         self._seen = self._clock()
 
     def moved(self, size: int) -> None:
-        """Count bytes of a body, and raise when they came too late."""
+        """Count bytes of a body. Raises if they came too late."""
         now = self._clock()
         if size >= SMALL_PIECE_BYTES:
             self._end += min(now - self._seen, size / SLOWEST_BYTES_S)
@@ -75,34 +75,34 @@ class Deadline:
             raise AttemptFailed("the body came too slowly")
 
     def left_s(self) -> float:
-        """The time that is left; a little where there is none."""
+        """Return the time that is left; a little if there is none."""
         return max(SHORTEST_ATTEMPT_S, self._end - self._clock())
 
     def patience_s(self) -> float:
-        """How long to wait for the next byte. Raises AttemptFailed when the time is over."""
+        """Return how long to wait for the next byte. Raises AttemptFailed if the time is over."""
         left_s = self._end - self._clock()
         if left_s <= 0:
             raise AttemptFailed("the answer came too slowly")
         return min(self._patience_s + self._more_s, left_s)
 
     def spent_s(self) -> float:
-        """How long ago the request began."""
+        """Return how long ago the request began."""
         return self._clock() - self._begin
 
     def is_within(self, seconds: float) -> bool:
-        """Whether it comes so soon that no attempt fits in before it."""
+        """Return whether it comes so soon that no further attempt fits in."""
         return self._clock() + seconds + SHORTEST_ATTEMPT_S >= self._end
 
 
 class Attempts:
-    """Repeats attempts until one has an answer or the time of the request is over.
+    """A loop that repeats attempts until one has an answer or the time of the request is over.
 
     Parameters
     ----------
     label : of the store in the metrics.
     timeout_s : of a request with all its attempts.
     patience_s : an attempt that gets no byte for this long is given up.
-    address_from : the option that names the server, to be checked where nobody answers there.
+    address_from : the option that names the server, to be checked if there is no answer.
     proxy : that requests go through, for messages.
     clock, sleep : in seconds.
     """
@@ -126,25 +126,25 @@ class Attempts:
         self._clock = clock
         self._sleep = sleep
         self._is_met = False
-        # When it was given up, and why; not the exception, which holds all frames that it passed.
+        # When it was given up, and why; not the exception, which keeps all frames that it passed.
         self._stranger: tuple[float, type[StoreError], str] | None = None
 
     def note_answer(self) -> None:
-        """A server answered: its address is right."""
+        """Note that a server answered, so that its address is right."""
         self._is_met = True
 
     def connect_s(self, deadline: Deadline) -> float:
-        """How long to wait for a connection."""
+        """Return how long to wait for a connection."""
         patience_s = min(self._patience_s, deadline.left_s())
         return patience_s if self._is_met else min(patience_s, FIRST_CONTACT_S)
 
     def run(self, what: str, attempt: Callable[[Deadline], _T], *, work_s: float = 0.0) -> _T:
-        """What an attempt gives; it gets its deadline, and raises `AttemptFailed`.
+        """Return the result of an attempt, which gets its deadline, and may raise `AttemptFailed`.
 
         Parameters
         ----------
-        what : is asked for, in messages.
-        work_s : time that is given above that of other requests.
+        what : the subject of the request, for messages.
+        work_s : extra time for the request.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class Attempts:
             self._wait(what, reason, count, deadline)
 
     def _wait(self, what: str, failure: AttemptFailed, count: int, deadline: Deadline) -> None:
-        """Wait before the next attempt, or raise when there is to be none."""
+        """Wait before the next attempt, or raise if there is to be none."""
         if failure.final:
             raise failure.kind(f"{what}: {failure}") from failure
         if failure.is_stranger and not self._is_met and self._has_tried(count, deadline):
@@ -186,7 +186,7 @@ class Attempts:
         self._sleep(wait_s)
 
     def _check_stranger(self, what: str) -> None:
-        """Raise where a server that never answered was given up a moment ago."""
+        """Raise if a server that never answered was given up a moment ago."""
         if self._is_met or self._stranger is None:
             return
         since, kind, reason = self._stranger
@@ -194,5 +194,5 @@ class Attempts:
             raise kind(f"{what}: {reason}")
 
     def _has_tried(self, count: int, deadline: Deadline) -> bool:
-        """Whether a server that never answered has had its chance."""
+        """Return whether a server that never answered has been tried enough."""
         return count >= FIRST_CONTACT_ATTEMPTS or deadline.spent_s() >= FIRST_CONTACT_S / 2

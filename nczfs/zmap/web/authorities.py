@@ -9,11 +9,11 @@ from nczfs.errors import UsageError
 
 
 def check_authorities(path: str) -> None:
-    """See that there are certificates in a file; a directory of them is believed.
+    """Check that a file contains certificates; a directory is not checked.
 
     Raises
     ------
-    UsageError : there is no such file, it cannot be read, or holds no certificate.
+    UsageError : there is no such file, it cannot be read, or has no certificate.
     """
     if os.path.isdir(path):
         return

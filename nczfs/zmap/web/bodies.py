@@ -1,7 +1,7 @@
-"""Answers that are read no longer and no further than they may be.
+"""Reading of answers within limits of time and size.
 
-Large bodies come into one buffer: to join their pieces takes a quarter of what reading an object of
-1 MiB takes of a processor, and keeps all other threads from running.
+Large bodies are read into one buffer: joining pieces takes a quarter of the processor time of
+reading an object of 1 MiB, and keeps all other threads from running.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ import urllib3
 from nczfs.errors import StoreError
 from nczfs.zmap.base import Buffer
 
-PIECE_BYTES: Final = 262_144  # of a body between two looks at the clock; 1 MiB measured slower
+PIECE_BYTES: Final = 262_144  # bytes between two looks at the clock; 1 MiB was slower
 ONE_BUFFER_MIN: Final = 64 << 10
-ONE_BUFFER_MAX: Final = 256 << 20  # a longer one may be no more than claimed
-ERROR_BYTES_MAX: Final = 64 << 10  # of an error page; S3's have some hundred
-SKIPPED_BYTES_MAX: Final = 4 << 30  # of a server that has no ranges, before one
-SKIPPED_UNKNOWN_MAX: Final = 256 << 20  # of a body that does not say how long it is
+ONE_BUFFER_MAX: Final = 256 << 20  # a longer body may only be claimed
+ERROR_BYTES_MAX: Final = 64 << 10  # limit for an error page; S3's have a few hundred bytes
+SKIPPED_BYTES_MAX: Final = 4 << 30  # skipped bytes before a range, of a server without ranges
+SKIPPED_UNKNOWN_MAX: Final = 256 << 20  # first buffer for a body of unknown length
 
 
 class Clock(Protocol):
-    """How long a request may still take."""
+    """The remaining time of a request."""
 
     def patience_s(self) -> float:
-        """How long to wait for the next byte. Raises when the time is over."""
+        """Return how long to wait for the next byte. Raises if the time is over."""
 
     def moved(self, size: int) -> None:
-        """Count bytes of a body. Raises when they came too slowly."""
+        """Count bytes of a body. Raises if they came too slowly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which bytes of a body are taken.
+    """The requested bytes of a body.
 
     Attributes
     ----------
-    limit : a longer body is an error.
-    start, stop : of an answer that has the whole object though a part was asked for: that part.
+    limit : the longest accepted body.
+    start, stop : the requested part, if the answer has the whole object instead.
     """
 
     limit: int
@@ -56,11 +56,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What came of a body.
+    """The received part of a body.
 
     Attributes
     ----------
-    size : of all that was sent; None where that was not read to its end.
+    size : of everything that was sent; None if it was not read to its end.
     """
 
     data: Buffer
@@ -68,7 +68,7 @@ class Body:
 
 
 class _Current(threading.local):
-    """What this thread asks: until when, for how much, and what it does before it waits."""
+    """This thread's request: its time, its limit, and what to do before waiting."""
 
     clock: Clock | None = None
     limit: int = 0
@@ -80,7 +80,7 @@ _current = _Current()
 
 @contextmanager
 def when_asked(act: Callable[[], None]) -> Iterator[None]:
-    """Within it, each request of this thread calls `act` before it waits for its answer."""
+    """Call `act` before each request of this thread in the block waits for its answer."""
     _current.asked = act
     try:
         yield
@@ -90,11 +90,11 @@ def when_asked(act: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def bounded(clock: Clock, limit: int) -> Iterator[None]:
-    """Within it, answers that this thread begins to read end with the time.
+    """Limit the time of answers that this thread begins to read in the block.
 
     Parameters
     ----------
-    limit : a body that says it is longer gets no buffer of its size.
+    limit : a body that claims to be longer gets no buffer of its size.
     """
     _current.clock, _current.limit = clock, limit
     try:
@@ -104,16 +104,16 @@ def bounded(clock: Clock, limit: int) -> Iterator[None]:
 
 
 def call_before_answer() -> None:
-    """What `when_asked` was given."""
+    """Call the function of `when_asked`."""
     if _current.asked is not None:
         _current.asked()
 
 
 class _Timed(io.RawIOBase):
-    """The bytes of a socket, each of which has to come before the time of the request is over.
+    """A reader of a socket whose bytes must come before the time of the request is over.
 
-    The timeout of a socket counts from one byte to the next: a server that sends one now and then
-    would be waited for without end, also within a status line or a header.
+    The timeout of a socket counts from one byte to the next: with it alone, a server that sends a
+    byte now and then would be waited for without end, also within a status line or a header.
     """
 
     def __init__(self, raw: socket.SocketIO, sock: socket.socket, clock: Clock) -> None:
@@ -126,12 +126,12 @@ class _Timed(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:
         patience_s = self._clock.patience_s()
-        if patience_s != self._sock.gettimeout():  # to set it is a call of the system each time
+        if patience_s != self._sock.gettimeout():  # setting it is a system call each time
             self._sock.settimeout(patience_s)
         try:
             return self._raw.readinto(buffer)
         except TimeoutError:
-            self._clock.patience_s()  # which raises where it was the time of the whole request
+            self._clock.patience_s()  # raises if it was the time of the whole request
             raise
 
     def fileno(self) -> int:
@@ -143,9 +143,9 @@ class _Timed(io.RawIOBase):
 
 
 class Response(HTTPResponse):
-    """An answer that is read in time, a large body into a buffer of the size that its header says.
+    """An answer that is read in time, a large body into a buffer of the announced size.
 
-    `read1` gives views of that, one after the other.
+    `read1` returns consecutive views of that buffer.
     """
 
     _free: memoryview | None = None
@@ -154,7 +154,7 @@ class Response(HTTPResponse):
         super().__init__(sock, *args, **options)
         self._buffer_max = min(_current.limit, ONE_BUFFER_MAX)
         if _current.clock is not None:
-            # What `makefile` of a socket makes.
+            # as `makefile` of a socket does
             raw: Any = self.fp.detach()
             self.fp = io.BufferedReader(_Timed(raw, sock, _current.clock))
 
@@ -163,7 +163,7 @@ class Response(HTTPResponse):
             size = self.length or 0
             if self.chunked or not ONE_BUFFER_MIN <= size <= self._buffer_max:
                 return super().read1(n)
-            # Not a bytearray, which is filled with zeros first.
+            # Not a bytearray, which would be filled with zeros first.
             self._free = np.empty(size, np.uint8).data
         if self.fp is None or self.length is None:
             return b""
@@ -179,16 +179,16 @@ class Response(HTTPResponse):
 def read_body(
     response: urllib3.HTTPResponse, size: int | None, wanted: Wanted, clock: Clock, where: str
 ) -> Body:
-    """Read what is wanted of a body.
+    """Read the requested part of a body.
 
     Parameters
     ----------
-    size : as the header says, where it does.
-    where : it comes from, for messages.
+    size : from the header, if it gives one.
+    where : its origin, for messages.
 
     Raises
     ------
-    StoreError : the body is longer than it may be.
+    StoreError : the body is too long.
     """
     if response.status >= 300:
         return _error_page(response, clock)
@@ -206,7 +206,7 @@ def read_body(
 
 
 def _error_page(response: urllib3.HTTPResponse, clock: Clock) -> Body:
-    """The beginning of it, which is enough."""
+    """Read the beginning of an error page, which is enough."""
     taken = _Taken()
     while piece := response.read1(PIECE_BYTES):
         taken.add(piece)
@@ -219,7 +219,7 @@ def _error_page(response: urllib3.HTTPResponse, clock: Clock) -> Body:
 def _part(
     response: urllib3.HTTPResponse, size: int | None, wanted: Wanted, clock: Clock, where: str
 ) -> Body:
-    """A part of a whole object; it is read no further, if the header says how long it is."""
+    """Read a part of a whole object, and no further if the header gives its length."""
     start, stop = wanted.start, wanted.stop
     skipped_max = SKIPPED_UNKNOWN_MAX if size is None else SKIPPED_BYTES_MAX
     taken = _Taken(start)
@@ -234,7 +234,7 @@ def _part(
         if seen - taken.size > skipped_max:
             raise StoreError(
                 f"{where}: the server has no ranges, and sends over {skipped_max >> 20} MiB "
-                "besides the one that is wanted"
+                "besides the requested one"
             )
         clock.moved(len(piece))
     return Body(taken.data(), seen)
@@ -245,22 +245,22 @@ def _too_long(where: str, limit: int) -> StoreError:
 
 
 class _Taken:
-    """What was taken of a body so far.
+    """The part of a body that was read so far.
 
     Parameters
     ----------
-    start : where in the body it begins.
+    start : its position in the body.
     """
 
     def __init__(self, start: int = 0) -> None:
         self.size = 0
         self._start = start
         self._first: bytes | memoryview = b""
-        # Not a list of pieces: they may be of one byte each, and then take forty times as much.
+        # Not a list of pieces, which may have one byte each, and then take forty times as much.
         self._all: bytearray | None = None
 
     def add(self, piece: bytes | memoryview) -> None:
-        """Take what follows."""
+        """Add the next bytes."""
         if not piece:
             return
         self.size += len(piece)
@@ -273,10 +273,10 @@ class _Taken:
             self._all += piece
 
     def data(self) -> Buffer:
-        """All of it."""
+        """Return all bytes."""
         if self._all is not None:
             return self._all
         if isinstance(self._first, bytes):
             return self._first
-        # All pieces are views of the one buffer.
+        # All pieces are views of the same buffer.
         return memoryview(self._first.obj).cast("B")[self._start : self._start + self.size]

@@ -34,7 +34,7 @@ class _Connection(HTTPConnection):
         return super().getresponse()
 
     def _new_conn(self) -> socket.socket:
-        """As urllib3's, whose timeout is of each address, and none for looking the host up."""
+        """Connect as urllib3 does, whose timeout is for each address, and excludes name lookup."""
         timeout = self.timeout
         assert isinstance(timeout, int | float)
         try:
@@ -67,18 +67,18 @@ _POOLS: Final[Mapping[str, type[HTTPConnectionPool]]] = {"http": _Pool, "https":
 
 
 class Connections:
-    """Pools of connections, one a process. The lock guards which pool this process has.
+    """Pools of connections, one per process. The lock guards the pool of this process.
 
     Parameters
     ----------
-    count : of them, and so the most requests at once; a quarter of the descriptors that the process
-        may have where that is less.
+    count : of connections, and so the most requests at once; at most a quarter of the descriptors
+        that the process may have.
     ca_bundle : a file or directory of certificate authorities; None: the system's.
     proxy : the URL of a proxy, "" without one.
 
     Raises
     ------
-    UsageError : the proxy is none that can be asked.
+    UsageError : the proxy is unusable.
     """
 
     def __init__(self, count: int, ca_bundle: str | None, proxy: str) -> None:
@@ -94,16 +94,16 @@ class Connections:
 
     @property
     def proxy(self) -> str:
-        """The host and port of the proxy, "" without one."""
+        """The host and port of the proxy; "": none."""
         return self._proxy.name if self._proxy is not None else ""
 
     def check_status(self, status: int) -> None:
-        """Raise AttemptFailed for the status of an answer that is the proxy's own."""
+        """Raise AttemptFailed if the status of an answer is from the proxy itself."""
         if status == PROXY_REFUSES and self._proxy is not None:
             raise proxy_failed(self.proxy, refused_by_proxy(status))
 
     def pools(self) -> urllib3.PoolManager:
-        """The pools of this process; a child of fork must not talk over its parent's sockets."""
+        """Return the pools of this process; a forked child must not use its parent's sockets."""
         with self._lock:
             if self._closed:
                 raise AttemptFailed("the store is closed", final=True)
@@ -113,7 +113,7 @@ class Connections:
             return self._pools
 
     def close(self) -> None:
-        """Give back the connections; may be called twice."""
+        """Release the connections; may be called twice."""
         with self._lock:
             self._closed = True
             pools, self._pools = self._pools, None

@@ -1,4 +1,4 @@
-"""One request and its answer, of which no more is taken than was asked for, and no later."""
+"""One request and its answer, which is read within limits of size and time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said.
+    """An answer of a server.
 
     Attributes
     ----------
-    body : what was wanted of it; of a refusal, its beginning.
-    size : of the whole body, None where it is not known; for 200 that of the object.
+    body : the requested part; for a refusal, its beginning.
+    size : of the whole body; None if unknown; for 200 that of the object.
     """
 
     status: int
@@ -45,9 +45,9 @@ class Question:
 
     Attributes
     ----------
-    headers : with names in small letters.
+    headers : with names in lower case.
     wanted : of the body of its answer.
-    work_s : time that the server may take before it answers, above that of other requests.
+    work_s : extra time that the server may take before it answers.
     """
 
     method: str
@@ -59,15 +59,15 @@ class Question:
 
 
 class Exchange:
-    """Asks the servers of one store, over connections that are kept.
+    """A sender of requests to the servers of one store, over persistent connections.
 
     Parameters
     ----------
     label : of the store in the metrics.
-    address_from : the option, or the like, that names the server.
-    ca_bundle : as of `Connections`.
+    address_from : the setting that names the server.
+    ca_bundle : as for `Connections`.
     proxy : its URL, "" without one.
-    clock, sleep : of the waits between attempts, in seconds.
+    clock, sleep : for the waits between attempts, in seconds.
     """
 
     def __init__(
@@ -94,20 +94,20 @@ class Exchange:
         self._ways: dict[str, _Way] = {}
 
     def run(self, what: str, attempt: Callable[[Deadline], _T], *, work_s: float = 0.0) -> _T:
-        """As `Attempts.run`."""
+        """Run attempts as `Attempts.run` does."""
         return self._attempts.run(what, attempt, work_s=work_s)
 
     def ask(self, question: Question, deadline: Deadline, where: str) -> Answer:
-        """Ask once.
+        """Send a request once.
 
         Parameters
         ----------
-        where : is asked, for messages.
+        where : the target of the request, for messages.
 
         Raises
         ------
-        AttemptFailed : the proxy refuses, or the time is over; besides the errors of urllib3.
-        StoreError : the answer is longer than it may be.
+        AttemptFailed : the proxy refuses, or the time is over. Errors of urllib3 come, too.
+        StoreError : the answer is too long.
         """
         deadline.asks(question.work_s)
         headers = dict(question.headers)
@@ -142,19 +142,19 @@ class Exchange:
                     is_whole = body.size is not None
             finally:
                 if not is_whole:
-                    response.close()  # its connection has the rest of a body in it
+                    response.close()  # its connection still has the rest of a body
                 response.release_conn()
         self._connections.check_status(response.status)
         if size is None and "chunked" in response.headers.get("transfer-encoding", "").lower():
-            size = body.size  # of others, who knows whether they came to their end?
+            size = body.size  # others may not have been read to their end
         return Answer(response.status, response.headers, body.data, size)
 
     def close(self) -> None:
-        """Give back the connections; may be called twice."""
+        """Release the connections; may be called twice."""
         self._connections.close()
 
     def _way(self, url: str) -> _Way:
-        """The way to the host of a URL, over the connections of this process."""
+        """Return the route to the host of a URL, over the connections of this process."""
         pools = self._connections.pools()
         scheme, _, rest = url.partition("://")
         origin = f"{scheme}://{rest.partition('/')[0].partition('?')[0]}"
@@ -167,7 +167,7 @@ class Exchange:
 
 
 class _Way:
-    """Connections to a host, or to a proxy before it."""
+    """Connections to a host, or to a proxy in front of it."""
 
     def __init__(self, pools: urllib3.PoolManager, origin: str) -> None:
         self.pools = pools
@@ -176,17 +176,17 @@ class _Way:
         self._before_path = len(origin)
 
     def ask(self, method: str, url: str, **how: Any) -> urllib3.BaseHTTPResponse:
-        """Send a request for a URL at this host; as ``urlopen`` of urllib3."""
+        """Send a request for a URL at this host, as ``urlopen`` of urllib3 does."""
         if self._proxied:
             return self.pools.urlopen(method, url, **how)
-        # To the pool itself: that the manager looks for it takes as long as signing.
+        # Through the pool itself, because the manager's look-up takes as long as signing.
         return self._pool.urlopen(method, url[self._before_path :] or "/", **how)
 
 
 def _paced(
     body: Buffer, headers: dict[str, str], deadline: Deadline
 ) -> Buffer | Iterator[memoryview] | None:
-    """A body to send; a large one in pieces, each of which may take the time of an attempt."""
+    """Yield a body to send; a large one in pieces, each of which may take an attempt's time."""
     if len(body) <= PIECE_BYTES:
         return body or None
     headers["content-length"] = str(len(body))

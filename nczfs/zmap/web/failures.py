@@ -1,4 +1,4 @@
-"""What went wrong with a connection, in words, and whether to try again."""
+"""Descriptions of failed connections, and whether to try again."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from urllib3.exceptions import (
 
 from nczfs.errors import OutOfDescriptors, StoreError, Unavailable
 
-PROXY_REFUSES: Final = 407  # a status that no server has, only a proxy
+PROXY_REFUSES: Final = 407  # a status that only proxies use
 
-_PASSING = frozenset({408, 429})  # of 4xx, what may be another one at the next attempt
-_TUNNEL = re.compile(r"Tunnel connection failed: (\d{3}) ?(.*)")  # of http.client
+_PASSING = frozenset({408, 429})  # 4xx that may change at the next attempt
+_TUNNEL = re.compile(r"Tunnel connection failed: (\d{3}) ?(.*)")  # text of http.client
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})  # OpenSSL 3.0, and later
-# Of X509_STORE_CTX_get_error(3): no issuer, self-signed, a chain without end, not trusted.
+# From X509_STORE_CTX_get_error(3): no issuer, self-signed, incomplete chain, not trusted.
 _UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21, 27})
 
 
@@ -36,11 +36,11 @@ class AttemptFailed(Exception):
 
     Attributes
     ----------
-    final : another attempt would end the same way.
-    is_stranger : nothing at that address spoke HTTP with us.
-    wait_s : the server asked not to come back earlier.
-    kind : the error to raise when there is no other attempt.
-    attempts : that may end so, at most; None: as many as any.
+    final : whether another attempt would end the same way.
+    is_stranger : whether nothing at that address speaks HTTP.
+    wait_s : the pause that the server requested.
+    kind : the error to raise if there is no other attempt.
+    attempts : the most attempts that may end so; None: no special limit.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class AttemptFailed(Exception):
 
 
 def failed(error: Exception, patience_s: float, proxy: str) -> AttemptFailed:
-    """What an error of urllib3, or of the operating system, means.
+    """Describe an error of urllib3, or of the operating system.
 
     Parameters
     ----------
     patience_s : how long the next byte was waited for.
-    proxy : that requests go through, for the message; "" without.
+    proxy : that requests go through, for the message; "": none.
     """
     if isinstance(error, ProxyError):
         return proxy_failed(proxy, failed(error.original_error, patience_s, proxy))
@@ -80,7 +80,7 @@ def failed(error: Exception, patience_s: float, proxy: str) -> AttemptFailed:
             return AttemptFailed("all connections were busy")
         case NameResolutionError():
             return AttemptFailed(f"{error.conn.host}: {_reason(error)}", is_stranger=True)
-        case NewConnectionError():  # which urllib3 makes a ConnectTimeoutError
+        case NewConnectionError():  # urllib3 makes a ConnectTimeoutError of it
             return AttemptFailed(_reason(error), is_stranger=True)
         case ConnectTimeoutError():
             return AttemptFailed("nobody answers at this address", is_stranger=True)
@@ -94,7 +94,7 @@ def failed(error: Exception, patience_s: float, proxy: str) -> AttemptFailed:
 
 
 def proxy_failed(proxy: str, failure: AttemptFailed) -> AttemptFailed:
-    """The failure of a proxy, which is named."""
+    """Return the failure of a named proxy."""
     return AttemptFailed(
         f"proxy {proxy}: {failure}",
         final=failure.final,
@@ -104,7 +104,7 @@ def proxy_failed(proxy: str, failure: AttemptFailed) -> AttemptFailed:
 
 
 def refused_by_proxy(status: int, reason: str = "") -> AttemptFailed:
-    """What a proxy says that does not let us through."""
+    """Describe the answer of a proxy that refuses."""
     if status == PROXY_REFUSES:
         reason = "check its user and password"
     return AttemptFailed(
@@ -122,7 +122,7 @@ def _is_no_http(cause: BaseException) -> bool:
 
 
 def _tls_failed(error: Exception) -> AttemptFailed | None:
-    """What is wrong with the other side's TLS or certificate; None for all else."""
+    """Describe what is wrong with the server's TLS or certificate; None: something else."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             is_unknown = cause.verify_code in _UNKNOWN_AUTHORITY
@@ -136,7 +136,7 @@ def _tls_failed(error: Exception) -> AttemptFailed | None:
 
 
 def _causes(error: Exception) -> Iterator[BaseException]:
-    """An error and what it came from; urllib3 wraps that, or raises from or while handling it."""
+    """Yield an error and its causes, which urllib3 wraps, chains, or handles."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -145,7 +145,7 @@ def _causes(error: Exception) -> Iterator[BaseException]:
 
 
 def _reason(error: Exception) -> str:
-    """What the cause within says; urllib3's own texts quote objects and addresses."""
+    """Describe the inner cause, since urllib3's texts quote objects and addresses."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror

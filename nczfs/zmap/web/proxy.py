@@ -1,4 +1,4 @@
-"""The proxy that requests go through, as the environment names it."""
+"""The proxy of requests, from the environment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Proxy:
 
     Attributes
     ----------
-    url : of it, without user and password.
-    user : ``USER:PASSWORD``, "" without.
+    url : without user and password.
+    user : ``USER:PASSWORD``; "": none.
     """
 
     url: str
@@ -25,16 +25,16 @@ class Proxy:
 
     @property
     def name(self) -> str:
-        """What messages call it: its host and port."""
+        """Its name in messages: host and port."""
         return self.url.partition("://")[2]
 
 
 def parse_proxy(text: str) -> Proxy | None:
-    """The proxy that a variable as ``https_proxy`` names; None for "".
+    """Parse the proxy in a variable such as ``https_proxy``; None for "".
 
     Raises
     ------
-    UsageError : it is no URL of a proxy; the message has no user and no password.
+    UsageError : it is not the URL of a proxy. The message has no user and no password.
     """
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""Which redirections are followed: a server may send a reader anywhere."""
+"""The choice of redirections to follow, since a server may redirect anywhere."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ Origin = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Redirects:
-    """Judges redirections. From https to http none is followed.
+    """A judge of redirections. None from https to http is followed.
 
     Attributes
     ----------
     allowed : prefixes of URLs that any redirection may lead to.
-    within_origin : those that stay on the same host and port are followed.
+    within_origin : whether those to the same host and port are followed.
     """
 
     allowed: tuple[str, ...] = ()
     within_origin: bool = True
 
     def target(self, url: str, location: str, where: str) -> str:
-        """The URL that a redirection from another one leads to.
+        """Return the URL that a redirection leads to.
 
         Parameters
         ----------
-        where : was asked for, for messages.
+        where : the requested place, for messages.
 
         Raises
         ------
-        AccessDenied : it leads to where it must not.
-        StoreError : it is no URL.
+        AccessDenied : it leads to a place that is not allowed.
+        StoreError : it is not a URL.
         """
         try:
             before, after = urlsplit(url), urlsplit(urljoin(url, location))
@@ -54,7 +54,7 @@ class Redirects:
                 f"{where}: redirected from {before.scheme} to {after.scheme[:20]!r}, which is not "
                 "followed"
             )
-        # Put together anew: what is asked is what was judged, and without a user name.
+        # Built anew, so that exactly what was judged is requested, without a user name.
         name = f"[{goal[1]}]" if ":" in goal[1] else goal[1]
         host = name if after.port is None else f"{name}:{after.port}"
         target = after._replace(netloc=host, fragment="").geturl()
@@ -70,7 +70,7 @@ class Redirects:
 
 
 def leads_to_directory(url: str, location: str) -> bool:
-    """Whether it is the same path with a slash at its end, wherever: a server has a directory."""
+    """Return whether it is the same path with a slash at its end: a server has a directory."""
     try:
         return urlsplit(urljoin(url, location)).path == f"{urlsplit(url).path}/"
     except ValueError:
@@ -78,7 +78,7 @@ def leads_to_directory(url: str, location: str) -> bool:
 
 
 def origin_of(parts: SplitResult) -> Origin | None:
-    """Where a URL of http or https leads; None for any other. Raises ValueError of a bad port."""
+    """Return the origin of an http or https URL; None for others. Raises ValueError: a bad port."""
     port = parts.port
     if parts.scheme not in _PORTS or not parts.hostname:
         return None
@@ -86,5 +86,5 @@ def origin_of(parts: SplitResult) -> Origin | None:
 
 
 def _is_upgrade(before: Origin, after: Origin) -> bool:
-    """Whether the same host is asked over TLS from now on."""
+    """Return whether it is the same host, now with TLS."""
     return before == ("http", before[1], 80) and after == ("https", before[1], 443)

@@ -1,4 +1,4 @@
-"""Connections to a host that may have several addresses, within one time for all of them."""
+"""Connections to a host that may have several addresses, with one timeout for all."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from urllib3.util.connection import allowed_gai_family, create_connection
 
-ADDRESSES_MAX: Final = 8  # of a host; more are not tried
+ADDRESSES_MAX: Final = 8  # addresses of a host; more are not tried
 
 
 def connect(
     host: str, port: int, timeout_s: float, socket_options: Any, source_address: Any
 ) -> socket.socket:
-    """A connection to the first address of a host that takes one.
+    """Connect to the first address of a host that accepts.
 
     Raises
     ------
-    socket.gaierror : nobody knows the host.
+    socket.gaierror : the host is unknown.
     TimeoutError : the time was over.
     OSError : the last address refused.
     """
@@ -43,7 +43,7 @@ def connect(
 
 
 def _addresses(host: str, port: int, timeout_s: float) -> Sequence[str]:
-    """The addresses of a host, each once; one that is written as a number is its own."""
+    """Return the addresses of a host, each once; a numeric address is itself."""
     family = allowed_gai_family()
     try:
         host.encode("idna")
@@ -59,7 +59,7 @@ def _addresses(host: str, port: int, timeout_s: float) -> Sequence[str]:
 
 
 def _looked_up(host: str, port: int, family: int, timeout_s: float) -> Any:
-    """What getaddrinfo says, which has no timeout of its own: a thread of its own waits for it."""
+    """Call getaddrinfo in a separate thread, because it has no timeout."""
     answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask() -> None:

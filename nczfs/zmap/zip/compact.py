@@ -1,4 +1,4 @@
-"""An archive without the space that no member uses: replaced and deleted ones, old directories."""
+"""Compacting an archive: removing replaced and deleted members, and old directories."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _PIECE_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What a compaction did, or would do.
+    """The result of a compaction, real or simulated.
 
     Attributes
     ----------
-    members : that the archive has, directories among them.
+    members : of the archive, including directories.
     size_before, size_after : of the archive, in bytes.
     """
 
@@ -56,22 +56,22 @@ class Compaction:
 
     @property
     def dead_bytes(self) -> int:
-        """What no member used."""
+        """The bytes that no member used."""
         return self.size_before - self.size_after
 
 
 def compact(path: str, *, dry_run: bool = False) -> Compaction:
-    """Write an archive anew with only what counts of it, and rename the new one over it.
+    """Write an archive anew with only its members, and rename the new file over the old one.
 
-    Members keep all that their headers say. A crash leaves the old archive or the new one.
+    The headers of members keep all their contents. A crash leaves the old or the new archive.
 
     Parameters
     ----------
-    dry_run : only say what it would do; needs no right to write.
+    dry_run : whether to simulate; then no permission to write is needed.
 
     Raises
     ------
-    StoreBusy : somebody is writing to it. NoSuchObject : there is no archive.
+    StoreBusy : another process is writing to it. NoSuchObject : there is no archive.
     CorruptStore : it is not a zip archive, or its members overlap or are damaged.
     """
     path = os.path.realpath(path)
@@ -98,7 +98,7 @@ def _replace(fd: int, path: str, plan: _Plan) -> None:
     temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{secrets.token_hex(8)}")
     new = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(new, fcntl.LOCK_EX)  # of the archive that it will be
+        fcntl.flock(new, fcntl.LOCK_EX)  # size of the new archive
         plan.write(new)
         keep_ownership(new, os.fstat(fd))
         disk.sync(new)
@@ -114,9 +114,9 @@ def _replace(fd: int, path: str, plan: _Plan) -> None:
 
 
 class _Plan:
-    """Which bytes of an archive move where.
+    """The moves of bytes in a compaction.
 
-    Members that have one local header between them go on to have one.
+    Members that share a local header keep sharing it.
     """
 
     def __init__(self, fd: int, size: int, name: str) -> None:
@@ -150,7 +150,7 @@ class _Plan:
         disk.write_at(fd, self._end_records(at - self._directory_at), at)
 
     def check(self, fd: int) -> None:
-        """Raise CorruptStore if a file that was written has not the members of this archive."""
+        """Raise CorruptStore unless a written file has the members of this archive."""
         new = self._read_index(fd, os.fstat(fd).st_size)
         old = self._index
         is_same = (
@@ -171,7 +171,7 @@ class _Plan:
             raise CorruptStore(f"{self._name}: {error}") from error
 
     def _entries(self) -> Iterator[tuple[int, bytes]]:
-        """The rows that are kept, with their entries."""
+        """Yield the kept rows with their entries."""
         end = self._index.end
         pieces = (
             fileio.read_at(self._fd, at, min(at + _PIECE_BYTES, end.stop))
@@ -185,7 +185,7 @@ class _Plan:
                 row += 1
 
     def _measure(self, row: int, entry: bytes) -> None:
-        """Find out from where to where a member goes, with its header and what follows it."""
+        """Find out the extent of a member, with its header and what follows it."""
         fields = CENTRAL.unpack_from(entry)
         name, extra, _ = entry_parts(entry, 0)
         size, compressed_size, offset = widened(extra, (fields[9], fields[8], fields[16]))
@@ -207,13 +207,13 @@ class _Plan:
         return f"{self._name}/{name.decode(errors='backslashreplace')}"
 
     def _placed(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        """Where each member goes, in the order of the archive."""
+        """Return the new place of each member, in the order of the archive."""
         targets = np.zeros(len(self._kept), np.uint64)
         self._order = np.flatnonzero(self._kept)
         self._order = self._order[np.argsort(self._starts[self._order], kind="stable")]
         self._lead = self._index.end.shift
         if self._order.size and fileio.read_at(self._fd, 0, 4) != LOCAL_MAGIC:
-            # A program that unpacks it stands there, whichever way offsets are counted.
+            # A self-extracting program is there, whichever way offsets are counted.
             self._lead = int(self._starts[self._order[0]])
         at = self._lead
         last_start, last_stop, last_target = -1, 0, 0
@@ -231,7 +231,7 @@ class _Plan:
         return targets
 
     def _runs(self) -> Iterator[tuple[int, int, int]]:
-        """What to copy: start, stop, and where to; neighbours at once."""
+        """Yield what to copy: start, stop, and goal, joining neighbours."""
         run: tuple[int, int, int] | None = None
         for row in self._order.tolist():
             start, target = int(self._starts[row]), int(self._targets[row])
@@ -261,7 +261,7 @@ class _Plan:
 
 
 def _moved(entry: bytes, offset: int) -> bytes:
-    """An entry of a central directory for a member that is elsewhere now."""
+    """Return an entry of a central directory for a member that has moved."""
     fields = list(CENTRAL.unpack_from(entry))
     name, extra, comment = entry_parts(entry, 0)
     size, compressed_size, _ = widened(extra, (fields[9], fields[8], fields[16]))
@@ -273,7 +273,7 @@ def _moved(entry: bytes, offset: int) -> bytes:
 
 
 def _descriptor_size(after: bytes, crc: int, compressed_size: int, size: int) -> int:
-    """How long the record behind the data of a member is that was written without seeking.
+    """Return the length of the record after the data of a member written without seeking.
 
     APPNOTE.TXT 4.3.9: with or without a signature, its sizes of four bytes or of eight.
     """

@@ -1,4 +1,4 @@
-"""New archives."""
+"""Making new archives."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from nczfs.zmap.zip.records import NewMember, dos_time, end_records
 from nczfs.zmap.zip.store import ENCODING
 
 Form = Literal["top", "root"]
-"""Where the keys of an archive begin: in a directory that has its name, as netcdf-c reads them, or
-at its root, as zarr-python does."""
+"""The place of the keys: in a directory (netcdf-c) or at the root of the archive (zarr-python)."""
 
 
 def create_archive(path: str, form: Form) -> None:
@@ -36,7 +35,7 @@ def create_archive(path: str, form: Form) -> None:
     count = 0
     comment = ROOT_MARK
     if form == "top":
-        # As netcdf-c: the name without its last extension; it has to be the first entry.
+        # As in netcdf-c: the name without its last extension; it has to be the first entry.
         top = parse_key(os.path.splitext(name)[0]).encode(*ENCODING) + b"/"
         new = NewMember(top, 0, 0, dos_time(time.time()))
         parts = [new.local_header(), new.central_entry(0)]
@@ -48,7 +47,7 @@ def create_archive(path: str, form: Form) -> None:
     with translated(Path(path).as_uri()):
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # a store of the directory removes what nobody holds
+            fcntl.flock(fd, fcntl.LOCK_EX)  # unlocked files are removed
             disk.write_all_at(fd, parts, 0)
             disk.sync(fd)
             _put_in_place(temporary, path)
@@ -60,7 +59,7 @@ def create_archive(path: str, form: Form) -> None:
 
 
 def _put_in_place(temporary: str, path: str) -> None:
-    """Give a file its name, if that is free."""
+    """Give a file its name if that is free."""
     try:
         os.link(temporary, path)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""The system calls that change an archive or its side file: the one place where they can fail.
+"""The system calls that change an archive or its side file, in one place.
 
 They raise `OSError`.
 """
@@ -32,9 +32,9 @@ def write_at(fd: int, data: Buffer, offset: int) -> None:
 
 
 def write_all_at(fd: int, parts: Sequence[Buffer], offset: int) -> int:
-    """Write parts one behind the other; how many bytes they were."""
+    """Write consecutive parts. Returns the number of bytes."""
     size = sum(map(len, parts))
-    if size <= _JOINED_BYTES:  # a copy costs less than a system call
+    if size <= _JOINED_BYTES:  # copying costs less than a system call
         parts = [b"".join(parts)]
     for part in parts:
         write_at(fd, part, offset)
@@ -43,11 +43,11 @@ def write_all_at(fd: int, parts: Sequence[Buffer], offset: int) -> int:
 
 
 def copy(source: int, start: int, stop: int, target: int, offset: int) -> None:
-    """Copy bytes [start, stop) of a file into another, in the kernel where it can.
+    """Copy bytes [start, stop) of a file into another, in the kernel if possible.
 
     Raises
     ------
-    OSError : with EIO also where the source ends before.
+    OSError : with EIO also if the source ends before.
     """
     in_kernel = True
     while start < stop:
@@ -71,7 +71,7 @@ def copy(source: int, start: int, stop: int, target: int, offset: int) -> None:
 
 
 def clone(source: int, target: int) -> bool:
-    """Share all blocks of a file with an empty one, where the file system can."""
+    """Share all blocks of a file with an empty one, if the file system can."""
     with contextlib.suppress(OSError):
         fcntl.ioctl(target, _FICLONE, source)
         return True

@@ -18,19 +18,19 @@ from nczfs.zmap.zip.records import (
 )
 
 ReadAt: TypeAlias = Callable[[int, int], Buffer]
-"""Bytes [start, stop) of the archive, all of them."""
+"""Reads bytes [start, stop) of the archive, all of them."""
 
 TAIL_BYTES: Final = 128 << 10  # the end record and its longest comment; small archives whole
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What stands at the end of an archive.
+    """The end of an archive.
 
     Attributes
     ----------
     count : of the entries of the central directory, which is the bytes [start, stop).
-    shift : how many bytes stand before the archive.
+    shift : number of bytes before the archive.
     """
 
     count: int
@@ -41,13 +41,13 @@ class End:
 
 
 def read_tail(read_at: ReadAt, size: int) -> tuple[int, bytes]:
-    """The last bytes of an archive, and where they begin."""
+    """Return the last bytes of an archive, and where they begin."""
     start = max(0, size - TAIL_BYTES)
     return start, bytes(read_at(start, size))
 
 
 def find_end(tail: bytes, tail_start: int, read_at: ReadAt) -> End:
-    """The end record of an archive.
+    """Find the end record of an archive.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def find_end(tail: bytes, tail_start: int, read_at: ReadAt) -> End:
     if disk or start_disk:
         raise CorruptStore("it is one volume of several, which is not supported")
     start = stop - size
-    shift = start - offset  # what stands before the archive: a self-extracting program
+    shift = start - offset  # bytes before the archive: a self-extracting program
     if start < 0 or shift < 0:
         raise CorruptStore(f"its central directory would not fit before byte {end_at}")
     comment_at = at + END.size
@@ -74,7 +74,7 @@ def find_end(tail: bytes, tail_start: int, read_at: ReadAt) -> End:
 
 
 def _find_signature(tail: bytes) -> int:
-    """Where the end record stands: its comment ends the file; a comment may hold the signature."""
+    """Find the end record: its comment ends the file, and may contain the signature."""
     at = fallback = -1
     while (at := tail.rfind(END_MAGIC, 0, at if at >= 0 else len(tail))) >= 0:
         if at + END.size <= len(tail):
@@ -89,11 +89,11 @@ def _find_signature(tail: bytes) -> int:
 def _read_end64(
     tail: bytes, at: int, tail_start: int, read_at: ReadAt
 ) -> tuple[int, int, int, int, int, int] | None:
-    """Disk, disk of the directory, count, size, offset and end of it, where there is zip64."""
+    """Read disk, disk of the directory, count, size, offset and end of it, with zip64."""
     locator_at = at - END64_LOCATOR.size
     if locator_at < 0 or tail[locator_at : locator_at + 4] != END64_LOCATOR_MAGIC:
         return None
-    # Right before its locator, not where the locator says: something may stand before the archive.
+    # Right before its locator, not where that says: there may be bytes before the archive.
     start = tail_start + locator_at - END64.size
     if start < 0:
         raise CorruptStore("its zip64 end record is cut off")

@@ -1,13 +1,14 @@
-"""An archive in a file that grows, such that a crash at any byte leaves the old or the new one.
+"""An archive in a file that grows so that a crash at any byte leaves the old or the new one.
 
-New members gather in a side file (`tail`), and read as if they stood behind the archive already. A
-commit puts a new central directory behind them, seals the side file, waits for the disk, appends
-everything to the archive, waits for the disk and empties the side file. Nothing of the old archive
-is overwritten. Whoever finds a sealed side file repeats the append, or, when he may not write,
-reads the old archive, which the first bytes of the file still are.
+New members gather in a side file (`tail`), and read as if they already followed the archive. A
+commit adds a new central directory, seals the side file, waits for the disk, appends everything to
+the archive, waits for the disk and empties the side file. Nothing of the old archive is
+overwritten. An opener that finds a sealed side file repeats the append, or, without permission to
+write, reads the old archive, which is still the beginning of the file.
 
 Other programs may see a torn archive between a crash and the next opening by nczfs. The commit
-`COPY` does not append but makes a new file and renames it: an old or a new archive for everybody.
+`COPY` makes a new file and renames it instead of appending: all programs see the old or the new
+archive.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from nczfs.zmap.zip.tail import Tail, fingerprint
 log = logging.getLogger(__name__)
 
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_ATTEMPTS: Final = 100  # each is lost only to a commit that begins or ends just then
+_ATTEMPTS: Final = 100  # each attempt fails only if a commit begins or ends just then
 
 
 class Commit(Enum):
-    """How what was written comes into the archive."""
+    """The way writes get into the archive."""
 
     APPEND = "append"
     COPY = "copy"
@@ -49,13 +50,13 @@ class Commit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What readers go by, replaced as a whole.
+    """The state that readers use, replaced as a whole.
 
     Attributes
     ----------
-    size : of the archive; what is behind stands in the side file.
-    files : inode, size and time of the files that are known to begin with these bytes; the first
-        is what was opened, the last is there now.
+    size : of the archive; later bytes are in the side file.
+    files : inode, size and time of the files that are known to begin with these bytes; the first is
+        the one that was opened, the last the present one.
     """
 
     size: int
@@ -64,14 +65,14 @@ class _State:
 
 
 class GrowingArchive(ArchiveBytes):
-    """The bytes of an archive that is a file, and of what is written behind it.
+    """The bytes of an archive in a file, and of writes after it.
 
     Reading is thread-safe and takes no lock; writing is for one thread at a time.
 
     Parameters
     ----------
     path : absolute.
-    may_repair : complete what an interrupted commit has left, if we may write.
+    may_repair : whether to complete an interrupted commit, with permission to write.
 
     Raises
     ------
@@ -107,22 +108,22 @@ class GrowingArchive(ArchiveBytes):
 
     @property
     def committed_size(self) -> int:
-        """How many of the bytes are in the file, durably."""
+        """The number of bytes that are durably in the file."""
         return self._state.size
 
     @property
     def is_writing(self) -> bool:
-        """Whether this process holds the lock of the archive for us."""
+        """Whether this process holds the lock of the archive for this object."""
         return self._tail is not None
 
     @property
     def fd(self) -> int:
-        """Its descriptor, for those who hold the lock."""
+        """The descriptor, for holders of the lock."""
         return self._fd
 
     @property
     def is_current(self) -> bool:
-        """Whether the path still leads to this archive, as it is here."""
+        """Whether the path still leads to this archive in this state."""
         with contextlib.suppress(OSError):
             return self.is_writing or _identity(os.stat(self.path)) == self._state.files[0]
         return False
@@ -136,22 +137,23 @@ class GrowingArchive(ArchiveBytes):
                     self._check_unchanged(state)
                     return data
                 data = tail.read(start - state.size, stop - state.size)
-                # Else they were committed meanwhile, and stand in the archive now.
+                # Otherwise they were committed meanwhile, and are in the archive now.
                 if self._state is state:
                     return data
         except OSError as error:
             raise store_error(error, self.name) from error
 
     def begin(self) -> bool:
-        """Take the lock, and complete what an interrupted commit has left.
+        """Take the lock, and complete an interrupted commit.
 
         Returns
         -------
-        bool : somebody else has appended to the archive since it was opened: its index is another.
+        bool : whether another process has appended to the archive since it was opened, so that its
+            index has changed.
 
         Raises
         ------
-        StoreBusy : somebody else is writing. Conflict : the archive was replaced or changed.
+        StoreBusy : another process is writing. Conflict : the archive was replaced or changed.
         """
         self._check_usable()
         if self._tail is not None:
@@ -174,19 +176,19 @@ class GrowingArchive(ArchiveBytes):
         return has_grown
 
     def end(self) -> None:
-        """Give up the lock, and what was appended since the last commit."""
+        """Release the lock, and drop what was appended since the last commit."""
         tail, self._tail = self._tail, None
         if tail is None:
             return
         tail.close()
-        if self._owner == os.getpid():  # a fork has the same lock, which stays with its parent
+        if self._owner == os.getpid():  # a fork shares the lock, which stays with its parent
             with contextlib.suppress(OSError):
                 if not self._is_broken:
                     disk.unlink(tail.path)
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def append(self, parts: Sequence[Buffer]) -> int:
-        """Put bytes behind the archive, none of them when it fails; where they begin."""
+        """Append bytes to the archive, or none if that fails. Returns where they begin."""
         self._check_usable()
         start = self.size
         with translated(self.name):
@@ -194,9 +196,9 @@ class GrowingArchive(ArchiveBytes):
         return start
 
     def commit(self, closing: Iterable[Buffer], how: Commit) -> None:
-        """Let the archive be what was appended, with these bytes behind: a central directory.
+        """Commit what was appended, followed by these bytes, a central directory.
 
-        Where it fails, the archive is the old one, and what was appended is still there.
+        If it fails, the archive is the old one, and the appended bytes are kept.
         """
         self._check_usable()
         tail = self._writing
@@ -218,7 +220,7 @@ class GrowingArchive(ArchiveBytes):
                 raise
 
     def close(self) -> None:
-        """Give up the lock and the file; once only."""
+        """Release the lock and the file; once only."""
         self.end()
         fd, self._fd = self._fd, -1
         os.close(fd)
@@ -241,7 +243,7 @@ class GrowingArchive(ArchiveBytes):
             )
 
     def _opened(self) -> tuple[int, _State]:
-        """The file, and how much of it counts, at a moment when no commit begins or ends."""
+        """Return the file and its valid size, at a moment when no commit begins or ends."""
         for _ in range(_ATTEMPTS):
             seal = left_seal(self.path)
             fd = os.open(self.path, _OPEN)
@@ -263,7 +265,7 @@ class GrowingArchive(ArchiveBytes):
         raise Unavailable(f"{self.name}: changes whenever it is opened")
 
     def _repair(self) -> None:
-        """Complete an interrupted commit, when nobody is at it and we may write."""
+        """Complete an interrupted commit, if no process is writing and this one may write."""
         if left_seal(self.path) is None:
             return
         try:
@@ -297,7 +299,7 @@ class GrowingArchive(ArchiveBytes):
             keep_ownership(fd, status)
             disk.sync(fd)
             new = os.fstat(fd)
-            # Readers may look at the path from the rename on.
+            # Readers may use the path after the rename.
             self._state = _State(old.size, old.mtime_ns, (*old.files, _identity(new)))
             disk.rename(path, self.path)
         except BaseException:
@@ -305,14 +307,14 @@ class GrowingArchive(ArchiveBytes):
                 os.unlink(path)
             os.close(fd)
             raise
-        # Whoever reads from the descriptor just now gets the same bytes from either file.
+        # Concurrent readers of the descriptor get the same bytes from either file.
         os.dup2(fd, self._fd, inheritable=False)
         os.close(fd)
         self._settle(new)
         disk.sync_directory(self.path)
 
     def _undo(self, tail: Tail, mark: tuple[int, int]) -> None:
-        """After a commit that failed: the old archive, and what was appended to it before."""
+        """Restore the old archive and the appended bytes after a failed commit."""
         try:
             if os.fstat(self._fd).st_size != self._state.size:
                 disk.truncate(self._fd, self._state.size)
@@ -320,19 +322,19 @@ class GrowingArchive(ArchiveBytes):
             self._settle(os.fstat(self._fd))
             tail.go_back(mark)
         except BaseException:
-            # The side file is left to whoever opens the archive next.
+            # The side file is left to the next opener of the archive.
             self._is_broken = True
             raise
 
     def _settle(self, status: os.stat_result) -> None:
-        """Go by an archive that is a whole file."""
+        """Use an archive that is a whole file."""
         self._old_crc = fingerprint(self._fd, status.st_size)
         self._state = _State(status.st_size, status.st_mtime_ns, (_identity(status),))
 
     def _check_unchanged(self, state: _State) -> None:
         status = os.fstat(self._fd)
         if status.st_nlink and _identity(status) == state.files[-1]:
-            return  # it has its name, or another one, and nobody wrote to it
+            return  # it has its name, or another one, and was not written to
         try:
             status = os.stat(self.path)
         except FileNotFoundError as error:
@@ -340,18 +342,18 @@ class GrowingArchive(ArchiveBytes):
         if _identity(status) in state.files:
             return
         if status.st_ino not in {inode for inode, *_ in state.files}:
-            # Our own commit may have come between.
+            # This process's commit may have come in between.
             if self._state is not state:
                 return
             raise Conflict(f"{self.name}: the archive was replaced since it was opened")
         if self.is_writing:
-            return  # nobody else appends while we hold the lock
+            return  # no other process appends while this one holds the lock
         if not self._is_continued(self._fd, status):
             raise Conflict(f"{self.name}: the archive was changed since it was opened")
         self._state = _State(state.size, state.mtime_ns, (*state.files[:1], _identity(status)))
 
     def _is_continued(self, fd: int, status: os.stat_result) -> bool:
-        """Whether a file still begins with the archive: nczfs only ever appends to it."""
+        """Return whether a file still begins with the archive, to which nczfs only appends."""
         size = self._state.size
         return status.st_size >= size and fingerprint(fd, size) == self._old_crc
 
@@ -360,7 +362,7 @@ class GrowingArchive(ArchiveBytes):
         return os.path.join(directory, f"{TEMPORARY}{base[:100]}-{word}")
 
     def _sweep(self) -> None:
-        """Remove copies whose writers are dead."""
+        """Remove copies of dead writers."""
         directory, before = os.path.split(self._temporary(""))
         for entry in os.scandir(directory):
             if entry.name.startswith(before) and entry.is_file(follow_symlinks=False):
@@ -374,7 +376,7 @@ class GrowingArchive(ArchiveBytes):
 
 
 def keep_ownership(fd: int, status: os.stat_result) -> None:
-    """Give a new file owner and mode of the one it replaces, as far as we may."""
+    """Give a new file the owner and mode of the one it replaces, as far as permitted."""
     with contextlib.suppress(PermissionError):
         os.fchown(fd, status.st_uid, status.st_gid)
     with contextlib.suppress(PermissionError):

@@ -30,13 +30,13 @@ from nczfs.zmap.zip.records import (
 
 ROOT_MARK: Final = b"nczfs: keys at the root"
 _PIECE_BYTES: Final = 8 << 20
-_RUN_ENTRIES: Final = 512  # their fixed fields are taken at once
-_JOINED: Final = 4096  # names that are cut at a time
-_SIGNPOST_EVERY: Final = 8  # keys that are held as objects: a search among them takes C alone
-_SIZE_END: Final = 1 << 63  # of a file
+_RUN_ENTRIES: Final = 512  # entries whose fixed fields are read at once
+_JOINED: Final = 4096  # names that are cut out at a time
+_SIGNPOST_EVERY: Final = 8  # keys that are kept as objects: searching them runs in C
+_SIZE_END: Final = 1 << 63  # largest size of a file
 _BESIDE_THE_TOP: Final = frozenset({b".zgroup"})
 
-# Most names, told to be keys in a tenth of the time of looking at each component of each.
+# Most names, recognised as keys in a tenth of the time of checking each component.
 _PLAIN: Final = rb"(?:\.z[a-z]+|\w[\w.-]*)"
 _PLAIN_LINES: Final = re.compile(rb"%b(?:[/\n]%b)*" % (_PLAIN, _PLAIN))
 
@@ -63,12 +63,12 @@ MEMBER: Final = np.dtype(
 
 
 class Member(NamedTuple):
-    """Where a member stands, and what the central directory says of it.
+    """The place of a member, and its fields in the central directory.
 
     Attributes
     ----------
-    row : its position in the central directory; of a member that we wrote, -1.
-    offset : of its local header, in the archive.
+    row : its position in the central directory; -1 for a new member.
+    offset : of its local header in the archive.
     head_size : of its local header, if that has the same extra fields as the central one.
     """
 
@@ -84,12 +84,12 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The members, in the order of their keys, in columns.
+    """The members in columns, in the order of their keys.
 
     Attributes
     ----------
-    keys : all keys, one behind the other, as UTF-8.
-    key_ends : where in `keys` each ends, after a 0: one more than there are members.
+    keys : all keys, concatenated, as UTF-8.
+    key_ends : a 0, then the end of each key in `keys`.
     members : of `MEMBER`.
     shadowed : rows of entries that a later one of the same name replaces.
     """
@@ -101,14 +101,14 @@ class Columns:
 
 
 class ZipIndex(Sequence[bytes]):
-    """The members of an archive by key, a sorted sequence of keys. Immutable, thread-safe.
+    """The members of an archive by key: a sorted sequence of keys. Immutable, thread-safe.
 
     Attributes
     ----------
-    end : where the central directory is, and so where the last member ends.
-    top : the directory of the archive that is the root of the keys; "" when that is the archive.
-    dropped : how many members have names that are no keys, or sizes that no file has.
-    columns : what it consists of.
+    end : the place of the central directory, and so the end of the last member.
+    top : the directory of the archive that is the root of the keys; "": the archive's root.
+    dropped : how many members have names that are not keys, or impossible sizes.
+    columns : its data.
     """
 
     def __init__(self, end: End, columns: Columns, *, top: str, dropped: int) -> None:
@@ -128,11 +128,11 @@ class ZipIndex(Sequence[bytes]):
         return self._keys[self._ends[at] : self._ends[at + 1]]
 
     def find(self, key: bytes) -> Member | None:
-        """The member with a key."""
+        """Return the member with a key."""
         after = bisect_right(self._signposts, key) * _SIGNPOST_EVERY
         first, last = max(after - _SIGNPOST_EVERY, 0), min(after, len(self))
         ends = self._ends
-        # The text of the key may also begin inside of another key, or be the beginning of one.
+        # The text of the key may also begin within another key, or be the beginning of one.
         place = self._keys.find(key, ends[first], ends[last])
         while place >= 0:
             at = bisect_right(ends, place, first, last) - 1
@@ -142,12 +142,12 @@ class ZipIndex(Sequence[bytes]):
         return None
 
     def position(self, key: bytes) -> int:
-        """How many keys are before `key`."""
+        """Return how many keys are before `key`."""
         after = bisect_right(self._signposts, key) * _SIGNPOST_EVERY
         return bisect_left(self, key, max(after - _SIGNPOST_EVERY, 0), min(after, len(self)))
 
     def member(self, at: int) -> Member:
-        """The member of the key at a position of the sequence."""
+        """Return the member of the key at a position of the sequence."""
         return Member._make(self._member(at))
 
 
@@ -169,7 +169,7 @@ def read_index(read_at: ReadAt, size: int, *, top: str | None = None) -> ZipInde
 def parse_index(
     read_at: ReadAt, end: End, tail_start: int, tail: bytes, *, top: str | None
 ) -> ZipIndex:
-    """Read the central directory, the end of which is known already."""
+    """Read the central directory, whose end is already known."""
     if end.start >= tail_start:
         pieces = iter([tail[end.start - tail_start : end.stop - tail_start]])
     else:
@@ -181,7 +181,7 @@ def parse_index(
 
 
 class _Entries:
-    """The entries of a central directory in their order, on the way to an index."""
+    """The entries of a central directory in order, for building an index."""
 
     def __init__(self, end: End, pieces: Iterator[bytes]) -> None:
         self._end = end
@@ -200,11 +200,11 @@ class _Entries:
         self._dropped += self._absurd
 
     def index(self, top: str | None) -> ZipIndex:
-        """The index; nothing is left here after it."""
+        """Return the index; this object is empty afterwards."""
         root = self._find_top() if top is None else top.encode("utf-8", "surrogateescape")
         before = root + b"/" if root else b""
         sizes = np.fromiter(map(len, self._names), np.uint64, len(self._names))
-        # Longer names were let pass as long as the top was not known.
+        # Longer names were accepted while the top was unknown.
         too_long = sizes > MAX_KEY_BYTES + len(before)
         self._dropped += int(np.count_nonzero(too_long))
         is_key = (sizes > 0) & ~too_long
@@ -214,7 +214,7 @@ class _Entries:
         names = np.array([*self._names, None], object)[rows]
         order = np.argsort(names, kind="stable")
         rows, names = rows[order], names[order]
-        # Of members with the same name the last one counts: it was appended as a replacement.
+        # The last of several members with the same name counts: it was appended as a replacement.
         is_last = np.ones(len(rows), bool)
         is_last[:-1] = names[1:] != names[:-1]
         kept, names = rows[is_last], names[is_last]
@@ -233,7 +233,7 @@ class _Entries:
         )
 
     def _taken(self, piece: tuple[bytes, list[int]]) -> NDArray[np.void]:
-        """The columns of some whole entries; their names are kept."""
+        """Return the columns of some whole entries; their names are kept."""
         data, starts = piece
         at = np.array(starts, np.int64)
         raw = np.frombuffer(data, np.uint8)[at[:, None] + np.arange(CENTRAL.size)]
@@ -261,11 +261,11 @@ class _Entries:
         return found
 
     def _widen(self, found: NDArray[np.void], data: bytes, starts: list[int]) -> list[int]:
-        """Take the values of zip64 fields where the fixed ones are full.
+        """Use the values of zip64 fields where the fixed ones are full.
 
         Returns
         -------
-        which of the entries say what cannot be.
+        which of the entries are impossible.
         """
         columns = ("size", "compressed_size", "offset")
         full = np.zeros(len(found), bool)
@@ -295,7 +295,7 @@ class _Entries:
         return b""
 
     def _find_top(self) -> bytes:
-        """The directory that holds everything, as netcdf-c writes it; empty where there is none.
+        """Return the directory that contains everything, as netcdf-c writes it; empty: none.
 
         netcdf-c takes the first segment of the first entry. A group document beside that
         directory, at the root of the archive, occurs in archives that netcdf-c reads, and does not
@@ -312,7 +312,7 @@ class _Entries:
 
 
 def whole_entries(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, list[int]]]:
-    """Runs of whole entries of a central directory, with where in the run each begins."""
+    """Yield runs of whole entries of a central directory, with the start of each entry."""
     fields = ENTRY_LENGTHS.unpack_from
     rest = b""
     for piece in pieces:
@@ -340,7 +340,7 @@ def whole_entries(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, list[int]]]:
 
 
 def entry_parts(data: bytes, at: int) -> tuple[bytes, bytes, bytes]:
-    """Name, extra fields and comment of an entry of the central directory, raw."""
+    """Return name, extra fields and comment of an entry of the central directory, raw."""
     fields = CENTRAL.unpack_from(data, at)
     name_at = at + CENTRAL.size
     extra_at = name_at + fields[10]
@@ -353,7 +353,7 @@ def entry_parts(data: bytes, at: int) -> tuple[bytes, bytes, bytes]:
 
 
 def _is_key(name: str) -> bool:
-    """Whether a name is a key, or one below a directory."""
+    """Return whether a name is a key, or one below a directory."""
     top, cut, below = name.partition("/")
     try:
         parse_key(below if cut and is_name(top) else name)
@@ -363,7 +363,7 @@ def _is_key(name: str) -> bool:
 
 
 def _utf8(raw: bytes, flags: int) -> bytes:
-    """A member's name as UTF-8, which it is when it says so or is so; else of the IBM PC."""
+    """Decode a member's name: UTF-8 if it is declared or valid, otherwise the IBM PC's."""
     if flags & UTF8 or raw.isascii():
         return raw
     try:

@@ -1,8 +1,8 @@
-"""Indexes of large archives, kept on disk so that opening them again does not read them.
+"""A disk cache of the indexes of large archives, for opening them again.
 
-One file an archive: a header, then the columns as they are in memory. It is believed when its
-checksum is right, when it was made of the same version of the same archive, and when the last bytes
-of that archive are the ones it was made of.
+Each archive has a file: a header, then the columns as they are in memory. It is valid if its
+checksum is right, it belongs to the same version of the same archive, and the last bytes of that
+archive have not changed.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class IndexCache:
-    """A directory of index files, the oldest of which go when they are too many bytes.
+    """A directory of index files, of which the oldest are removed beyond a limit of bytes.
 
-    Nothing here raises: an index that cannot be read or kept is made anew. Safe between processes,
-    since files come by rename.
+    Nothing here raises: an index that cannot be read or stored is made anew. It is safe between
+    processes, because files are renamed into place.
 
     Parameters
     ----------
-    directory : made where it is missing.
+    directory : made if it is missing.
     limit_bytes : of all files together.
     """
 
@@ -57,7 +57,7 @@ class IndexCache:
         self._limit_bytes = limit_bytes
 
     def load(self, identity: str, tail: bytes, end: End, top: str | None) -> ZipIndex | None:
-        """The index of an archive, where it is kept and right."""
+        """Return the index of an archive, if it is stored and valid."""
         path = self._path(identity, top)
         try:
             found = _decoded(_read_own(path), identity, tail, end)
@@ -73,7 +73,7 @@ class IndexCache:
         return found
 
     def keep(self, identity: str, tail: bytes, top: str | None, index: ZipIndex) -> None:
-        """Keep an index, as far as there is room."""
+        """Store an index, if there is room."""
         path = self._path(identity, top)
         header, columns = _encoded(identity, tail, index)
         size = len(header) + sum(len(column) for column in columns)
@@ -96,7 +96,7 @@ class IndexCache:
                     os.unlink(temporary)
                 raise
         except OSError as error:
-            log.debug("%s: not kept: %s", path, error)
+            log.debug("%s: not stored: %s", path, error)
 
     def _path(self, identity: str, top: str | None) -> Path:
         text = json.dumps([identity, top])
@@ -127,7 +127,7 @@ def load_index(
     identity: str,
     cache: IndexCache | None,
 ) -> ZipIndex:
-    """As `read_index`, by way of a cache for large central directories.
+    """Read an index as `read_index` does, using a cache for large central directories.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def load_index(
 
 
 def default_directory() -> str:
-    """Where the XDG base directory specification has caches, below it."""
+    """Return the directory of the cache by the XDG base directory specification."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
         base = os.path.expanduser("~/.cache")
@@ -153,7 +153,7 @@ def default_directory() -> str:
 
 
 def _read_own(path: Path) -> bytes:
-    """A file that nobody but us can have written."""
+    """Read a file that only this user can have written."""
     fd = os.open(path, _READ)
     with open(fd, "rb") as file:
         status = os.fstat(fd)
@@ -192,7 +192,7 @@ def _encoded(identity: str, tail: bytes, index: ZipIndex) -> tuple[bytes, list[m
 
 
 def _decoded(data: bytes, identity: str, tail: bytes, end: End) -> ZipIndex | None:
-    """The index in a file; None when it is not of this archive, or damaged."""
+    """Decode the index in a file; None if it is not of this archive, or damaged."""
     try:
         header, body_at = _header(data)
         keys_size, ends_size, members_size, shadowed_size = header["sizes"]

@@ -1,4 +1,4 @@
-"""The compression methods of zip archives, behind one kind of decompressor."""
+"""The compression methods of zip archives, with one interface of decompressors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-try:  # libdeflate: the least time of all, but only for all of a member at once
+try:  # libdeflate: the fastest, but only for a whole member at once
     import deflate
 except ImportError:
     deflate = None  # type: ignore[assignment]  # a module that may be missing
@@ -35,9 +35,9 @@ DEFLATED: Final = 8
 # A bit less than three bytes of Deflate64 make 65,538, and its library takes no limit: this much
 # input makes at most 8 MiB.
 _DEFLATE64_FEED_BYTES: Final = 256
-# What libdeflate is given room for at once, on the word of the central directory alone.
+# What libdeflate may allocate at once from the size in the central directory.
 _AT_ONCE_BYTES: Final = 16 << 20
-# A frame that needs a longer window is not of any archive; the zstd program has this limit too.
+# No archive has a frame with a longer window; the zstd program has this limit, too.
 _ZSTD_WINDOW_LOG_MAX: Final = 27
 
 
@@ -46,7 +46,7 @@ class MethodError(Exception):
 
 
 class Decompressor(Protocol):
-    """What `bz2`, `lzma` and `zstd` have in common."""
+    """The common interface of `bz2`, `lzma` and `zstd`."""
 
     @property
     def eof(self) -> bool:
@@ -54,18 +54,18 @@ class Decompressor(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Whether all that was given is used up, and no more comes without more."""
+        """Whether all input is used up, and more is needed for more output."""
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """At most `max_length` bytes. Deflate64 may give up to 8 MiB more."""
+        """Return at most `max_length` bytes. Deflate64 may return up to 8 MiB more."""
 
 
 class Deflate:
-    """Deflate as the others are.
+    """Deflate with the interface of the others.
 
     Parameters
     ----------
-    decompressobj : of `zlib`, which can be copied, or of what does the same faster.
+    decompressobj : of `zlib`, which can be copied, or of a faster library.
     """
 
     def __init__(self, decompressobj: Callable[[int], Any] = zlib.decompressobj) -> None:
@@ -84,7 +84,7 @@ class Deflate:
         return block
 
     def copy(self) -> Deflate:
-        """Another one in the same state: a place from which to go on later."""
+        """Return another one in the same state, from which to continue later."""
         other = Deflate.__new__(Deflate)
         other._inflater = self._inflater.copy()
         other.needs_input = self.needs_input
@@ -151,7 +151,7 @@ class _Lzma:
             "lc": lc,
             "lp": lp,
             "pb": pb,
-            # Allocated at once, so no larger than what can be looked back at.
+            # Allocated at once, so no larger than the possible distance of references.
             "dict_size": min(dictionary_size, max(self._size, 4096)),
         }
         inflater = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[properties])
@@ -171,18 +171,18 @@ METHODS: Final[Mapping[int, Start]] = {
     9: lambda _: _Deflate64(),
     12: lambda _: bz2.BZ2Decompressor(),
     14: _Lzma,
-    20: _zstandard,  # the number that Zstandard had before
+    20: _zstandard,  # Zstandard's former number
     93: _zstandard,
 }
 
 
 def inflate_whole(method: int, data: Buffer, size: int) -> Buffer:
-    """All of a member of `size` bytes; one byte more where it has more, less where it has less."""
+    """Inflate a whole member of `size` bytes; one byte more if it is longer, less if shorter."""
     if method == DEFLATED and deflate is not None and size <= _AT_ONCE_BYTES:
         try:
             return deflate.deflate_decompress(data, size)
         except deflate.DeflateError:
-            pass  # more than `size`, or broken: the others tell them apart
+            pass  # more than `size`, or broken: the other library distinguishes these
     return METHODS[method](size).decompress(bytes(data), size + 1)
 
 
@@ -196,4 +196,4 @@ ERRORS: Final = (
     ValueError,
     struct.error,
 )
-"""What decompressors raise of damaged bytes."""
+"""Exceptions of decompressors for damaged bytes."""

@@ -1,4 +1,4 @@
-"""A store that is a zip archive in a file of a local directory, to read and to write."""
+"""A store that is a zip archive in a local file, for reading and writing."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ except ImportError:
     from zlib import crc32
 
 _PIECE_BYTES: Final = 8 << 20
-_ATTEMPTS: Final = 100  # to open an archive that somebody replaces again and again
+_ATTEMPTS: Final = 100  # attempts to open an archive that is being replaced repeatedly
 _FOLD_LEAST: Final = 1024  # changes that are looked up one by one before the index is read anew
 
 
 @dataclass(frozen=True, slots=True)
 class LocalZipOptions:
-    """How an archive is written.
+    """Options of writing an archive.
 
     Attributes
     ----------
-    commit : how what was written comes into the archive at `flush`.
-    write_once : what `flush` has put into the archive can not be replaced or deleted.
-    index_cache : where the indexes of large archives are kept.
+    commit : how writes get into the archive at `flush`.
+    write_once : whether flushed members cannot be replaced or deleted.
+    index_cache : for the indexes of large archives.
     """
 
     commit: Commit = Commit.APPEND
@@ -51,19 +51,18 @@ class LocalZipOptions:
 class LocalZipZMap(ZMap):
     """The members of an archive as objects; the archive is a file.
 
-    A write is seen at once through every map of this process, and by others after `flush` (or
-    `close`): then the archive is the old one with what was written, and a crash at any moment
-    leaves the one or the other (`growing`). What was written after the last `flush` goes with the
-    process.
+    A write is visible at once through every map of this process, and to others after `flush` (or
+    `close`): then the archive is the old one plus the writes, and a crash at any moment leaves the
+    old or the new one (`growing`). Writes after the last `flush` are lost with the process.
 
     One process at a time writes: from the first write, or `prepare_writing`, until the maps that
-    wrote are closed. Others may read; who has opened the archive before goes on to read what it
-    held then. Once the file is replaced or changed by others every read raises `Conflict`.
+    wrote are closed. Others may read; earlier openers continue to read the earlier contents. Once
+    other programs replace or change the file, every read raises `Conflict`.
 
     Parameters
     ----------
     path : of the archive.
-    read_only : refuse writes, and do not complete what an interrupted one has left.
+    read_only : refuse writes, and do not complete an interrupted one.
 
     Raises
     ------
@@ -111,7 +110,7 @@ class LocalZipZMap(ZMap):
         return self._archive.open.read(key, start, stop, version)
 
     def prepare_writing(self) -> Features:
-        """Take the lock of the archive. Raises StoreBusy when somebody else has it."""
+        """Take the lock of the archive. Raises StoreBusy if another process has it."""
         if self._features.writable:
             self._archive.begin(self)
         return self._features
@@ -141,7 +140,7 @@ class LocalZipZMap(ZMap):
         return self._archive.open.list(prefix)
 
     def flush(self) -> None:
-        """Bring what was written into the archive: a central directory is written each time."""
+        """Commit writes to the archive, with a new central directory each time."""
         self._archive.flush(self._options.commit)
 
     def close(self) -> None:
@@ -159,10 +158,10 @@ class LocalZipZMap(ZMap):
 
 
 class _Archive:
-    """An archive, shared by all maps of this process.
+    """An archive that all maps of this process share.
 
-    `_lock` is held by whoever changes anything, also while the disk is written to: there is one
-    file to write to. Readers take no lock; they go by `open`, which is replaced as a whole.
+    Every change holds `_lock`, also while the disk is written to, because there is only one file.
+    Readers take no lock; they use `open`, which is replaced as a whole.
     """
 
     def __init__(self, path: str, options: LocalZipOptions, *, may_repair: bool) -> None:
@@ -183,7 +182,7 @@ class _Archive:
 
     @property
     def is_current(self) -> bool:
-        """Whether whoever opens the archive now finds what is open here."""
+        """Whether opening the archive now would give the same contents."""
         return self._bytes.is_current
 
     def begin(self, handle: object) -> None:
@@ -198,7 +197,7 @@ class _Archive:
     def write(
         self, handle: object, key: Key, data: Buffer, replaces: Version | None, *, once: bool
     ) -> Version:
-        """As `ZMap.write`."""
+        """Write as `ZMap.write` does."""
         view = memoryview(data).cast("B")
         name = self._member_name(key)
         new = NewMember(name, len(view), crc32(view), dos_time(time.time()))
@@ -215,7 +214,7 @@ class _Archive:
         return version_of(member)
 
     def delete(self, handle: object, key: Key, *, once: bool) -> None:
-        """As `ZMap.delete`."""
+        """Delete as `ZMap.delete` does."""
         with self._lock:
             self.begin(handle)
             member = self.open.find(key)
@@ -225,7 +224,7 @@ class _Archive:
             self._is_dirty = True
 
     def flush(self, how: Commit) -> None:
-        """As `ZMap.flush`."""
+        """Flush as `ZMap.flush` does."""
         with self._lock:
             if not self._is_dirty:
                 return
@@ -236,17 +235,17 @@ class _Archive:
                 self.open = self._opened(view.index.top)
 
     def end(self, handle: object) -> None:
-        """Let others write, when no map of ours does any more."""
+        """Let other processes write, if no map of this process writes any more."""
         with self._lock:
             self._writers.discard(id(handle))
             if not self._writers and self._bytes.is_writing:
                 self._bytes.end()
-                if self._is_dirty:  # what could not be flushed is given up
+                if self._is_dirty:  # writes that could not be flushed are dropped
                     self._is_dirty = False
                     self.open = self._opened(self.open.view.index.top)
 
     def close(self) -> None:
-        """Give back the descriptors."""
+        """Release the descriptors."""
         with self._lock:
             self._bytes.close()
 
@@ -271,7 +270,7 @@ class _Archive:
         return member.offset < self._bytes.committed_size
 
     def _closing(self) -> Iterator[Buffer]:
-        """The new central directory and end record: the old entries that still hold, and ours."""
+        """Return the new central directory and end record, of valid old entries and new ones."""
         index, changes = self.open.view.index, self.open.view.changes
         found = (index.find(key) for key in changes.keys())  # noqa: SIM118 - no mapping
         gone = {member.row for member in found if member is not None}
@@ -287,7 +286,8 @@ class _Archive:
         yield entries
         comment = index.end.comment
         if not index.top and ROOT_MARK not in comment:
-            # Else the one directory of an archive without anything beside it counts as its top.
+            # Otherwise the only directory of an archive, without anything beside it, counts as its
+            # top.
             comment = (comment + ROOT_MARK)[-FULL16:]
         yield end_records(
             count + len(written),
@@ -304,7 +304,7 @@ class _Archive:
 
 
 def _entries_but(pieces: Iterator[bytes], gone: set[int]) -> Iterator[tuple[bytes, int]]:
-    """Entries of a central directory without some of its rows, and how many there are."""
+    """Return the entries of a central directory without some rows, and their number."""
     row = 0
     for data, starts in whole_entries(pieces):
         rows = range(row, row + len(starts))
@@ -320,18 +320,18 @@ def _entries_but(pieces: Iterator[bytes], gone: set[int]) -> Iterator[tuple[byte
         yield b"".join(kept), len(kept)
 
 
-_registry_lock = threading.Lock()  # guards _archives, and `handles` of what is in it
+_registry_lock = threading.Lock()  # guards _archives, and the `handles` of its archives
 _archives: dict[str, _Archive] = {}
 
 
 def _shared(path: str, options: LocalZipOptions, *, may_repair: bool) -> _Archive:
-    """The archive at a path, the same one for all maps of this process that see the same file."""
+    """Return the archive at a path, the same for all maps of this process with the same file."""
     with _registry_lock:
         if found := _joined(path):
             return found
     made = _made(path, options, may_repair=may_repair)
     with _registry_lock:
-        if found := _joined(path):  # somebody was faster
+        if found := _joined(path):  # another thread was faster
             made.close()
             return found
         _archives[path] = made

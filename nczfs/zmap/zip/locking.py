@@ -1,7 +1,7 @@
 """The lock of an archive that is a file: one writer at a time, among all processes.
 
-It is held on the archive itself, so no lock file is left behind; the kernel keeps it, and it goes
-with the process that held it.
+It is held on the archive itself, so no lock file remains; the kernel drops the lock when its holder
+ends.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 
 from nczfs.errors import StoreBusy, Unavailable
 
-_ATTEMPTS = 100  # each is lost only to somebody who replaces the archive just then
+_ATTEMPTS = 100  # each attempt fails only if the archive is replaced just then
 
 
 def lock_archive(path: str, name: str) -> int:
-    """Open an archive for reading and writing, and lock it as long as the descriptor is open.
+    """Open an archive for reading and writing, and lock it while the descriptor is open.
 
     Raises
     ------
-    StoreBusy : somebody else holds the lock; the message says who.
+    StoreBusy : another process, named in the message, holds the lock.
     Unavailable : the file system has no locks.
     OSError : of opening it.
     """
@@ -51,7 +51,7 @@ def lock_archive(path: str, name: str) -> int:
 
 
 def _holder(status: os.stat_result) -> str:
-    """Who holds the lock of a file, as far as the kernel tells us."""
+    """Return who holds the lock of a file, as far as the kernel shows it."""
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
         for line in Path("/proc/locks").read_text().splitlines():

@@ -34,15 +34,15 @@ _SLICE_BYTES: Final = 16 << 10  # an access point can be made after each: at mos
 
 
 class MemberReader:
-    """Reads members. Thread-safe.
+    """A reader of members. Thread-safe.
 
     A read of a whole member is checked against its checksum. A range of a stored member is a range
-    of the archive; a range of a compressed one is inflated from the nearest place that is known.
+    of the archive; a range of a compressed one is inflated from the nearest known place.
 
     Parameters
     ----------
-    index : of the archive; members of a row of it have their local headers looked at once.
-    max_inflated_bytes : a read of compressed members that would give more is refused.
+    index : of the archive; the local headers of its members are read once.
+    max_inflated_bytes : longer reads of compressed members are refused.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class MemberReader:
         self._points = points
         self._max_inflated_bytes = max_inflated_bytes
         self._piece_bytes = _NEAR_PIECE_BYTES if source.near else _FAR_PIECE_BYTES
-        # True sizes of local headers, 0 where not read yet. Any thread may fill one in: all find
-        # the same number.
+        # True sizes of local headers; 0: not read yet. Any thread may fill one in, with the same
+        # number.
         self._head_sizes = array("I", [0]) * index.end.count
 
     def read(self, key: Key, member: Member, start: int, stop: int) -> Buffer:
-        """Bytes [start, stop) of a member, which has them.
+        """Read bytes [start, stop) of a member, which has them.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class MemberReader:
                 compressed = memoryview(read_exactly(self._source, start, end))
             data = inflate_whole(member.method, compressed, member.size)
         else:
-            # One more byte than it should have gives a bomb away.
+            # One surplus byte reveals a bomb.
             stop = member.size + 1
             inflating = Inflating.begun(member.method, member.size, whole=True)
             feed = self._feed(key, member, inflating, member.size, self._piece_bytes)
@@ -150,8 +150,8 @@ class MemberReader:
     def _feed(
         self, key: Key, member: Member, inflating: Inflating, stop: int, slice_bytes: int
     ) -> Iterator[Buffer]:
-        """The compressed bytes from where inflating got to, fetched as they are asked for."""
-        # About what the bytes up to `stop` take, so that a small range fetches little.
+        """Yield the compressed bytes from the present place, fetched on demand."""
+        # The approximate compressed size up to `stop`, so that a small range fetches little.
         share = member.compressed_size / max(member.size, 1)
         want = int((stop - inflating.given) * share) + (_EARLY_BYTES if stop < member.size else 64)
         want = min(want, self._piece_bytes, member.compressed_size - inflating.taken)
@@ -169,7 +169,7 @@ class MemberReader:
             piece = memoryview(read_exactly(self._source, at, at + size))
 
     def _locate(self, key: Key, member: Member, early_bytes: int) -> tuple[int, memoryview]:
-        """Where the data of a member begin, and their first bytes if they came with the header."""
+        """Return where the data of a member begin, and their first bytes if these were fetched."""
         known = member.head_size if member.row < 0 else self._head_sizes[member.row]
         if known:
             return member.offset + known, memoryview(b"")
@@ -203,7 +203,7 @@ class MemberReader:
 
 
 def read_exactly(source: ArchiveBytes, start: int, stop: int) -> Buffer:
-    """Bytes [start, stop) of an archive. Raises CorruptStore when it ends before."""
+    """Read bytes [start, stop) of an archive. Raises CorruptStore if it ends before."""
     data = source.read(start, stop)
     if len(data) != stop - start:
         raise CorruptStore(f"{source.name}: it ends at byte {start + len(data)}, before {stop}")
@@ -211,7 +211,7 @@ def read_exactly(source: ArchiveBytes, start: int, stop: int) -> Buffer:
 
 
 def _joined(data: Buffer, part: bytes) -> bytearray:
-    """Grown in place, so that a large member stands in memory once."""
+    """Join bytes in place, so that a large member is in memory only once."""
     grown = data if isinstance(data, bytearray) else bytearray(data)
     grown += part
     return grown

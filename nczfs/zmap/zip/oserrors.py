@@ -1,4 +1,4 @@
-"""What the operating system says of an archive and its side file, as errors of stores."""
+"""Translation of the operating system's errors about an archive and its side file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nczfs.zmap.oserrors import ERRORS, kind_of
 
 _ERRORS: Final[Mapping[int, type[StoreError]]] = {
     **ERRORS,
-    errno.EEXIST: AccessDenied,  # somebody else's side file
+    errno.EEXIST: AccessDenied,  # another user's side file
 }
 
 
 def store_error(error: OSError, name: str) -> StoreError:
-    """The error of a store for one of the operating system."""
+    """Return the store's error for one of the operating system."""
     where = f" ({error.filename})" if error.filename else ""
     return kind_of(error, _ERRORS)(f"{name}: {error.strerror}{where}")
 

@@ -1,8 +1,8 @@
-"""Places inside compressed members from which inflating can go on, so that it need not begin anew.
+"""Places in compressed members from which inflating can continue.
 
-Deflate has access points: the state of the decompressor every few MiB of what it gave. Of the
-other methods, and between the points of Deflate, the place where the last reader left off is kept,
-so that a member that is read in pieces from its beginning to its end is inflated once.
+Deflate has access points: the state of the decompressor every few MiB of its output. For the other
+methods, and between the points of Deflate, the place where the last reader stopped is kept, so that
+a member that is read in pieces from beginning to end is inflated once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STATE_BYTES: Final = 16 << 20  # bzip2 takes 4 MiB; LZMA and Zstandard as much 
 
 
 class Inflating:
-    """A member on the way through its decompressor.
+    """A member that is being decompressed.
 
     Attributes
     ----------
@@ -43,20 +43,20 @@ class Inflating:
 
     @classmethod
     def begun(cls, method: int, size: int, *, whole: bool = False) -> Inflating:
-        """At the beginning of a member of `size` bytes; `whole` where no place is to be kept."""
+        """Begin a member of `size` bytes; `whole` if no place is to be kept."""
         if method == DEFLATED and not whole:
             return cls(method, Deflate())
         return cls(method, METHODS[method](size))
 
     @property
     def state_bytes(self) -> int:
-        """About what it costs to keep it."""
+        """The approximate bytes for keeping it."""
         return _DEFLATE_STATE_BYTES if self.method == DEFLATED else _STATE_BYTES
 
     def blocks(self, feed: Iterator[Buffer], stop: int, block_bytes: int) -> Iterator[bytes]:
-        """What comes out up to byte `stop`; less where the compressed bytes end before.
+        """Yield the output up to byte `stop`; less if the compressed bytes end before.
 
-        Deflate64 may give up to 8 MiB more.
+        Deflate64 may yield up to 8 MiB more.
         """
         decompressor = self._decompressor
         while self.given < stop and not decompressor.eof:
@@ -72,7 +72,7 @@ class Inflating:
                 yield block
 
     def copy(self) -> Inflating | None:
-        """The same place once more; None where there is no copying, or not just here."""
+        """Return a copy of this place; None if it cannot be copied."""
         if not isinstance(self._decompressor, Deflate) or not self._decompressor.needs_input:
             return None
         other = Inflating(self.method, self._decompressor.copy())
@@ -83,7 +83,7 @@ class Inflating:
 
 @dataclass(slots=True)
 class _Places:
-    """Of one member: access points in their order, and where the last reader left off."""
+    """The places in a member: access points in order, and where the last reader stopped."""
 
     points: list[Inflating] = field(default_factory=list)
     left: Inflating | None = None
@@ -97,7 +97,7 @@ class _Places:
 class AccessPoints:
     """The places of all members of an archive, within a budget; thread-safe.
 
-    Those of the members that were read longest ago go first. One lock guards everything.
+    Those of the least recently read members are dropped first. One lock guards everything.
     """
 
     def __init__(
@@ -111,16 +111,16 @@ class AccessPoints:
 
     @property
     def used_bytes(self) -> int:
-        """What all places cost, about."""
+        """The approximate bytes of all places."""
         with self._lock:
             return self._used_bytes
 
     def spacing(self, size: int) -> int:
-        """How far apart the points of a member are: it gets half of the budget at most."""
+        """Return the distance between points of a member, which gets at most half the budget."""
         return max(self._spacing_bytes, 2 * size * _DEFLATE_STATE_BYTES // self._budget_bytes)
 
     def take(self, offset: int, start: int) -> Inflating | None:
-        """The nearest place at or before byte `start` of the member at `offset`, for the caller."""
+        """Take the nearest place at or before byte `start` of the member at `offset`."""
         with self._lock:
             places = self._places.get(offset)
             if places is None:
@@ -136,7 +136,7 @@ class AccessPoints:
             return point.copy() if point else None
 
     def add(self, offset: int, size: int, reached: Inflating) -> None:
-        """Make a point where somebody got to in a member of `size` bytes, if none is near."""
+        """Make a point at a reader's place in a member of `size` bytes, if none is near."""
         spacing = self.spacing(size)
         with self._lock:
             places = self._of(offset)

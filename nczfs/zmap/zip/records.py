@@ -1,6 +1,6 @@
 """The records of a zip archive as bytes: APPNOTE.TXT of PKWARE, sections 4.3.7 to 4.3.16 and 4.5.3.
 
-Members that we write are stored, as netcdf-c writes them: chunks are compressed already.
+New members are stored without compression, as in netcdf-c: chunks are already compressed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 from nczfs.errors import CorruptStore
 
 LOCAL: Final = struct.Struct("<4s5H3L2H")
-LENGTHS: Final = struct.Struct("<2H")  # of name and extra fields, at the end of a local header
+LENGTHS: Final = struct.Struct("<2H")  # name and extra fields, at the end of a local header
 CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
-ENTRY_LENGTHS: Final = struct.Struct("<4s24x3H")  # magic; of name, extra fields and comment
+ENTRY_LENGTHS: Final = struct.Struct("<4s24x3H")  # magic; lengths of name, extra fields and comment
 END: Final = struct.Struct("<4s4H2LH")
 END64_LOCATOR: Final = struct.Struct("<4sLQL")
 END64: Final = struct.Struct("<4sQ2H2L4Q")
@@ -36,7 +36,7 @@ HAS_DESCRIPTOR: Final = 0x8
 UTF8: Final = 0x800
 
 _ZIP64: Final = 1
-_UNIX: Final = 3 << 8  # the system that the external attributes are of
+_UNIX: Final = 3 << 8  # the system of the external attributes
 _NEEDED: Final = 20
 _NEEDED64: Final = 45
 _FILE_MODE: Final = 0o100666
@@ -45,11 +45,11 @@ _DIRECTORY_MODE: Final = 0o040777
 
 @dataclass(frozen=True, slots=True)
 class NewMember:
-    """What a member that is written has in both of its headers.
+    """The fields of a new member in both of its headers.
 
     Attributes
     ----------
-    name : as it stands in the archive; one that ends in "/" is a directory.
+    name : as in the archive; one that ends in "/" is a directory.
     when : date and time as MS-DOS packs them, local.
     """
 
@@ -59,7 +59,7 @@ class NewMember:
     when: tuple[int, int]
 
     def local_header(self) -> bytes:
-        """The header before the data."""
+        """Return the header before the data."""
         extra = b""
         sizes = (self.size, self.size)
         needed = _NEEDED
@@ -74,7 +74,7 @@ class NewMember:
         return fixed + self.name + extra
 
     def central_entry(self, offset: int) -> bytes:
-        """The entry of the central directory, for a local header at `offset`."""
+        """Return the entry of the central directory, for a local header at `offset`."""
         wide = [value for value in (self.size, self.size, offset) if value >= FULL32]
         extra = zip64_extra(*wide) if wide else b""
         size = min(self.size, FULL32)
@@ -88,12 +88,12 @@ class NewMember:
 
 
 def zip64_extra(*values: int) -> bytes:
-    """The extra field with those values that the fixed fields have no room for."""
+    """Return the extra field with the values that the fixed fields have no room for."""
     return EXTRA.pack(_ZIP64, 8 * len(values)) + struct.pack(f"<{len(values)}Q", *values)
 
 
 def without_zip64(extra: bytes) -> bytes:
-    """Extra fields without that of zip64."""
+    """Return extra fields without that of zip64."""
     kept = []
     at = 0
     while at + EXTRA.size <= len(extra):
@@ -105,7 +105,7 @@ def without_zip64(extra: bytes) -> bytes:
 
 
 def widened(extra: bytes, values: Sequence[int]) -> list[int]:
-    """The values (size, compressed size, offset) with those of the zip64 field where they are full.
+    """Replace full values of (size, compressed size, offset) by those of the zip64 field.
 
     Raises
     ------
@@ -127,11 +127,11 @@ def widened(extra: bytes, values: Sequence[int]) -> list[int]:
 
 
 def end_records(count: int, size: int, start: int, *, shift: int, comment: bytes) -> bytes:
-    """What stands behind a central directory of `count` entries that begins at byte `start`.
+    """Return the records after a central directory of `count` entries at byte `start`.
 
     Parameters
     ----------
-    shift : how many bytes stand before the archive; offsets are counted from behind them.
+    shift : number of bytes before the archive; offsets are counted from its beginning.
     """
     offset = start - shift
     end64 = b""
@@ -149,7 +149,7 @@ def end_records(count: int, size: int, start: int, *, shift: int, comment: bytes
 
 
 def dos_time(when_s: float) -> tuple[int, int]:
-    """Time and date as two fields of MS-DOS: local, from 1980 to 2107."""
+    """Return time and date as two fields of MS-DOS: local, from 1980 to 2107."""
     now = time.localtime(when_s)
     year = min(max(now.tm_year, 1980), 2107)
     clock = now.tm_hour << 11 | now.tm_min << 5 | now.tm_sec // 2

@@ -1,4 +1,4 @@
-"""What a side file that was left means for its archive."""
+"""Handling of a side file that was left beside its archive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nczfs.zmap.zip.tail import SUFFIX, LeftTail, Seal, crc_of, fingerprint
 
 
 def recover(fd: int, path: str, name: str) -> None:
-    """Repeat or cut off an append that was interrupted; for whoever holds the lock of the archive.
+    """Repeat or cut off an interrupted append; for the holder of the archive's lock.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def recover(fd: int, path: str, name: str) -> None:
                 if is_whole:
                     raise Conflict(foreign_change(name))
             elif size != seal.new_size or crc_of(fd, seal.old_size, size) != seal.tail_crc:
-                # Without its bytes the append cannot have begun: they were on the disk before.
+                # Without all its bytes the append has not begun, since they reach the disk first.
                 disk.truncate(fd, seal.old_size)
                 if is_whole:
                     left.copy_to(fd, seal)
@@ -40,7 +40,7 @@ def recover(fd: int, path: str, name: str) -> None:
 
 
 def left_seal(path: str) -> Seal | None:
-    """The seal of the side file of an archive; None where there is none, or none to be trusted."""
+    """Return the seal of an archive's side file; None: there is none, or it is not trusted."""
     try:
         left = LeftTail.of(path, os.stat(path).st_uid)
     except PermissionError:
@@ -54,7 +54,7 @@ def left_seal(path: str) -> Seal | None:
 
 
 def counting_size(fd: int, status: os.stat_result, seal: Seal | None) -> int | None:
-    """How much of a file is an archive beside a side file; None: all, and that is not of it."""
+    """Return the size of the archive beside its side file; None: the side file is foreign."""
     if seal is None:
         return status.st_size
     if not _fits(fd, status.st_size, seal):
@@ -66,13 +66,13 @@ def counting_size(fd: int, status: os.stat_result, seal: Seal | None) -> int | N
 
 
 def _fits(fd: int, size: int, seal: Seal) -> bool:
-    """Whether a file can be what a side file is to be appended to, or has been in part."""
+    """Return whether a side file can belong to a file, also if it was partly appended."""
     is_between = seal.old_size <= size <= seal.new_size
     return is_between and fingerprint(fd, seal.old_size) == seal.old_crc
 
 
 def foreign_change(name: str) -> str:
-    """What to tell whoever has such an archive."""
+    """Return the message about such an archive."""
     return (
         f"{name}: was changed by another program while {name}{SUFFIX} waited to be appended to "
         "it; remove that file to give up what is in it"

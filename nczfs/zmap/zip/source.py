@@ -1,4 +1,4 @@
-"""Where the bytes of an archive come from."""
+"""Sources of the bytes of an archive."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from nczfs.zmap.keys import Key
 
 
 class ArchiveBytes(ABC):
-    """The bytes of one archive, which stay what they were when it was opened. Thread-safe."""
+    """The bytes of an archive, which stay the same as at its opening. Thread-safe."""
 
     name: str
-    """As a URL without secrets, for messages."""
+    """The URL without secrets, for messages."""
     near: bool
     """Whether a read takes microseconds."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many there are."""
+        """The number of bytes."""
 
     @property
     @abstractmethod
     def mtime_ns(self) -> int | None:
-        """When the archive was changed last; None where that is not known."""
+        """When the archive was last changed; None if unknown."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Which archive it is, and which version."""
+        """The identity of the archive and its version."""
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Buffer:
-        """Bytes [start, stop), fewer only at the end. Raises Conflict once they are others."""
+        """Read bytes [start, stop), fewer only at the end. Raises Conflict: they have changed."""
 
 
 class ObjectBytes(ArchiveBytes):
@@ -63,5 +63,5 @@ class ObjectBytes(ArchiveBytes):
         try:
             return self._source.read(self._key, start, stop, version=self._pinned.version).data
         except NoSuchObject as error:
-            # Not NoSuchObject: that would say that the member was never written.
+            # Not NoSuchObject, which would mean that the member was never written.
             raise Conflict(f"{self.name}: the archive was removed since it was opened") from error

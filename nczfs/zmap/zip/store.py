@@ -22,11 +22,11 @@ ENCODING: Final = ("utf-8", "surrogateescape")
 
 
 class OpenArchive:
-    """An archive whose index was read: its members as objects. Thread-safe.
+    """An archive with its index: its members as objects. Thread-safe.
 
     Attributes
     ----------
-    view : which members there are.
+    view : its members.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class OpenArchive:
         self._reader = MemberReader(source, index, AccessPoints(), max_inflated_bytes)
 
     def read(self, key: Key, start: int, stop: int | None, version: Version | None) -> Blob:
-        """As `ZMap.read`."""
+        """Read as `ZMap.read` does."""
         member = self.find(key)
         found = version_of(member)
         if version is not None and version != found:
-            raise Conflict(f"{self._source.name}/{key}: another version than the one asked for")
+            raise Conflict(f"{self._source.name}/{key}: another version than the requested one")
         stop = member.size if stop is None else min(stop, member.size)
         data: Buffer = b""
         if start < stop:
@@ -52,18 +52,18 @@ class OpenArchive:
         return Blob(data, found, member.size, self._source.mtime_ns)
 
     def find(self, key: Key) -> Member:
-        """The member with a key. Raises NoSuchObject."""
+        """Return the member with a key. Raises NoSuchObject."""
         member = self.view.find(key.encode(*ENCODING))
         if member is None:
             raise NoSuchObject(f"{self._source.name}/{key}: no such member")
         return member
 
     def stat(self, key: Key) -> Stat:
-        """As `ZMap.stat`."""
+        """Return the `Stat` as `ZMap.stat` does."""
         return self._stat(key, self.find(key))
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
-        """As `ZMap.search`."""
+        """Search as `ZMap.search` does."""
         before = f"{prefix}/" if prefix else ""
         for raw, member, is_prefix in self.view.children(prefix.encode(*ENCODING)):
             name = raw.decode(*ENCODING)
@@ -71,7 +71,7 @@ class OpenArchive:
             yield Entry(name, stat, is_prefix)
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
-        """As `ZMap.list`."""
+        """List as `ZMap.list` does."""
         mtime_ns = self._source.mtime_ns
         for key, member in self.view.below(prefix.encode(*ENCODING)):
             yield Stat(Key(key.decode(*ENCODING)), member.size, version_of(member), mtime_ns)
@@ -81,21 +81,21 @@ class OpenArchive:
 
 
 class ZipZMap(ZMap):
-    """The members of an archive as objects, fetched by ranged reads of the store that holds it.
+    """The members of an archive as objects, fetched by ranged reads of the archive's store.
 
-    The archive is pinned: once somebody replaces it every read raises `Conflict`. Archives of
+    The archive is pinned: once it is replaced every read raises `Conflict`. Archives of
     netcdf-c (everything in one directory named after the dataset) and of zarr-python (keys at the
-    root) are told apart. Members whose names are not keys are left out, logged once.
+    root) are distinguished. Members whose names are not keys are left out, logged once.
 
     Parameters
     ----------
-    source : the store that holds the archive.
-    key : the archive.
+    source : the store of the archive.
+    key : of the archive.
     top : the directory of the archive that is the root of the keys, "" for the archive's own
         root; None: detected.
-    max_inflated_bytes : a read of compressed members that would give more is refused.
+    max_inflated_bytes : longer reads of compressed members are refused.
     owns_source : close `source` with this store.
-    index_cache : where the indexes of large archives are kept.
+    index_cache : for the indexes of large archives.
 
     Raises
     ------
@@ -135,7 +135,7 @@ class ZipZMap(ZMap):
 
     @property
     def dropped(self) -> int:
-        """How many members were left out because their names are no keys."""
+        """How many members were left out because their names are not keys."""
         return self._open.view.index.dropped
 
     def read(
@@ -166,7 +166,7 @@ class ZipZMap(ZMap):
         return self._open.list(prefix)
 
     def close(self) -> None:
-        """Close the source, where it is ours."""
+        """Close the source if it belongs to this store."""
         if self._owns_source:
             self._source.close()
 
@@ -178,7 +178,7 @@ class ZipZMap(ZMap):
 
 
 def open_index(archive: ArchiveBytes, top: str | None, cache: IndexCache | None) -> ZipIndex:
-    """Read the index of an archive, or take it from a cache; say what is left out of it.
+    """Read the index of an archive, or take it from a cache, and log what it leaves out.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """The side file of an archive that grows: ``NAME.zip.nczfs-tail``.
 
-It holds a seal and the bytes that come behind the archive. While the seal is empty they are only
-what somebody has written so far; once it says how many they are, with their checksum, they belong
-to the archive, whose append can then be repeated however it was interrupted.
+It contains a seal and the bytes that follow the archive. While the seal is empty they are
+uncommitted writes; once it gives their number and checksum, they belong to the archive, and the
+append can be repeated after any interruption.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What a side file says of its bytes.
+    """The description of a side file's bytes.
 
     Attributes
     ----------
     old_size : of the archive that they are appended to.
-    old_crc : of the last 64 KiB of that archive, by which it is known again.
+    old_crc : of the last 64 KiB of that archive, for recognising it.
     tail_size, tail_crc : of the bytes.
     """
 
@@ -53,17 +53,17 @@ class Seal:
 
     @property
     def new_size(self) -> int:
-        """Of the archive when all is appended."""
+        """The size of the archive after the append."""
         return self.old_size + self.tail_size
 
     def packed(self) -> bytes:
-        """As it stands in the file."""
+        """Return the seal as it is in the file."""
         fields = _SEAL.pack(_MAGIC, self.old_size, self.tail_size, self.old_crc, self.tail_crc)
         return fields + zlib.crc32(fields).to_bytes(4, "little")
 
     @classmethod
     def unpacked(cls, data: bytes) -> Seal | None:
-        """The seal in the first bytes of a side file; None where there is none, or a torn one."""
+        """Read the seal in the first bytes of a side file; None: there is none, or a torn one."""
         fields, crc = data[: _SEAL.size], data[_SEAL.size : _SEAL.size + 4]
         if len(crc) < 4 or zlib.crc32(fields) != int.from_bytes(crc, "little"):
             return None
@@ -72,7 +72,7 @@ class Seal:
 
 
 class Tail:
-    """A side file that its one writer fills.
+    """A side file that its only writer fills.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Tail:
         self._crc = 0
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
         try:
-            # Whoever may read the archive has to know which part of it counts.
+            # All readers of the archive have to know which part of it is valid.
             with contextlib.suppress(PermissionError):
                 os.fchmod(self._fd, mode)
             self.reset()
@@ -96,14 +96,14 @@ class Tail:
             raise
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Put bytes behind those that are there; none of them when it fails."""
+        """Append bytes, or none if that fails."""
         written = disk.write_all_at(self._fd, parts, HEADER_BYTES + self.size)
         for part in parts:
             self._crc = crc32(part, self._crc)
         self.size += written
 
     def mark(self) -> tuple[int, int]:
-        """A place that `go_back` takes."""
+        """Return a place for `go_back`."""
         return self.size, self._crc
 
     def go_back(self, mark: tuple[int, int]) -> None:
@@ -112,11 +112,11 @@ class Tail:
         disk.write_at(self._fd, bytes(HEADER_BYTES), 0)
 
     def read(self, start: int, stop: int) -> bytes:
-        """Bytes [start, stop) of those that are in it."""
+        """Read its bytes [start, stop)."""
         return fileio.read_at(self._fd, HEADER_BYTES + start, HEADER_BYTES + stop)
 
     def seal(self, old_size: int, old_crc: int) -> None:
-        """Let the bytes belong to the archive, durably."""
+        """Make the bytes belong to the archive, durably."""
         seal = Seal(old_size, old_crc, self.size, self._crc)
         disk.write_at(self._fd, seal.packed(), 0)
         disk.sync(self._fd)
@@ -126,7 +126,7 @@ class Tail:
         disk.copy(self._fd, HEADER_BYTES, HEADER_BYTES + self.size, fd, offset)
 
     def reset(self) -> None:
-        """Be empty and without a seal again."""
+        """Empty the file and remove the seal."""
         disk.write_at(self._fd, bytes(HEADER_BYTES), 0)
         disk.truncate(self._fd, HEADER_BYTES)
         self.size = self._crc = 0
@@ -137,7 +137,7 @@ class Tail:
 
 
 class LeftTail:
-    """A side file that is there when an archive is opened, to look at.
+    """A side file that exists when an archive is opened, for reading.
 
     Attributes
     ----------
@@ -150,10 +150,10 @@ class LeftTail:
 
     @classmethod
     def of(cls, archive_path: str, owner: int) -> LeftTail | None:
-        """The side file of an archive; None where there is none that can be trusted.
+        """Open the side file of an archive; None: there is none that can be trusted.
 
-        Whoever may write into the directory could have put one there: it has to be ours, or of the
-        owner of the archive.
+        Any user who may write into the directory could have put one there: it must belong to this
+        user, or to the owner of the archive.
         """
         try:
             fd = os.open(archive_path + SUFFIX, os.O_RDONLY | _FLAGS)
@@ -169,7 +169,7 @@ class LeftTail:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the bytes that the seal speaks of are there."""
+        """Whether all bytes of the seal are there."""
         seal = self.seal
         if seal is None or os.fstat(self._fd).st_size < HEADER_BYTES + seal.tail_size:
             return False
@@ -185,12 +185,12 @@ class LeftTail:
 
 
 def fingerprint(fd: int, size: int) -> int:
-    """The checksum of the last bytes of the archive that the first `size` bytes of a file are."""
+    """Return the checksum of the last of a file's first `size` bytes, which are the archive."""
     return crc_of(fd, max(0, size - FINGERPRINT_BYTES), size)
 
 
 def crc_of(fd: int, start: int, stop: int) -> int:
-    """The checksum of bytes [start, stop) of a file, as far as it has them."""
+    """Return the checksum of bytes [start, stop) of a file, as far as it has them."""
     crc = 0
     for at in range(start, stop, _PIECE_BYTES):
         crc = crc32(fileio.read_at(fd, at, min(at + _PIECE_BYTES, stop)), crc)

@@ -1,4 +1,4 @@
-"""The members of an archive as objects: what its index says, with what was changed since."""
+"""The members of an archive as objects: its index, with changes since then."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nczfs.zmap.zip.index import Member, ZipIndex
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A member that was written since the index was read, and its entry of the directory."""
+    """A member that was written since the index was read, with its directory entry."""
 
     member: Member
     entry: bytes
 
 
 class Changes:
-    """What was written and deleted since the index was read. One lock guards its changes.
+    """Writes and deletions since the index was read. One lock guards its changes.
 
     Attributes
     ----------
-    by_key : None for what was deleted; to look at only.
+    by_key : None for deleted members; read-only.
     """
 
     def __init__(self) -> None:
@@ -41,21 +41,21 @@ class Changes:
             self.by_key[key] = written
 
     def keys(self) -> list[bytes]:
-        """All keys, sorted; not to be changed. Keys that come later are not among them."""
+        """Return all present keys, sorted; the result must not be changed."""
         with self._lock:
             if len(self._sorted) != len(self.by_key):
                 self._sorted = sorted(self.by_key)
             return self._sorted
 
     def written(self) -> list[Written]:
-        """The members that are there, as they follow each other in the archive."""
+        """Return the members in the order of the archive."""
         with self._lock:
             found = [written for written in self.by_key.values() if written is not None]
         return sorted(found, key=lambda written: written.member.offset)
 
 
 class View:
-    """An index and the changes since. Thread-safe; listings see what is there as they go on."""
+    """An index and later changes. Thread-safe; listings see changes while they run."""
 
     def __init__(self, index: ZipIndex) -> None:
         self.index = index
@@ -69,7 +69,7 @@ class View:
         return written.member if written else None
 
     def below(self, prefix: bytes) -> Iterator[tuple[bytes, Member]]:
-        """All members below a prefix."""
+        """Yield all members below a prefix."""
         before = prefix + b"/" if prefix else b""
         cursor = _Cursor(self, before)
         while (found := cursor.current()) and found[0].startswith(before):
@@ -77,7 +77,7 @@ class View:
             cursor.step(found[0])
 
     def children(self, prefix: bytes) -> Iterator[tuple[bytes, Member | None, bool]]:
-        """Names of the next level: the member of that name, and whether others are below it."""
+        """Yield names of the next level, each with its member, and whether others are below it."""
         before = prefix + b"/" if prefix else b""
         skip = len(before)
         cursor = _Cursor(self, before)
@@ -89,14 +89,14 @@ class View:
                 yield key[skip:], member, cursor.has_below(key)
             else:
                 child = key[:cut]
-                # A member of that very name sorts before this one and came already.
+                # A member of exactly that name sorts before this one and has already come.
                 if self.find(child) is None:
                     yield child[skip:], None, True
                 cursor.seek(child + b"0")  # the least text behind all keys below: "0" follows "/"
 
 
 class _Cursor:
-    """A place in the sorted keys of a view: at the first one that is not before `start`."""
+    """A cursor in the sorted keys of a view, beginning at the first key not before `start`."""
 
     def __init__(self, view: View, start: bytes) -> None:
         self._index = view.index
@@ -113,7 +113,7 @@ class _Cursor:
         )
 
     def current(self) -> tuple[bytes, Member] | None:
-        """The key here, and its member; None behind the last."""
+        """Return the key here, and its member; None after the last."""
         while True:
             changed = self._changed
             if changed is None or (self._indexed is not None and self._indexed < changed):
@@ -126,11 +126,11 @@ class _Cursor:
             self.step(changed)  # it was deleted
 
     def step(self, key: bytes) -> None:
-        """Go on from the key here."""
+        """Go to the next key."""
         self._go(self._at + (key == self._indexed), self._changed_at + (key == self._changed))
 
     def has_below(self, key: bytes) -> bool:
-        """Whether there are keys below one that was just passed."""
+        """Return whether there are keys below one that was just passed."""
         if not (found := self.current()) or not found[0].startswith(key):
             return False
         here = self._at, self._changed_at
@@ -149,5 +149,5 @@ class _Cursor:
 
 
 def version_of(member: Member) -> Version:
-    """Members do not move within an archive, and a place is not used twice."""
+    """Return a version: members do not move within an archive, and no place is used twice."""
     return Version("%x-%x-%x" % (member.offset, member.size, member.crc))  # noqa: UP031 - half the time
