@@ -171,6 +171,16 @@ class ChunkIO:
         except NoSuchObject:
             return None
 
+    def version(self, chunk: ChunkIndex) -> Version:
+        """Return the version that the store has of a chunk now; `ABSENT`: it has none."""
+        stat = self.stat(chunk)
+        return stat.version if stat is not None else ABSENT
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the store itself compares the version that a write replaces."""
+        return self._zmap.features.conditional_writes
+
     @property
     def is_dated(self) -> bool:
         """Whether `stat` gives the time when a chunk was stored."""

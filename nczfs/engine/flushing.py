@@ -21,7 +21,7 @@ from nczfs.engine.saving import Saver
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import NczfsError, StructureChanged, Unavailable
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import Buffer, Version
+from nczfs.zmap.base import ABSENT, Buffer, Version
 
 T = TypeVar("T")
 
@@ -156,8 +156,9 @@ class Flusher:
 
     def _store(self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot) -> None:
         try:
+            newest = chunk.basis.versions[-1] if chunk.basis.versions else None
             values, version = store_snapshot(
-                chunk.io, chunk.index, snapshot, partial(self._dirty.sending, chunk)
+                chunk.io, chunk.index, snapshot, partial(self._dirty.sending, chunk), newest
             )
         except BaseException as error:
             known = error if isinstance(error, NczfsError) else Unavailable(repr(error))
@@ -201,12 +202,18 @@ def store_snapshot(
     index: ChunkIndex,
     snapshot: Snapshot,
     sending: Callable[[Buffer, Version | None], None] | None = None,
+    newest: Version | None = None,
 ) -> tuple[Values, Version | None]:
     """Store a snapshot of a dirty chunk: newest version, overlay, conditional write.
+
+    A whole chunk replaces whatever the store has. It is sent with a condition where a version is
+    known all the same: a request that passes its deadline, and arrives when a later one was
+    answered, must not undo that.
 
     Parameters
     ----------
     sending : as in `ChunkIO.store`.
+    newest : the version that the store has as far as is known; None: that is unknown.
 
     Returns
     -------
@@ -218,7 +225,15 @@ def store_snapshot(
     """
     io.confirm()
     if snapshot.is_whole:
-        return snapshot.values, io.store(index, snapshot.values, None, sending)
+        values = snapshot.values
+        if newest is None or not io.is_conditional or (newest == ABSENT and io.is_fill(values)):
+            return values, io.store(index, values, None, sending)
+
+        def replace(attempt: int) -> tuple[Values, Version | None]:
+            known = newest if not attempt else io.version(index)
+            return values, io.store(index, values, known, sending)
+
+        return until_stored(replace, io.key(index))
 
     def store(attempt: int) -> tuple[Values, Version | None]:
         known = snapshot.version if snapshot.complete and not attempt else None

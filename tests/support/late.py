@@ -15,13 +15,18 @@ class LateZMap(MemoryZMap):
 
     The server compares the condition of a write when the write arrives.
 
+    Parameters
+    ----------
+    loses_unconditional : late writes without a condition never arrive.
+
     Attributes
     ----------
     missed : how many writes passed their deadlines since the last `delay`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, loses_unconditional: bool = False) -> None:
         super().__init__()
+        self._loses_unconditional = loses_unconditional
         self._guard = threading.Lock()
         self._delayed = 0
         self.missed = 0
@@ -56,7 +61,8 @@ class LateZMap(MemoryZMap):
             if is_late:
                 self._delayed -= 1
                 self.missed += 1
-                self._on_its_way.append((key, bytes(data), replaces))
+                if replaces is not None or not self._loses_unconditional:
+                    self._on_its_way.append((key, bytes(data), replaces))
         if is_late:
             raise DeadlinePassed(f"{self.name}/{key}: no answer in time")
         return super().write(key, data, replaces=replaces, mtime_ns=mtime_ns)

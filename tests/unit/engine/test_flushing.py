@@ -14,6 +14,7 @@ from nczfs.errors import StoreError, Unavailable
 from nczfs.testing.faults import Fault
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.clients import CHUNK, FILL, WRITES, Client, another, created, held, stored
+from tests.support.late import LateZMap
 
 BEFORE = [0, 1, 2, 3, *[FILL] * 6]
 AFTER = [0, 101, 2, 3, 104, FILL, FILL, 107, FILL, FILL]
@@ -203,3 +204,44 @@ def test_a_load_that_began_before_a_flush_does_not_bring_old_values_back(
         go_on.set()
         assert set(read.result(30).tolist()) <= {1, 2}
         assert fresh.v[0:4].tolist() == [2] * 4
+
+
+@pytest.mark.parametrize("known", ["read", "stored", "stored as fill", "unknown"])
+def test_a_whole_chunk_that_arrives_late_undoes_nothing_where_its_version_was_known(
+    known: str,
+) -> None:
+    """SEMANTICS L7."""
+    late = LateZMap()
+    with created(late) as client:
+        match known:
+            case "read":
+                assert client.v[0:4].tolist() == [FILL] * 4
+            case "stored":
+                client.v[0:4] = 5
+            case "stored as fill":
+                client.v[0:4] = 5
+                client.v[0:4] = FILL
+        client.dataset.sync()
+        late.delay(1)
+        client.v[0:4] = 6
+        late.delay(0)
+        client.v[1] = 7
+        client.dataset.sync()
+        assert stored(late)[:4] == [6, 7, 6, 6]
+        assert late.land() == 1
+        expected = [6, 6, 6, 6] if known == "unknown" else [6, 7, 6, 6]
+        assert stored(late)[:4] == expected
+
+
+def test_a_whole_chunk_replaces_what_another_client_stored_since_its_version_was_known(
+    memory: MemoryZMap, client: Client
+) -> None:
+    """SEMANTICS W2: also where it is all fill."""
+    for value in (6, FILL):
+        client.v[0:4] = 5
+        client.dataset.sync()
+        with another(memory) as other:
+            other.v[0:2] = 9
+        client.v[0:4] = value
+        client.dataset.sync()
+        assert stored(memory)[:4] == [value] * 4
