@@ -16,7 +16,7 @@ from nczfs.engine.options import MissingChunks
 from nczfs.engine.place import ArrayPlace
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import CodecError, CorruptChunk, MissingChunk, NczfsError, NoSuchObject
-from nczfs.model.dtypes import VlenKind
+from nczfs.model.dtypes import VlenKind, ZeroText
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import ABSENT, Blob, Buffer, Stat, Version, ZMap
@@ -35,7 +35,6 @@ USUAL_SLACK_BYTES = 1 << 20  # a longer chunk is measured before it is read whol
 _EMPTY_OF: dict[VlenKind, object] = {
     VlenKind.TEXT: "",
     VlenKind.BYTES: b"",
-    VlenKind.ARRAY: None,
     VlenKind.JSON: None,
 }
 
@@ -294,9 +293,15 @@ def fill_element(array: ArrayDescription) -> Values:
     """Return the fill value as a rank-0 array of the array's native dtype; zeros if undefined."""
     dtype = array.dtype
     if dtype.vlen is not None:
-        element = np.empty((), object)
-        element[()] = _EMPTY_OF[dtype.vlen] if array.fill_value is None else array.fill_value
-        return element
+        element = np.empty(1, object)
+        fill = array.fill_value
+        if dtype.vlen is VlenKind.ARRAY:
+            element[0] = np.empty(0, dtype.base)
+        elif fill is None or isinstance(fill, ZeroText):
+            element[0] = _EMPTY_OF[dtype.vlen]
+        else:
+            element[0] = fill
+        return element.reshape(())
     element = np.zeros((), dtype.native)
     if array.fill_value is not None:
         element[()] = array.fill_value

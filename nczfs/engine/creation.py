@@ -79,9 +79,10 @@ def described(
         chain_of(
             (*stored.filters, *codecs),
             stored.dtype,
+            order=declaration.order if declaration.order in metadata_format.orders else "C",
             last_is_compressor=metadata_format.last_is_compressor,
         ),
-        ChunkKeys(separator),
+        ChunkKeys(declaration.separator or separator),
     )
     return Variable(
         path,

@@ -86,11 +86,13 @@ class MetadataFormat(ABC):
     declares : whether groups declare their dimensions and list their members; otherwise both are
         what the store holds.
     last_is_compressor : whether the last codec of a new array counts as its compressor.
+    orders : that the elements inside the chunks of a new array can have; netcdf-c takes all for C.
     """
 
     name: str
     declares: bool
     last_is_compressor: bool
+    orders: tuple[str, ...]
 
     @property
     def single(self) -> MetadataFormat:

@@ -175,6 +175,7 @@ class ConsolidatedFormat(MetadataFormat):
         self.name = inner.name
         self.declares = inner.declares
         self.last_is_compressor = inner.last_is_compressor
+        self.orders = inner.orders
         self._inner = inner
 
     @property

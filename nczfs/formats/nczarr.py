@@ -63,6 +63,7 @@ class NczarrFormat(MetadataFormat):
     """
 
     last_is_compressor = True
+    orders = ("C",)
 
     declares = True
 

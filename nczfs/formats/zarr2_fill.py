@@ -13,7 +13,7 @@ from nczfs.formats.jsontext import plain
 from nczfs.formats.numbers import as_float, as_integer, rounded
 from nczfs.formats.problems import Problems
 from nczfs.messages import shown
-from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType, VlenKind
+from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType, VlenKind, ZeroText
 from nczfs.model.hierarchy import Json
 
 # NC_FILL_FLOAT and NC_FILL_DOUBLE as netcdf-c prints them, with six digits. The chunks hold the
@@ -155,7 +155,7 @@ def _of_vlen(value: Json, kind: VlenKind) -> object:
     match kind:
         case VlenKind.TEXT:
             if _is_zero(value):
-                return ""
+                return ZeroText()
             if isinstance(value, str):
                 return str(value)
         case VlenKind.BYTES:

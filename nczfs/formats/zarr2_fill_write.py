@@ -10,7 +10,7 @@ import numpy as np
 
 from nczfs.errors import Unsupported
 from nczfs.formats.jsonwrite import shortest
-from nczfs.model.dtypes import DataType, VlenKind
+from nczfs.model.dtypes import DataType, VlenKind, ZeroText
 from nczfs.model.hierarchy import Json
 
 
@@ -86,6 +86,8 @@ def _of_void(fill: Any, stored: np.dtype[Any]) -> Json:
 
 
 def _of_vlen(fill: object, kind: VlenKind) -> Json:
+    if isinstance(fill, ZeroText):
+        return 0
     match kind:
         case VlenKind.TEXT:
             return str(fill)

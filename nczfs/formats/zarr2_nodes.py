@@ -50,6 +50,7 @@ class Zarr2Format(MetadataFormat):
     name = "zarr2"
     declares = False
     last_is_compressor = False
+    orders = ("C", "F")
 
     def __init__(self, options: FormatOptions, writer: Writer) -> None:
         self._options = options

@@ -45,6 +45,8 @@ class VariableDeclaration:
     string_bytes : per string of fixed length; None: the format's default.
     is_complete : whether all attributes are given, so that none is made from the fill value, nor
         the fill value taken from one.
+    order : "C" or "F", of the elements inside a chunk.
+    separator : of the chunk keys, "." or "/"; None: that of new variables of the dataset.
     """
 
     name: str
@@ -57,6 +59,8 @@ class VariableDeclaration:
     byte_order: str | None = None
     string_bytes: int | None = None
     is_complete: bool = False
+    order: str = "C"
+    separator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,10 @@ DEFAULT_FILL: dict[NcType, int | float | bytes | str] = {
 }
 
 
+class ZeroText(str):
+    """The empty text where the ``fill_value`` is 0, as zarr-python has it for objects."""
+
+
 class VlenKind(Enum):
     """The kind of an element of a variable-length type."""
 

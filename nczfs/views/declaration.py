@@ -23,7 +23,7 @@ from nczfs.zmap.keys import is_within
 DECLARED = frozenset(
     {
         *("shape", "dimensions", "dtype", "nc_type", "chunk_shape", "codecs", "fill_value"),
-        *("attributes", "attribute_types"),
+        *("order", "dimension_separator", "attributes", "attribute_types"),
     }
 )
 SHOWN = frozenset({"name", "path", "format", "chunk_count", "decoded_bytes", "problems"})
@@ -138,6 +138,8 @@ def _variable(name: str, document: dict[str, Json]) -> WantedVariable:
         attributes=tuple(_attributes(document, element.nc_type)),
         chunk_shape=None if chunks is None else _lengths(chunks, "chunk_shape"),
         codecs=codecs,
+        order=_one_of(("C", "F"), document, "order") or "C",
+        separator=_one_of((".", "/"), document, "dimension_separator"),
         fill_value=fill_of(document, element, is_shown=is_shown),
         byte_order=element.byte_order,
         string_bytes=element.string_bytes,
@@ -253,6 +255,13 @@ def _codec(codec: Json) -> CodecSpec:
         raise BadValue(f"info.json: codecs: {shown(codec)} is not a codec: it needs an 'id'")
     settings = {name: value for name, value in codec.items() if name != "id"}
     return CodecSpec(str(codec["id"]), MappingProxyType(settings))
+
+
+def _one_of(known: tuple[str, str], document: dict[str, Json], member: str) -> str | None:
+    value = document.get(member)
+    if value is None or (isinstance(value, str) and value in known):
+        return value
+    raise BadValue(f"info.json: {member}: {shown(value)} is neither {known[0]!r} nor {known[1]!r}")
 
 
 def _lengths(value: Json, what: str) -> tuple[int, ...]:

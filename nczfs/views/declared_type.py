@@ -12,7 +12,14 @@ from nczfs.formats.numbers import as_float, as_integer
 from nczfs.formats.zarr2_types import OBJECT_CODECS, data_type
 from nczfs.messages import shown
 from nczfs.model.declaration import ElementType, Fill
-from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NC_TYPE_OF_CODE, NcType, VlenKind
+from nczfs.model.dtypes import (
+    CODE_OF_NC_TYPE,
+    DEFAULT_FILL,
+    NC_TYPE_OF_CODE,
+    NcType,
+    VlenKind,
+    ZeroText,
+)
 from nczfs.model.hierarchy import CodecSpec, Json
 
 _FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -99,6 +106,8 @@ def _shown_fill(value: Json, element: Element) -> object:
     if isinstance(element.type, NcType):
         if isinstance(value, str) and (element.type is NcType.CHAR or element.string_bytes):
             return _bytes(value)
+        if element.type is NcType.STRING and value == 0 and not isinstance(value, bool):
+            return ZeroText()
         return _FLOATS.get(value, value) if isinstance(value, str) else value
     if element.vlen is not None:
         return _of_vlen(value, element.vlen)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from nczfs.model.dtypes import ZeroText
 from nczfs.model.hierarchy import (
     ArrayDescription,
     Attribute,
@@ -40,7 +41,9 @@ def variable_info(variable: Variable, problems: Sequence[str]) -> bytes:
             "chunk_shape": list(array.chunk_shape),
             "chunk_count": array.grid.chunk_count,
             "codecs": _codecs(array.codecs),
-            "fill_value": _plain(array.fill_value),
+            "order": array.codecs.order,
+            "dimension_separator": array.chunk_keys.separator,
+            "fill_value": _fill_value(array.fill_value),
             "decoded_bytes": array.decoded_bytes,
             "attributes": _attributes(variable.attributes),
             "attribute_types": _types(variable.attributes),
@@ -114,6 +117,10 @@ def _dtype(array: ArrayDescription) -> Json:
     """The typestr; for a structured type, the list of fields that it is in Zarr v2."""
     typestr = array.dtype.typestr
     return json.loads(typestr) if typestr.startswith("[") else typestr
+
+
+def _fill_value(value: object) -> Json:
+    return 0 if isinstance(value, ZeroText) else _plain(value)
 
 
 def _codecs(chain: CodecChain) -> Json:
