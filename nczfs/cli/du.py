@@ -56,14 +56,14 @@ def _rows(url: str, settings: Settings) -> list[Row]:
     from nczfs.engine.usage import node_usages
 
     try:
-        with opened(url, settings) as node, progress_bar(None, " keys") as told:
+        with opened(url, settings) as node, progress_bar(None, " keys") as progress:
             return [
                 _row("variable" if found.variable else "group", f"/{found.path}", found.usage)
                 | {
                     "decoded_bytes": found.decoded_bytes,
                     "ratio": ratio_of(found.decoded_bytes, found.usage.bytes),
                 }
-                for found in node_usages(node, told)
+                for found in node_usages(node, progress)
             ]
     except (NotADataset, NoContent) as error:
         rows = _rows_of_store(url, settings)
@@ -82,8 +82,8 @@ def _rows_of_store(url: str, settings: Settings) -> list[Row]:
     try:
         entries = sorted(zmap.search(ROOT), key=lambda entry: entry.name)
         prefixes = [Prefix(entry.name) for entry in entries if entry.is_prefix]
-        with progress_bar(None, " keys") as told:
-            usages = dict(zip(prefixes, prefix_usages(zmap, prefixes, told), strict=True))
+        with progress_bar(None, " keys") as progress:
+            usages = dict(zip(prefixes, prefix_usages(zmap, prefixes, progress), strict=True))
     finally:
         zmap.close()
     rows: list[Row] = []

@@ -157,8 +157,8 @@ def _add_stored(node: Node, rows: list[Row], variables: dict[str, Variable]) -> 
         )
         variables = {}
     try:
-        with progress_bar(None, " keys") as told:
-            found = chunk_usages(node, list(variables.values()), told)
+        with progress_bar(None, " keys") as progress:
+            found = chunk_usages(node, list(variables.values()), progress)
             usages = dict(zip(variables, found, strict=True))
     except StoreError as error:
         complain("nczfs", f"no stored sizes: {error}")

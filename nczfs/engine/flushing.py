@@ -113,7 +113,7 @@ class Flusher:
                     raise error
                 if error is not None:
                     kept(chunk)
-            except BaseException as reason:  # noqa: BLE001 - the lender is told
+            except BaseException as reason:  # noqa: BLE001 - the lender gets it
                 returned.set_exception(reason)
             else:
                 returned.set_result(None)

@@ -274,11 +274,11 @@ class Hierarchy:
     def _documented_names(self, header: GroupHeader) -> list[str]:
         """Return the names as `names` does, without a listing if a document gives them."""
         path = header.path
-        told = self.format.names_below(path, self.documents())
-        if told is None or header.arrays is not None or header.groups is not None:
+        documented = self.format.names_below(path, self.documents())
+        if documented is None or header.arrays is not None or header.groups is not None:
             return self.names(path)
         listed = self._metadata.known_names(self.prefix(path))
-        return sorted({*told, *listed, *self.edits.created_below(path)})
+        return sorted({*documented, *listed, *self.edits.created_below(path)})
 
     def stale(self) -> list[str]:
         """Return the keys for which the consolidated copy differs, if single documents are read."""

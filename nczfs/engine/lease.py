@@ -81,7 +81,7 @@ class Leases:
         """Return the leases that are held now, by dataset."""
         with self._lock:
             leases = list(self._held)
-        found = (lease.told() for lease in leases)
+        found = (lease.held() for lease in leases)
         return sorted((held for held in found if held is not None), key=lambda h: h.dataset)
 
     def beat(self) -> None:
@@ -210,7 +210,7 @@ class Lease:
             self._open -= 1
             self._used_at = self._clock.uptime()
 
-    def told(self) -> HeldLease | None:
+    def held(self) -> HeldLease | None:
         """Return how the lease is held; None: it is not."""
         claim = self._contender.claim
         if claim is None or not self._contender.is_valid:

@@ -14,13 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from nczfs.engine.api import Group as OpenGroup
+from nczfs.engine.progress import Progress
 from nczfs.engine.variable import OpenNode
 from nczfs.engine.variable import Variable as OpenVariable
 from nczfs.model.hierarchy import Group, Variable
 from nczfs.zmap.base import Stat, ZMap
 from nczfs.zmap.keys import Prefix, join
-
-Told = Callable[[int], object]
 
 THREADS = 16
 _TOLD_EVERY_S = 0.2
@@ -63,14 +62,14 @@ def lists_sizes(node: OpenNode) -> bool:
 
 
 def chunk_usages(
-    node: OpenNode, variables: Sequence[Variable], told: Told = lambda _: None
+    node: OpenNode, variables: Sequence[Variable], progress: Progress = lambda _: None
 ) -> Iterator[Usage]:
     """Return the usage of variables by their stored chunks, in order.
 
     Parameters
     ----------
     node : of the dataset that the variables are in.
-    told : called with the number of objects that were listed.
+    progress : called with the number of objects that were listed.
 
     Raises
     ------
@@ -89,10 +88,10 @@ def chunk_usages(
 
         return chunks
 
-    return _summed(map(listing, variables), told)
+    return _summed(map(listing, variables), progress)
 
 
-def node_usages(node: OpenNode, told: Told = lambda _: None) -> list[NodeUsage]:
+def node_usages(node: OpenNode, progress: Progress = lambda _: None) -> list[NodeUsage]:
     """Return the usage of a node and all below it, from every object below its prefix.
 
     The deepest come first, and the node itself last. Raises as `chunk_usages`.
@@ -100,7 +99,7 @@ def node_usages(node: OpenNode, told: Told = lambda _: None) -> list[NodeUsage]:
     dataset = node._dataset
     if isinstance(node, OpenVariable):
         variable = node.description
-        (usage,) = prefix_usages(dataset.zmap, [dataset.prefix(variable.key)], told)
+        (usage,) = prefix_usages(dataset.zmap, [dataset.prefix(variable.key)], progress)
         return [_of_variable(variable, usage)]
     assert isinstance(node, OpenGroup)
     top = node.tree()
@@ -126,7 +125,7 @@ def node_usages(node: OpenNode, told: Told = lambda _: None) -> list[NodeUsage]:
         *(_below(dataset.zmap, dataset.prefix(variable.key)) for variable in variables),
         *map(beside, groups),
     ]
-    sums = list(_summed(listings, told))
+    sums = list(_summed(listings, progress))
     of_variable = dict(zip((v.path for v in variables), sums, strict=False))
     of_group = dict(zip((g.header.path for g in groups), sums[len(variables) :], strict=True))
     found: list[NodeUsage] = []
@@ -148,10 +147,10 @@ def node_usages(node: OpenNode, told: Told = lambda _: None) -> list[NodeUsage]:
 
 
 def prefix_usages(
-    zmap: ZMap, prefixes: Sequence[Prefix], told: Told = lambda _: None
+    zmap: ZMap, prefixes: Sequence[Prefix], progress: Progress = lambda _: None
 ) -> Iterator[Usage]:
     """Return the usage of all objects below prefixes, in order. Raises as `chunk_usages`."""
-    return _summed((_below(zmap, prefix) for prefix in prefixes), told)
+    return _summed((_below(zmap, prefix) for prefix in prefixes), progress)
 
 
 def _below(zmap: ZMap, prefix: Prefix) -> Callable[[], Iterable[Stat]]:
@@ -168,15 +167,17 @@ def _groups(group: Group) -> Iterator[Group]:
         yield from _groups(child)
 
 
-def _summed(listings: Iterable[Callable[[], Iterable[Stat]]], told: Told) -> Iterator[Usage]:
+def _summed(
+    listings: Iterable[Callable[[], Iterable[Stat]]], progress: Progress
+) -> Iterator[Usage]:
     """Yield the sums of listings in order. Several run at a time, and end with this generator."""
     work = _Work()
     with contextlib.closing(work):
         futures = deque(work.begin(listing) for listing in listings)
         while futures:
             while not wait([futures[0]], _TOLD_EVERY_S).done:
-                told(work.counted())
-            told(work.counted())
+                progress(work.counted())
+            progress(work.counted())
             yield futures.popleft().result()
 
 

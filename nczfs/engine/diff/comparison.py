@@ -9,8 +9,8 @@ from nczfs.engine.diff.differences import Difference, Kind
 from nczfs.engine.diff.side import Side
 from nczfs.engine.diff.structure import StructureDiff
 from nczfs.engine.diff.values import EXACT, Compared, Tolerance, value_differences
+from nczfs.engine.progress import Progress
 from nczfs.engine.transfer.dataset_source import DatasetSource
-from nczfs.engine.transfer.source import Progress
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from nczfs.engine.api import Group
 from nczfs.engine.chunkset import ChunkSet
 from nczfs.engine.fillvalues import FILL_VALUE
+from nczfs.engine.progress import Progress
 from nczfs.engine.transfer.dataset_source import DatasetSource, dataset_source
 from nczfs.engine.transfer.listed import stored_chunks
-from nczfs.engine.transfer.source import Notice, Progress, Source
+from nczfs.engine.transfer.source import Notice, Source
 from nczfs.engine.variable import Variable
 from nczfs.model.declaration import Fill, VariableDeclaration
 from nczfs.model.dtypes import DEFAULT_FILL, NcType

@@ -13,8 +13,9 @@ from nczfs.engine.chunkset import ChunkSet
 from nczfs.engine.diff.differences import ValueDifferences
 from nczfs.engine.diff.texts import value_text
 from nczfs.engine.loaded import Values
+from nczfs.engine.progress import Progress
 from nczfs.engine.transfer.blocks import aligned, block_shape, block_size
-from nczfs.engine.transfer.source import Content, Progress, Selection
+from nczfs.engine.transfer.source import Content, Selection
 from nczfs.engine.verify.digest import element_bytes
 from nczfs.model.boxes import Box
 from nczfs.model.grid import RegularGrid

@@ -8,13 +8,13 @@ from functools import partial
 
 from nczfs.engine.chunkset import ChunkSet
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.progress import Progress
 from nczfs.engine.transfer.blocks import BLOCK_SHARE
 from nczfs.engine.transfer.chunk_pairs import ChunkPair
 from nczfs.engine.transfer.chunk_target import ChunkTarget
 from nczfs.engine.transfer.copying import Writes, copy
 from nczfs.engine.transfer.dataset_target import target_block_size
 from nczfs.engine.transfer.listed import listed_chunks
-from nczfs.engine.transfer.source import Progress
 from nczfs.engine.transfer.target import Target
 from nczfs.errors import NoSuchObject
 from nczfs.model.grid import ChunkIndex

@@ -11,8 +11,9 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from nczfs.engine.loaded import Values
+from nczfs.engine.progress import Progress
 from nczfs.engine.transfer.blocks import BlockSize, blocks, pieces
-from nczfs.engine.transfer.source import Content, Progress, Selection
+from nczfs.engine.transfer.source import Content, Selection
 
 LOOK_S = 0.2
 """A thread that waits for a write calls `Progress` at least so often, which may end the wait."""

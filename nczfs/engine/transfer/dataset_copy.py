@@ -15,6 +15,7 @@ import numpy as np
 from nczfs.engine.api import Group
 from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
+from nczfs.engine.progress import Progress
 from nczfs.engine.selection import select
 from nczfs.engine.transfer.choices import Choices, chosen
 from nczfs.engine.transfer.chunk_copy import ChunkCopier
@@ -24,7 +25,6 @@ from nczfs.engine.transfer.dataset_source import DatasetSource, dataset_source
 from nczfs.engine.transfer.dataset_target import Nodes, rehearsed, with_string_lengths
 from nczfs.engine.transfer.source import (
     Notice,
-    Progress,
     Selection,
     groups_of,
     with_variables,

@@ -11,10 +11,11 @@ import numpy as np
 
 from nczfs.engine.editor import Editor
 from nczfs.engine.opening import open_url
+from nczfs.engine.progress import Progress
 from nczfs.engine.transfer.blocks import BLOCK_SHARE, BlockSize, block_size
 from nczfs.engine.transfer.chunk_target import ChunkTarget
 from nczfs.engine.transfer.copying import Writes, copy, longest_string
-from nczfs.engine.transfer.source import Notice, Progress, Source, groups_of, with_variables
+from nczfs.engine.transfer.source import Notice, Source, groups_of, with_variables
 from nczfs.engine.transfer.target import NewNode, Target, opened_target
 from nczfs.engine.transfer.unfinished import Mark
 from nczfs.errors import DatasetError, MetadataError, Unsupported, UsageError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from nczfs.engine.chunkset import ChunkSet
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.transfer.source import Progress
+from nczfs.engine.progress import Progress
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import Stat

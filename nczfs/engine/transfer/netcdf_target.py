@@ -14,6 +14,7 @@ import netCDF4
 import numpy as np
 
 from nczfs.engine.loaded import Values
+from nczfs.engine.progress import Progress
 from nczfs.engine.transfer import netcdf_c
 from nczfs.engine.transfer.blocks import BLOCK_SHARE, block_size
 from nczfs.engine.transfer.copying import Writes, copy
@@ -22,7 +23,6 @@ from nczfs.engine.transfer.netcdf_source import chunk_shape, translated
 from nczfs.engine.transfer.source import (
     Content,
     Notice,
-    Progress,
     Selection,
     Source,
     groups_of,

@@ -23,9 +23,6 @@ Selection: TypeAlias = tuple[slice, ...]
 Notice: TypeAlias = Callable[[str], object]
 """Takes a line for the user about what could not be carried over unchanged."""
 
-Progress: TypeAlias = Callable[[float], object]
-"""Takes the number of bytes of values that are done since the last call; may raise."""
-
 
 @dataclass(frozen=True, slots=True)
 class Content:

@@ -27,6 +27,7 @@ from numpy.lib.recfunctions import repack_fields
 from nczfs.engine.array import Array
 from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
+from nczfs.engine.progress import Progress
 from nczfs.model.boxes import Box, index_of
 from nczfs.model.dtypes import NcType
 
@@ -35,8 +36,6 @@ BLOCK_BYTES_MAX = 512 << 20
 _OBJECT_BYTES = 256  # estimate for an element of variable length
 
 Selection: TypeAlias = tuple[slice, ...]
-Told: TypeAlias = Callable[[int], object]
-"""Takes the number of elements, or chunks, that are done since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Elements:
 
 
 def digest_of(
-    array: Array, block_bytes_max: int = BLOCK_BYTES_MAX, told: Told = lambda _count: None
+    array: Array, block_bytes_max: int = BLOCK_BYTES_MAX, progress: Progress = lambda _count: None
 ) -> str:
     """Return the checksum of the values of an array, in hexadecimal.
 
@@ -66,7 +65,7 @@ def digest_of(
     ----------
     block_bytes_max : of values in memory at a time. Each chunk is decoded once if a row of chunks
         fits.
-    told : called with the number of elements after each block.
+    progress : called with the number of elements after each block.
 
     Raises
     ------
@@ -84,13 +83,13 @@ def digest_of(
     elements = Elements(
         description.shape, description.dtype.native, description.chunk_shape, is_char, read
     )
-    return digest_of_elements(elements, block_bytes_max, told)
+    return digest_of_elements(elements, block_bytes_max, progress)
 
 
 def digest_of_elements(
     elements: Elements,
     block_bytes_max: int = BLOCK_BYTES_MAX,
-    told: Told = lambda _count: None,
+    progress: Progress = lambda _count: None,
 ) -> str:
     """Return the checksum of any elements. Raises what reading them raises."""
     hasher = hashlib.sha256()
@@ -100,7 +99,7 @@ def digest_of_elements(
         values = elements.read(selection)
         for piece in _encoded(values.reshape(-1), is_char=elements.is_char):
             hasher.update(piece)
-        told(values.size)
+        progress(values.size)
     return hasher.hexdigest()
 
 

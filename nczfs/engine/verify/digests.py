@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from nczfs.engine.verify.digest import BLOCK_BYTES_MAX, Told, digest_of
+from nczfs.engine.progress import Progress
+from nczfs.engine.verify.digest import BLOCK_BYTES_MAX, digest_of
 from nczfs.engine.verify.nodes import Nodes
 from nczfs.engine.verify.state import VerifyState, mark_of
 from nczfs.engine.verify.subject import Subject
@@ -29,7 +30,7 @@ class DigestJob:
     path: str
     size: int
     incarnation: Callable[[], str]
-    digest: Callable[[Told], str]
+    digest: Callable[[Progress], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def dataset_jobs(
 
 
 def digests(
-    jobs: Iterable[DigestJob], state: VerifyState | None, told: Told = lambda _count: None
+    jobs: Iterable[DigestJob], state: VerifyState | None, progress: Progress = lambda _count: None
 ) -> Iterator[Digest]:
     """Compute the checksums, except those that `state` has for the same values.
 
@@ -71,11 +72,11 @@ def digests(
         mark = mark_of("digest", job.path, job.incarnation()) if state is not None else b""
         known = state.digest(mark) if state is not None else None
         if known is not None:
-            told(job.size)
+            progress(job.size)
             yield Digest(job.path, known)
             continue
         try:
-            value = job.digest(told)
+            value = job.digest(progress)
         except (CodecError, MetadataError, CorruptStore, ReferenceRefused) as error:
             yield Digest(job.path, "", str(error))
             continue

@@ -12,11 +12,11 @@ import netCDF4
 import numpy as np
 
 from nczfs.engine.loaded import Values
+from nczfs.engine.progress import Progress
 from nczfs.engine.verify.digest import (
     BLOCK_BYTES_MAX,
     Elements,
     Selection,
-    Told,
     digest_of_elements,
 )
 from nczfs.engine.verify.digests import DigestJob
@@ -70,14 +70,16 @@ def _variables(group: Any, above: str) -> Iterator[tuple[str, Any]]:
 def _refusal(file: str, message: str) -> DigestJob:
     """Return a failing checksum for a variable that netCDF4 skips with only a warning."""
 
-    def digest(_told: Told) -> str:
+    def digest(_progress: Progress) -> str:
         raise Unsupported(f"{file}: {message.removeprefix('WARNING: ')}")
 
     return DigestJob("/", 0, str, digest)
 
 
-def _digester(file: str, path: str, variable: Any, block_bytes_max: int) -> Callable[[Told], str]:
-    def digest(told: Told) -> str:
+def _digester(
+    file: str, path: str, variable: Any, block_bytes_max: int
+) -> Callable[[Progress], str]:
+    def digest(progress: Progress) -> str:
         # A string is a VLType, too, but has no name.
         if isinstance(variable.datatype, _USER_TYPES) and variable.dtype is not str:
             raise Unsupported(
@@ -94,7 +96,7 @@ def _digester(file: str, path: str, variable: Any, block_bytes_max: int) -> Call
                 return np.asarray(variable[selection or ...], dtype)
 
         return digest_of_elements(
-            Elements(shape, dtype, chunks, dtype == "S1", read), block_bytes_max, told
+            Elements(shape, dtype, chunks, dtype == "S1", read), block_bytes_max, progress
         )
 
     return digest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nczfs.engine.progress import Progress
 from nczfs.engine.verify.chunks import Checked, ChunkChecks
-from nczfs.engine.verify.digest import Told
 from nczfs.engine.verify.findings import Counts, Finding, Kind
 from nczfs.engine.verify.keys import KeySorter, StoredChunk
 from nczfs.engine.verify.nodes import Nodes, stale_copies
@@ -27,7 +27,7 @@ class Verification:
     ----------
     subject : the dataset.
     state : what earlier runs found sound; None: everything is read.
-    told : called with the number of chunks that are done.
+    progress : called with the number of chunks that are done.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class Verification:
         self,
         subject: Subject,
         state: VerifyState | None = None,
-        told: Told = lambda _count: None,
+        progress: Progress = lambda _count: None,
     ) -> None:
         self._subject = subject
         self._state = state
-        self._told = told
+        self._progress = progress
         self._nodes = Nodes(subject)
         self._descriptions: dict[str, str] = {}
         self.counts = Counts()
@@ -89,14 +89,14 @@ class Verification:
             return False
         if self._state is not None and self._state.is_sound(self._mark(chunk)):
             self.counts.chunks_before += 1
-            self._told(1)
+            self._progress(1)
             return False
         return True
 
     def _settled(self, checked: Checked) -> Iterator[Finding]:
         chunk = checked.chunk
         self.counts.chunks += 1
-        self._told(1)
+        self._progress(1)
         self.counts.stored_bytes += chunk.stat.size
         if checked.trouble is not None:
             path = self._nodes.shown_path(chunk.variable.path)

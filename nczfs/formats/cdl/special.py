@@ -112,9 +112,9 @@ class StoredForm:
     def _codecs_wanted(self, item_bytes: int) -> tuple[CodecSpec, ...] | None:
         chain = tuple(_with_item_size(codec, item_bytes) for codec in self._chain())
         # A text that says how a variable is stored, and names no filter, wants none.
-        told = self.storage is not None or self.chunk_shape is not None
+        is_described = self.storage is not None or self.chunk_shape is not None
         asked = self.codecs is not None or self.deflate_level is not None
-        return chain if chain or told or asked else None
+        return chain if chain or is_described or asked else None
 
     def _chain(self) -> tuple[CodecSpec, ...]:
         """Return the chain: `_Codecs` if it is given, otherwise the filters in a useful order."""

@@ -62,9 +62,9 @@ def test_prefixes_are_listed_at_the_same_time_and_told_in_order() -> None:
     assert sums == [Usage(2, number + 5) for number in range(50)]
 
 
-def test_every_object_is_told_of_once() -> None:
+def test_every_object_is_reported_once() -> None:
     zmap, prefixes = store(30)
-    told: list[int] = []
+    told: list[float] = []
     assert len(list(prefix_usages(zmap, prefixes, told.append))) == 30
     assert sum(told) == 60
 
@@ -82,9 +82,9 @@ def test_listings_end_when_nobody_wants_their_sums() -> None:
 class Interrupt:
     """Ctrl-C as soon as something was listed."""
 
-    count = 0
+    count = 0.0
 
-    def __call__(self, count: int) -> None:
+    def __call__(self, count: float) -> None:
         self.count += count
         if self.count:
             raise KeyboardInterrupt
