@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nczfs.engine import runs
+from nczfs.engine.chunkaccess import WHOLE, ChunkAccess
 from nczfs.engine.chunkio import NDIM_MAX, ChunkIO
 from nczfs.engine.chunks import ArrayChunks
 from nczfs.engine.loaded import Values
@@ -17,7 +18,6 @@ from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.picking import PickReader
 from nczfs.engine.pools import UnderWay
 from nczfs.engine.selection import Pick, Selection
-from nczfs.engine.use import WHOLE, Use
 from nczfs.model.boxes import Box, boxes_of_run
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
@@ -108,13 +108,13 @@ class Array:
             position += box.size
 
     def chunk(
-        self, index: ChunkIndex, tally: Tally, fresh_since: float = 0.0, use: Use = WHOLE
+        self, index: ChunkIndex, tally: Tally, fresh_since: float = 0.0, access: ChunkAccess = WHOLE
     ) -> AbstractContextManager[Values]:
         """Keep the values of a chunk in memory during the block, with the fill beyond the edge.
 
-        Only those that `use` describes are sure to be right.
+        Only those that `access` describes are sure to be right.
         """
-        return self._chunks.opened(index, tally, fresh_since, use)
+        return self._chunks.opened(index, tally, fresh_since, access)
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float = 0.0) -> bool:
         """Let other threads load a chunk ahead. Returns False if it is there, or there is no room.

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from nczfs import metrics
+from nczfs.engine.chunkaccess import WHOLE, ChunkAccess
 from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.slots import Slot
 from nczfs.engine.spill import Spilled, SpillTier, no_tier
 from nczfs.engine.storedarray import StoredArray
-from nczfs.engine.use import WHOLE, Use
 from nczfs.errors import NczfsError, Unavailable
 
 # Waiting for the disk must cost a reader no more than a request to a far store.
@@ -106,7 +106,7 @@ class ChunkCache:
         load: Loader,
         nbytes: int,
         fresh_since: float,
-        use: Use = WHOLE,
+        access: ChunkAccess = WHOLE,
     ) -> Iterator[Values]:
         """Keep the values of a chunk in memory while the context is open.
 
@@ -116,9 +116,9 @@ class ChunkCache:
 
         Parameters
         ----------
-        use : the part that will be read; the values beyond it are undefined.
+        access : the part that will be read; the values beyond it are undefined.
         """
-        found = self._acquire(chunk_id, load, nbytes, fresh_since, use)
+        found = self._acquire(chunk_id, load, nbytes, fresh_since, access)
         if not isinstance(found, _Entry):
             yield found
             return
@@ -238,7 +238,7 @@ class ChunkCache:
         load: Loader,
         nbytes: int,
         fresh_since: float,
-        use: Use,
+        access: ChunkAccess,
     ) -> _Entry | Values:
         """Return a pinned entry, or otherwise values from the disk."""
         while True:
@@ -246,7 +246,7 @@ class ChunkCache:
                 entry = self._entries.get(chunk_id)
                 if entry is not None and entry.checked_at >= fresh_since:
                     metrics.CACHE_HITS.inc()
-                    return _pin(entry, use.share)
+                    return _pin(entry, access.share)
                 slot = self._tier.find(chunk_id) if entry is None else None
                 under_way = self._loads.get(chunk_id)
                 is_spilled = slot is not None and slot.checked_at >= fresh_since
@@ -259,22 +259,24 @@ class ChunkCache:
                 entry = under_way.entry
                 if entry is not None and entry.checked_at >= fresh_since:
                     with self._lock:
-                        return _pin(entry, use.share)
+                        return _pin(entry, access.share)
                 continue
             if not is_spilled:
                 metrics.CACHE_MISSES.inc()
                 known = entry.loaded if entry is not None else self._tier.known(chunk_id)
-                loaded = self._load(chunk_id, load, nbytes, known, use.share)
+                loaded = self._load(chunk_id, load, nbytes, known, access.share)
                 if loaded is not None:
                     return loaded
-            found = self._read_back(chunk_id, slot, use) if slot is not None else None
+            found = self._read_back(chunk_id, slot, access) if slot is not None else None
             if found is not None:
                 return found
 
-    def _read_back(self, chunk_id: ChunkId, slot: Slot, use: Use) -> _Entry | Values | None:
+    def _read_back(
+        self, chunk_id: ChunkId, slot: Slot, access: ChunkAccess
+    ) -> _Entry | Values | None:
         """Return the wanted part of a chunk from the disk, or the whole; None if it is gone."""
-        keep = slot.is_worth_memory(use.part)
-        values = self._tier.read(slot, None if keep else use.part)
+        keep = slot.is_worth_memory(access.part)
+        values = self._tier.read(slot, None if keep else access.part)
         if values is None or not keep:
             return values
         entry = _Entry(slot.loaded_from(values), slot.checked_at, share_read=0.0)
@@ -283,7 +285,7 @@ class ChunkCache:
                 return None
             if chunk_id not in self._entries:
                 self._insert(chunk_id, entry)
-            _pin(entry, use.share)
+            _pin(entry, access.share)
         self._tier.flush()
         return entry
 

@@ -10,13 +10,13 @@ from functools import partial
 from math import prod
 
 from nczfs.engine.cache import ChunkCache
+from nczfs.engine.chunkaccess import WHOLE, ChunkAccess, access_of
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools
 from nczfs.engine.selection import Pick
 from nczfs.engine.storedarray import StoredArray
-from nczfs.engine.use import WHOLE, Use, use_of
 from nczfs.engine.writeback import WriteBack
 from nczfs.engine.written import Region
 from nczfs.errors import NczfsError, Unavailable
@@ -73,22 +73,22 @@ class ArrayChunks:
         return self._cache.limit_bytes // max(1, self.description.chunk_bytes)
 
     def opened(
-        self, index: ChunkIndex, tally: Tally, fresh_since: float, use: Use = WHOLE
+        self, index: ChunkIndex, tally: Tally, fresh_since: float, access: ChunkAccess = WHOLE
     ) -> AbstractContextManager[Values]:
         """Keep the values of a chunk in memory during the block, with the fill beyond the edge.
 
-        Only those that `use` describes are sure to be right.
+        Only those that `access` describes are sure to be right.
         """
         if self._writeback.find((self.stored, index)) is None:
-            return self._clean(index, tally, fresh_since, use)
+            return self._clean(index, tally, fresh_since, access)
         return self._with_written(index, tally, fresh_since)
 
     def copy(self, pick: Pick, out: Values, tally: Tally, fresh_since: float) -> None:
         """Copy elements of one chunk into `out`."""
-        use = use_of(
+        access = access_of(
             pick.source, self.description.chunk_shape, self.description.grid.box(pick.chunk)
         )
-        with self.opened(pick.chunk, tally, fresh_since, use) as values:
+        with self.opened(pick.chunk, tally, fresh_since, access) as values:
             out[pick.target] = values[pick.source]
 
     def copy_past_cache(self, pick: Pick, out: Values, tally: Tally) -> None:
@@ -161,12 +161,12 @@ class ArrayChunks:
         self._writeback.flush(lambda array: array is self.stored)
 
     def _clean(
-        self, index: ChunkIndex, tally: Tally, fresh_since: float, use: Use = WHOLE
+        self, index: ChunkIndex, tally: Tally, fresh_since: float, access: ChunkAccess = WHOLE
     ) -> AbstractContextManager[Values]:
         """Return the values of a chunk as the store has them."""
         load = partial(self._load, index, tally)
         return self._cache.pinned(
-            (self.stored, index), load, self.description.chunk_bytes, fresh_since, use
+            (self.stored, index), load, self.description.chunk_bytes, fresh_since, access
         )
 
     @contextmanager

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
+from nczfs.engine.chunkaccess import ChunkAccess
 from nczfs.engine.loaded import ChunkId, Loaded
 from nczfs.engine.place import ArrayPlace
 from nczfs.engine.spill import SpillTier
 from nczfs.engine.storedarray import StoredArray
-from nczfs.engine.use import Use
 from nczfs.model.boxes import Box
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT
@@ -81,7 +81,7 @@ class ChunkCacheMachine(RuleBasedStateMachine):
             lambda known: self.load(number, known),
             NBYTES,
             self.seconds if fresh else 0.0,
-            Use(part, part.size / NBYTES),
+            ChunkAccess(part, part.size / NBYTES),
         ) as values:
             self.check(number, values, part.slices(), fresh=fresh)
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from nczfs import metrics
 from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
+from nczfs.engine.chunkaccess import ChunkAccess
 from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.place import ArrayPlace
@@ -24,7 +25,6 @@ from nczfs.engine.pools import Pools
 from nczfs.engine.spill import SpillTier, spill_tier
 from nczfs.engine.spillfile import BLOCK_BYTES, SpillFile, default_directory
 from nczfs.engine.storedarray import StoredArray
-from nczfs.engine.use import Use
 from nczfs.model.boxes import Box, whole
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT
@@ -36,7 +36,7 @@ SHAPE = (64, 64)
 NBYTES = 64 * 64 * 4
 IN_MEMORY = 4
 ROOM = IN_MEMORY * (NBYTES + ENTRY_BYTES)
-POINT = Use(Box((3, 5), (4, 6)), 1 / 4096)
+POINT = ChunkAccess(Box((3, 5), (4, 6)), 1 / 4096)
 
 
 def at_once(task: Callable[[], None]) -> None:
@@ -143,7 +143,7 @@ def test_a_chunk_that_is_read_in_parts_until_all_was_seen_is_not_written(reader:
         for _ in range(4):
             chunk_id = (A, (number,))
             with reader.cache.pinned(
-                chunk_id, reader.store.loader(number), NBYTES, 0.0, Use(POINT.part, 0.25)
+                chunk_id, reader.store.loader(number), NBYTES, 0.0, ChunkAccess(POINT.part, 0.25)
             ):
                 pass
     assert reader.cache.disk_bytes == 0

@@ -14,7 +14,7 @@ Index: TypeAlias = "tuple[slice | np.ndarray[Any, np.dtype[np.int64]], ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ChunkAccess:
     """An access to a chunk.
 
     Attributes
@@ -27,10 +27,10 @@ class Use:
     share: float
 
 
-WHOLE = Use(None, 1.0)
+WHOLE = ChunkAccess(None, 1.0)
 
 
-def use_of(index: Index, chunk_shape: tuple[int, ...], inside: Box) -> Use:
+def access_of(index: Index, chunk_shape: tuple[int, ...], inside: Box) -> ChunkAccess:
     """Return the access of a numpy index to a chunk.
 
     Parameters
@@ -49,4 +49,4 @@ def use_of(index: Index, chunk_shape: tuple[int, ...], inside: Box) -> Use:
         starts.append(start)
         stops.append(last + 1)
         counts.append(count)
-    return Use(Box(tuple(starts), tuple(stops)), prod(counts) / max(1, inside.size))
+    return ChunkAccess(Box(tuple(starts), tuple(stops)), prod(counts) / max(1, inside.size))

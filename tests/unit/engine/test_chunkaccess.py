@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nczfs.engine.use import Index, use_of
+from nczfs.engine.chunkaccess import Index, access_of
 from nczfs.model.boxes import Box
 
 POSITIONS = np.array([7, 2, 3], np.int64)
@@ -22,9 +22,9 @@ POSITIONS = np.array([7, 2, 3], np.int64)
     ids=["box", "stride", "stride that ends early", "positions"],
 )
 def test_a_look_is_the_box_around_it_and_its_share(index: Index, part: Box, elements: int) -> None:
-    use = use_of(index, (10, 20), Box((0, 0), (10, 20)))
-    assert use.part == part
-    assert use.share == pytest.approx(elements / 200)
+    access = access_of(index, (10, 20), Box((0, 0), (10, 20)))
+    assert access.part == part
+    assert access.share == pytest.approx(elements / 200)
     assert set(np.arange(200).reshape(10, 20)[index].reshape(-1)) <= set(
         np.arange(200).reshape(10, 20)[part.slices()].reshape(-1)
     )
@@ -32,10 +32,10 @@ def test_a_look_is_the_box_around_it_and_its_share(index: Index, part: Box, elem
 
 def test_what_lies_beyond_the_edge_of_the_array_does_not_count() -> None:
     edge = Box((30, 40), (34, 60))
-    assert use_of((slice(0, 4), slice(0, 20)), (10, 20), edge).share == 1.0
+    assert access_of((slice(0, 4), slice(0, 20)), (10, 20), edge).share == 1.0
 
 
 def test_a_scalar_is_looked_at_whole() -> None:
-    use = use_of((), (), Box((), ()))
-    assert use.part == Box((), ())
-    assert use.share == 1.0
+    access = access_of((), (), Box((), ()))
+    assert access.part == Box((), ())
+    assert access.share == 1.0
