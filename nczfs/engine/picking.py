@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
+from nczfs.engine.batches import Counted, batches
 from nczfs.engine.chunks import ArrayChunks
 from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import UnderWay
 from nczfs.engine.selection import Pick
-from nczfs.engine.shares import Counted, shares
 from nczfs.model.grid import ChunkIndex
 
 TOUCHED_MAX = 1 << 16
@@ -70,8 +70,8 @@ class PickReader:
         if self._may_wait:
             pool, threads = self._chunks.pools.copy, 2 * threads
         with UnderWay(2 * threads) as copies:
-            for share in shares(picks, threads):
-                copies.add(pool.submit(self._copy_each, share, out, tally, fresh_since))
+            for batch in batches(picks, threads):
+                copies.add(pool.submit(self._copy_each, batch, out, tally, fresh_since))
 
     def _copy_each(
         self, picks: Iterable[Pick], out: Values, tally: Tally, fresh_since: float

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 ITEMS_MAX = 8
-SHARES_PER_THREAD = 4
+BATCHES_PER_THREAD = 4
 
 _Item = TypeVar("_Item", covariant=True)
 
@@ -20,13 +20,13 @@ class Counted(Protocol[_Item]):
     def __iter__(self) -> Iterator[_Item]: ...
 
 
-def shares(items: Counted[_Item], threads: int) -> Iterator[list[_Item]]:
+def batches(items: Counted[_Item], threads: int) -> Iterator[list[_Item]]:
     """Yield runs of the items, one for each task, because a task itself costs time.
 
     They are short enough that all threads end at about the same time, and that other work for the
     same threads gets its turn.
     """
-    size = max(1, min(len(items) // (SHARES_PER_THREAD * threads), ITEMS_MAX))
+    size = max(1, min(len(items) // (BATCHES_PER_THREAD * threads), ITEMS_MAX))
     left = iter(items)
-    while share := list(islice(left, size)):
-        yield share
+    while batch := list(islice(left, size)):
+        yield batch
