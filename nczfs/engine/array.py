@@ -15,9 +15,9 @@ from nczfs.engine.chunkio import NDIM_MAX, ChunkIO
 from nczfs.engine.chunks import ArrayChunks
 from nczfs.engine.loaded import Values
 from nczfs.engine.options import EngineOptions, Tally
-from nczfs.engine.picking import PickReader
 from nczfs.engine.pools import UnderWay
-from nczfs.engine.selection import Pick, Selection
+from nczfs.engine.selection import ChunkSelection, Selection
+from nczfs.engine.selectionreader import SelectionReader
 from nczfs.model.boxes import Box, boxes_of_run
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
@@ -56,7 +56,7 @@ class Array:
         # So many chunks are read or written at a time. Each one on its way to the store holds its
         # encoded bytes as well.
         depth = options.fetch_threads if far else 2 * threads
-        self._reader = PickReader(chunks, depth=depth, threads=threads)
+        self._reader = SelectionReader(chunks, depth=depth, threads=threads)
         self._store_depth = options.store_threads if far else 2 * threads
         self._runs = runs.runs_of(self.description)
 
@@ -77,11 +77,11 @@ class Array:
     def read_box(self, box: Box, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
         """Copy the elements of a box into `out`, which has its shape and the native dtype."""
         assert out.shape == box.shape
-        picks = (
-            Pick(part.chunk, part.source.slices(), part.target.slices())
+        selections = (
+            ChunkSelection(part.chunk, part.source.slices(), part.target.slices())
             for part in self.description.grid.parts(box)
         )
-        self._reader.in_order(picks, out, tally, fresh_since)
+        self._reader.in_order(selections, out, tally, fresh_since)
 
     def read_selection(
         self, selection: Selection, out: Values, tally: Tally, fresh_since: float = 0.0
@@ -92,11 +92,11 @@ class Array:
         kept in memory.
         """
         assert out.shape == selection.shape
-        picks = selection.picks(self.description.chunk_shape)
+        selections = selection.by_chunk(self.description.chunk_shape)
         if self.far:
-            self._reader.in_order(iter(picks), out, tally, fresh_since)
+            self._reader.in_order(iter(selections), out, tally, fresh_since)
         else:
-            self._reader.shared_out(picks, out, tally, fresh_since)
+            self._reader.shared_out(selections, out, tally, fresh_since)
 
     def read_run(self, first: int, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
         """Copy ``len(out)`` consecutive elements in C order, from `first` on, into `out`."""
@@ -230,8 +230,8 @@ class Array:
             return
         values = self._storable(values)
         try:
-            for pick in selection.picks(self.description.chunk_shape):
-                self._chunks.write(pick.chunk, pick.source, values[pick.target])
+            for selected in selection.by_chunk(self.description.chunk_shape):
+                self._chunks.write(selected.chunk, selected.source, values[selected.target])
         finally:
             self.stored.note_written()
 

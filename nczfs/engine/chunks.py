@@ -15,7 +15,7 @@ from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.loaded import ChunkId, Loaded, Values
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools
-from nczfs.engine.selection import Pick
+from nczfs.engine.selection import ChunkSelection
 from nczfs.engine.storedarray import StoredArray
 from nczfs.engine.writeback import WriteBack
 from nczfs.engine.written import Region
@@ -83,21 +83,21 @@ class ArrayChunks:
             return self._clean(index, tally, fresh_since, access)
         return self._with_written(index, tally, fresh_since)
 
-    def copy(self, pick: Pick, out: Values, tally: Tally, fresh_since: float) -> None:
+    def copy(self, selected: ChunkSelection, out: Values, tally: Tally, fresh_since: float) -> None:
         """Copy elements of one chunk into `out`."""
         access = access_of(
-            pick.source, self.description.chunk_shape, self.description.grid.box(pick.chunk)
+            selected.source, self.description.chunk_shape, self.description.grid.box(selected.chunk)
         )
-        with self.opened(pick.chunk, tally, fresh_since, access) as values:
-            out[pick.target] = values[pick.source]
+        with self.opened(selected.chunk, tally, fresh_since, access) as values:
+            out[selected.target] = values[selected.source]
 
-    def copy_past_cache(self, pick: Pick, out: Values, tally: Tally) -> None:
+    def copy_past_cache(self, selected: ChunkSelection, out: Values, tally: Tally) -> None:
         """Copy elements of a chunk that is not in memory, without keeping it there."""
         self.stored.check()
-        decode = self.io.fetch(pick.chunk, None)
+        decode = self.io.fetch(selected.chunk, None)
         with self.pools.decoding():
             values = _tallied(decode(), None, tally).values
-            out[pick.target] = values[pick.source]
+            out[selected.target] = values[selected.source]
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Return whether a chunk is dirty or cached. This does not count as a use of the chunk."""

@@ -23,7 +23,7 @@ Index: TypeAlias = "tuple[slice | Positions, ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class ChunkSelection:
     """The selected elements that lie in one chunk.
 
     Attributes
@@ -99,12 +99,12 @@ class Selection:
         )
         return wide[(*backwards, ...)].reshape(self.shape)
 
-    def picks(self, chunk_shape: tuple[int, ...]) -> Picks:
+    def by_chunk(self, chunk_shape: tuple[int, ...]) -> ChunkSelections:
         """The selected elements chunk by chunk."""
         if prod(self.shape) == 0:
-            return Picks(self.shape, chunk_shape, [[]])
+            return ChunkSelections(self.shape, chunk_shape, [[]])
         splits = [_split(axis, size) for axis, size in zip(self.axes, chunk_shape, strict=True)]
-        return Picks(self.shape, chunk_shape, splits)
+        return ChunkSelections(self.shape, chunk_shape, splits)
 
     def _cut(self) -> tuple[int | slice, ...]:
         return tuple(
@@ -116,8 +116,8 @@ class Selection:
 _Piece: TypeAlias = "tuple[int, slice | Positions, slice | Positions]"
 
 
-class Picks:
-    """The picks of a selection, each chunk once, in C order of the grid, generated on demand."""
+class ChunkSelections:
+    """The chunks of a selection, each once, in C order of the grid, generated on demand."""
 
     def __init__(
         self, shape: tuple[int, ...], chunk_shape: tuple[int, ...], splits: list[list[_Piece]]
@@ -129,10 +129,10 @@ class Picks:
     def __len__(self) -> int:
         return prod(map(len, self._splits))
 
-    def __iter__(self) -> Iterator[Pick]:
+    def __iter__(self) -> Iterator[ChunkSelection]:
         for pieces in product(*self._splits):
             chunk = tuple(piece[0] for piece in pieces)
-            yield Pick(
+            yield ChunkSelection(
                 chunk,
                 _index([piece[1] for piece in pieces], self._chunk_shape),
                 _index([piece[2] for piece in pieces], self._shape),

@@ -31,14 +31,14 @@ def test_what_the_picks_collect_from_the_chunks_is_what_numpy_selects(
     selection = select(index, shape)
     collected = np.full(selection.shape, -1)
     chunks = []
-    picks = selection.picks(chunk_shape)
-    for pick in picks:
-        chunks.append(pick.chunk)
-        collected[pick.target] = chunk_of(array, chunk_shape, pick.chunk)[pick.source]
+    selections = selection.by_chunk(chunk_shape)
+    for selected in selections:
+        chunks.append(selected.chunk)
+        collected[selected.target] = chunk_of(array, chunk_shape, selected.chunk)[selected.source]
     assert indexing.same_bits(selection.result(collected), indexing.read(array, index))
     assert selection.result_shape == indexing.result_shape(shape, index)
     assert chunks == sorted(set(chunks)), "each chunk once, in order of the grid"
-    assert len(picks) == len(chunks)
+    assert len(selections) == len(chunks)
 
 
 @given(shapes, st.data())
@@ -55,9 +55,9 @@ def test_values_spread_over_a_selection_reach_the_elements_that_numpy_assigns(
     selection = select(index, shape)
     spread = selection.spread(values)
     chunk_shape = chunked(data, shape)
-    for pick in selection.picks(chunk_shape):
-        part = chunk_of(written, chunk_shape, pick.chunk)
-        part[pick.source] = spread[pick.target]
+    for selected in selection.by_chunk(chunk_shape):
+        part = chunk_of(written, chunk_shape, selected.chunk)
+        part[selected.source] = spread[selected.target]
     np.testing.assert_array_equal(written, wanted)
 
 

@@ -11,13 +11,13 @@ from nczfs.engine.chunks import ArrayChunks
 from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import UnderWay
-from nczfs.engine.selection import Pick
+from nczfs.engine.selection import ChunkSelection
 from nczfs.model.grid import ChunkIndex
 
 TOUCHED_MAX = 1 << 16
 
 
-class PickReader:
+class SelectionReader:
     """A reader of several chunks of one array at a time, within the budget.
 
     Parameters
@@ -36,64 +36,64 @@ class PickReader:
         self._touched: set[ChunkIndex] = set()
 
     def in_order(
-        self, picks: Iterator[Pick], out: Values, tally: Tally, fresh_since: float
+        self, selections: Iterator[ChunkSelection], out: Values, tally: Tally, fresh_since: float
     ) -> None:
         """Copy chunk by chunk in this thread, while others load the next ones into the cache."""
         copy = self._chunks.copy
-        first = list(islice(picks, 2))
+        first = list(islice(selections, 2))
         if len(first) < 2:
-            for pick in first:
-                copy(pick, out, tally, fresh_since)
+            for selected in first:
+                copy(selected, out, tally, fresh_since)
             return
-        pending: deque[Pick] = deque()
-        for pick in chain(first, picks):
+        pending: deque[ChunkSelection] = deque()
+        for selected in chain(first, selections):
             if self._depth > 1:
-                self._chunks.request(pick.chunk, tally, fresh_since)
-            pending.append(pick)
+                self._chunks.request(selected.chunk, tally, fresh_since)
+            pending.append(selected)
             if len(pending) > self._depth:
                 copy(pending.popleft(), out, tally, fresh_since)
-        for pick in pending:
-            copy(pick, out, tally, fresh_since)
+        for selected in pending:
+            copy(selected, out, tally, fresh_since)
 
     def shared_out(
-        self, picks: Counted[Pick], out: Values, tally: Tally, fresh_since: float
+        self, selections: Counted[ChunkSelection], out: Values, tally: Tally, fresh_since: float
     ) -> None:
         """Copy in several threads, each of which fetches and decodes what it copies.
 
         Must not be called by a thread of the pools. Chunks that the caller receives whole are not
         kept in memory.
         """
-        if len(picks) < 2:
-            self._copy_each(picks, out, tally, fresh_since)
+        if len(selections) < 2:
+            self._copy_each(selections, out, tally, fresh_since)
             return
         pool, threads = self._chunks.pools.assemble, self._threads
         if self._may_wait:
             pool, threads = self._chunks.pools.copy, 2 * threads
         with UnderWay(2 * threads) as copies:
-            for batch in batches(picks, threads):
+            for batch in batches(selections, threads):
                 copies.add(pool.submit(self._copy_each, batch, out, tally, fresh_since))
 
     def _copy_each(
-        self, picks: Iterable[Pick], out: Values, tally: Tally, fresh_since: float
+        self, selections: Iterable[ChunkSelection], out: Values, tally: Tally, fresh_since: float
     ) -> None:
-        for pick in picks:
-            if self._is_worth_keeping(pick, fresh_since):
-                self._chunks.copy(pick, out, tally, fresh_since)
+        for selected in selections:
+            if self._is_worth_keeping(selected, fresh_since):
+                self._chunks.copy(selected, out, tally, fresh_since)
             else:
-                self._chunks.copy_past_cache(pick, out, tally)
+                self._chunks.copy_past_cache(selected, out, tally)
 
-    def _is_worth_keeping(self, pick: Pick, fresh_since: float) -> bool:
+    def _is_worth_keeping(self, selected: ChunkSelection, fresh_since: float) -> bool:
         """Return whether a chunk is in memory already, or may be useful there."""
-        if self._chunks.is_in_memory(pick.chunk, fresh_since):
+        if self._chunks.is_in_memory(selected.chunk, fresh_since):
             return True
-        return not (self._is_whole(pick) or self._is_first_touch(pick.chunk))
+        return not (self._is_whole(selected) or self._is_first_touch(selected.chunk))
 
-    def _is_whole(self, pick: Pick) -> bool:
+    def _is_whole(self, selected: ChunkSelection) -> bool:
         """Return whether all elements of a chunk that lie in the array are selected."""
-        lengths = self._chunks.description.grid.box(pick.chunk).shape
+        lengths = self._chunks.description.grid.box(selected.chunk).shape
         return all(
             isinstance(index, slice) and (index.start, index.stop, index.step or 1) == (0, n, 1)
-            for index, n in zip(pick.source, lengths, strict=True)
+            for index, n in zip(selected.source, lengths, strict=True)
         )
 
     def _is_first_touch(self, chunk: ChunkIndex) -> bool:
