@@ -5,7 +5,7 @@
     store        a bucket as a map
     answers      what an answer lacks, and the errors of refusals
     writing      objects in one request, in parts, or copied by the server
-    conditions   how a server treats If-Match and If-None-Match; trials       finds it out
+    conditions   how a server treats If-Match and If-None-Match; probe        finds it out
     multipart    uploads in parts; pieces       their parts; uploads      abandoned ones
     batch        many keys deleted in one request
     listing      ListObjectsV2, and one level put in order; page         a page taken apart

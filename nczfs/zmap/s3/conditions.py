@@ -3,7 +3,7 @@
 Servers differ. Amazon's takes ``If-None-Match: *`` and ``If-Match: "etag"``, with copies and the
 end of uploads as well; Ceph 16 takes an ETag without its quotes only, with PUTs alone, and has its
 own header for the version to copy; Swift answers If-Match with 501, and several of the writers that
-race for a new key with If-None-Match win. `trials` finds it out.
+race for a new key with If-None-Match win. `probe` finds it out.
 """
 
 from __future__ import annotations

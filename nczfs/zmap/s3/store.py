@@ -30,8 +30,8 @@ from nczfs.zmap.s3.markers import Markers
 from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Answer, Request
 from nczfs.zmap.s3.page import Page
 from nczfs.zmap.s3.pieces import PART_BYTES_MIN
+from nczfs.zmap.s3.probe import ConditionalWriteProbe
 from nczfs.zmap.s3.transport import Transport
-from nczfs.zmap.s3.trials import Trials
 from nczfs.zmap.s3.uploads import Notes
 from nczfs.zmap.s3.writing import OBJECT_BYTES_MAX, Writer
 from nczfs.zmap.url import StoreUrl
@@ -90,10 +90,12 @@ class S3ZMap(ZMap):
         self._transport = Transport(self._access, self._name, options)
         encryption = self._access.encryption
         self._notes = Notes(self._transport, home, encryption)
-        self._trials = Trials(self._transport, self._bucket, home, encryption, _conditions)
+        self._probe = ConditionalWriteProbe(
+            self._transport, self._bucket, home, encryption, _conditions
+        )
         self._writer = Writer(
             self._transport,
-            self._trials,
+            self._probe,
             self._notes,
             encryption=encryption,
             part_bytes=options.part_bytes,
@@ -121,7 +123,7 @@ class S3ZMap(ZMap):
 
     def prepare_writing(self) -> Features:
         self._notes.abort_forgotten()
-        self._trials.puts()
+        self._probe.puts()
         return self.features
 
     def read(

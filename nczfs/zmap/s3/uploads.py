@@ -26,8 +26,8 @@ from nczfs.zmap.keys import OWN_FILES, Prefix, parse_key
 from nczfs.zmap.s3.listing import pages
 from nczfs.zmap.s3.messages import Request
 from nczfs.zmap.s3.multipart import Upload
+from nczfs.zmap.s3.probe import PROBE
 from nczfs.zmap.s3.transport import Transport
-from nczfs.zmap.s3.trials import PROBE
 
 NOTE = f"{OWN_FILES}upload-"
 NOTE_BYTES_MAX = 8192

@@ -23,9 +23,9 @@ from nczfs.zmap.s3.conditions import REFUSED, Conditions, SourceCheck
 from nczfs.zmap.s3.messages import Answer, Call, Request
 from nczfs.zmap.s3.multipart import Upload
 from nczfs.zmap.s3.pieces import Piece, Sent, cut
+from nczfs.zmap.s3.probe import ConditionalWriteProbe, copy_fault
 from nczfs.zmap.s3.times import headers_of
 from nczfs.zmap.s3.transport import Transport
-from nczfs.zmap.s3.trials import Trials, copy_fault
 from nczfs.zmap.s3.uploads import Notes
 from nczfs.zmap.web.headers import etag_in
 
@@ -56,7 +56,7 @@ class Writer:
     def __init__(
         self,
         transport: Transport,
-        trials: Trials,
+        probe: ConditionalWriteProbe,
         notes: Notes,
         *,
         encryption: Mapping[str, str],
@@ -65,7 +65,7 @@ class Writer:
         read: Callable[[Range], Buffer],
     ) -> None:
         self._transport = transport
-        self._trials = trials
+        self._probe = probe
         self._notes = notes
         self._encryption = encryption
         self._part_bytes = part_bytes
@@ -78,13 +78,13 @@ class Writer:
         """Write bytes."""
         size = part_size(data)
         if size > PUT_BYTES_MAX or (replaces is None and size > PARTS_LEAST * self._part_bytes):
-            condition = self._condition(key, replaces, self._trials.completions)
+            condition = self._condition(key, replaces, self._probe.completions)
             if condition is None:
                 raise self._too_large(key)
             return self._upload(key, [data], replaces, condition, mtime_ns)
         condition = {}
         if replaces is not None:
-            known = self._trials.puts()
+            known = self._probe.puts()
             condition = known.headers(replaces)
             if not condition:
                 self._compare(key, replaces)
@@ -104,8 +104,8 @@ class Writer:
         """Let the server copy an object with one request. Returns None if it cannot."""
         if source.size > PUT_BYTES_MAX or source.key == goal:
             return None
-        check = self._trials.sources().headers(source.version)
-        condition = self._condition(goal, replaces, self._trials.copies) if check else None
+        check = self._probe.sources().headers(source.version)
+        condition = self._condition(goal, replaces, self._probe.copies) if check else None
         if condition is None:
             return None
         writer = secrets.token_hex(16)
@@ -132,9 +132,9 @@ class Writer:
         key = source.key
         if source.size > PUT_BYTES_MAX:
             raise self._too_large(key)
-        checks = dict(self._trials.sources().headers(source.version))
-        if self._trials.puts().hold:
-            checks |= self._trials.copies().headers(source.version)
+        checks = dict(self._probe.sources().headers(source.version))
+        if self._probe.puts().hold:
+            checks |= self._probe.copies().headers(source.version)
         writer = secrets.token_hex(16)
         headers = {
             **self._encryption,
@@ -180,7 +180,7 @@ class Writer:
         copied = sum(piece.size for piece in _copied(cut(parts, self._part_bytes)))
         if copied < self._part_bytes and size <= PARTS_LEAST * self._part_bytes:
             return None
-        condition = self._condition(key, replaces, self._trials.completions)
+        condition = self._condition(key, replaces, self._probe.completions)
         if condition is None:
             if size > PUT_BYTES_MAX:
                 raise self._too_large(key)
@@ -218,7 +218,7 @@ class Writer:
 
     def _make_parts(self, upload: Upload, pieces: Sequence[Piece]) -> list[str]:
         sources = {(piece.stat.key, piece.stat.version): piece.stat for piece in _copied(pieces)}
-        check = self._trials.sources() if sources else SourceCheck()
+        check = self._probe.sources() if sources else SourceCheck()
 
         def send(piece: Sent, upload: Upload, number: int) -> str:
             data = [found for part in piece.parts for found in part_bytes(part, self._read)]
@@ -261,7 +261,7 @@ class Writer:
         """
         if replaces is None:
             return {}
-        if self._trials.puts().hold:
+        if self._probe.puts().hold:
             known = tried()
             return known.headers(replaces) if known.hold else None
         self._compare(key, replaces)

@@ -1,4 +1,4 @@
-"""Trials of the conditions that a server honours, with temporary objects.
+"""A probe of the conditions that a server honours, with temporary objects.
 
 A condition counts only if both headers do what they should, with right and wrong ETags. Each trial
 is made when its outcome is first needed, once for a bucket in a process.
@@ -50,7 +50,7 @@ _Make: TypeAlias = Callable[[Key, bytes, Mapping[str, str]], _Made]
 """Make an object of these bytes under a condition."""
 
 
-class Trials:
+class ConditionalWriteProbe:
     """How a bucket treats conditions: already known, or tried now.
 
     Parameters
