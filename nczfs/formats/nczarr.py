@@ -20,12 +20,12 @@ from nczfs.formats.nczarr_layouts import (
     types_member,
 )
 from nczfs.formats.nczarr_write import (
-    Homes,
+    Placement,
     check_dimensions,
     check_references,
     encode_group,
     encode_variable,
-    homes_of,
+    placement_of,
 )
 from nczfs.formats.nodes import (
     ARRAY_DIMENSIONS,
@@ -120,14 +120,16 @@ class NczarrFormat(MetadataFormat):
             arrays, groups = ((), ()) if existing is None else (existing.arrays, existing.groups)
             header = replace(header, arrays=arrays, groups=groups)
         check_dimensions(header, existing, self._layout)
-        homes = self._homes(header, existing, documents)
+        placement = self._placement(header, existing, documents)
         current = None
         if existing is not None:
-            current = encode_group(existing, homes)
+            current = encode_group(existing, placement)
             if documents.get(below(header.path, ZGROUP)) is None:
                 current[ZGROUP].clear()
         is_root = header.path == "" and self._writer.is_whole
-        wanted = encode_group(header, replace(homes, superblock=homes.superblock or is_root))
+        wanted = encode_group(
+            header, replace(placement, superblock=placement.superblock or is_root)
+        )
         return rewrite(header.path, documents, current, wanted, self._options)
 
     def _write_variable(
@@ -135,15 +137,15 @@ class NczarrFormat(MetadataFormat):
     ) -> tuple[tuple[str, bytes], ...]:
         existing = existing_node(self, variable, documents)
         check_references(variable, existing, is_whole=self._writer.is_whole)
-        homes = self._homes(variable, existing, documents)
+        placement = self._placement(variable, existing, documents)
         current = None
         if existing is not None:
-            current = encode_variable(existing, homes)
+            current = encode_variable(existing, placement)
             forget_fill(current, existing, variable)
-        wanted = encode_variable(variable, homes)
+        wanted = encode_variable(variable, placement)
         return rewrite(variable.path, documents, current, wanted, self._options)
 
-    def _homes(self, node: Node, existing: Node | None, documents: Documents) -> Homes:
+    def _placement(self, node: Node, existing: Node | None, documents: Documents) -> Placement:
         """Return where the documents of a node have NCZarr's additions."""
         known = () if existing is None else existing.attributes
         check_attributes(node.attributes, known, below(node.path, ZATTRS), early=self._layout.early)
@@ -151,8 +153,8 @@ class NczarrFormat(MetadataFormat):
         if existing is not None:
             found = read_documents(node.path, documents, self._options, is_known=True)
         if found is None:
-            return Homes(self._layout, self._layout, xarray=self._options.xarray)
-        return homes_of(self._layout, found, documents, self._options)
+            return Placement(self._layout, self._layout, xarray=self._options.xarray)
+        return placement_of(self._layout, found, documents, self._options)
 
     def _header(self, node: NodeDocuments, documents: Documents) -> GroupHeader:
         where = self._where(node)

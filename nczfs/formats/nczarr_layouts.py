@@ -203,7 +203,7 @@ def types_member(
     return types if isinstance(types, dict) else {}
 
 
-def home(layout: Layout, node: NodeDocuments, what: str) -> Layout | None:
+def layout_at(layout: Layout, node: NodeDocuments, what: str) -> Layout | None:
     """Return the layout whose "group", "array" or "types" is read at a node; None: none.
 
     It differs from the root's if a program of another release wrote the node. A layout with
@@ -240,7 +240,7 @@ def _member(
 ) -> Json:
     if layout.own_documents:
         return _own_document(node, documents, options, what)
-    known = home(layout, node, what)
+    known = layout_at(layout, node, what)
     if known is None:
         return None
     name: str = getattr(known, what)

@@ -16,7 +16,7 @@ from nczfs.formats.nczarr_layouts import (
     array_member,
     group_member,
     has_superblock,
-    home,
+    layout_at,
     own_document,
     spelled,
 )
@@ -29,7 +29,7 @@ HIDDEN_TYPE = "|J0"
 
 
 @dataclass(frozen=True, slots=True)
-class Homes:
+class Placement:
     """The documents and layouts for NCZarr's additions to a node.
 
     Attributes
@@ -48,24 +48,24 @@ class Homes:
     xarray: bool = True
 
 
-def homes_of(
+def placement_of(
     layout: Layout,
     node: NodeDocuments,
     documents: Documents,
     options: FormatOptions,
-) -> Homes:
+) -> Placement:
     """Return where the parts of a node are; missing parts belong where the layout has them."""
     what = "group" if node.array is None else "array"
-    types = home(layout, node, "types") or layout
+    types = layout_at(layout, node, "types") or layout
     superblock = has_superblock(layout, node, documents)
-    own = home(layout, node, what)
+    own = layout_at(layout, node, what)
     if own is None:
-        return Homes(layout, types, superblock=superblock, xarray=options.xarray)
+        return Placement(layout, types, superblock=superblock, xarray=options.xarray)
     member = group_member if node.array is None else array_member
     own = spelled(own, member(layout, node, documents, options))
     if not layout.own_documents:
-        return Homes(own, types, superblock=superblock, xarray=options.xarray)
-    return Homes(
+        return Placement(own, types, superblock=superblock, xarray=options.xarray)
+    return Placement(
         own,
         types,
         own_document(node.path, documents, "array"),
@@ -75,11 +75,11 @@ def homes_of(
     )
 
 
-def encode_group(header: GroupHeader, homes: Homes) -> Encoding:
+def encode_group(header: GroupHeader, placement: Placement) -> Encoding:
     """Encode a group; without a list of members it has none of NCZarr's members."""
-    layout = homes.own
+    layout = placement.own
     own: dict[str, Members] = {}
-    if homes.superblock and not layout.own_documents:
+    if placement.superblock and not layout.own_documents:
         own[layout.superblock] = Members(version="2.0.0")
     if header.arrays is not None:
         own[layout.group] = Members(
@@ -89,7 +89,7 @@ def encode_group(header: GroupHeader, homes: Homes) -> Encoding:
                 "groups": list(header.groups or ()),
             }
         )
-    documents: Encoding = {ZATTRS: _attributes(header.attributes, homes)}
+    documents: Encoding = {ZATTRS: _attributes(header.attributes, placement)}
     zgroup = Members(zarr_format=2)
     if layout.own_documents:
         documents.update(own)
@@ -97,18 +97,18 @@ def encode_group(header: GroupHeader, homes: Homes) -> Encoding:
         documents[ZATTRS].update(reversed(own.items()))
     else:
         zgroup.update(own)
-    _add_types(documents, header.attributes, homes, reversed(own))
-    if homes.superblock and layout.own_documents:
+    _add_types(documents, header.attributes, placement, reversed(own))
+    if placement.superblock and layout.own_documents:
         documents[layout.superblock] = Members(zarr_format=2, nczarr_version="1.0.0")
     return {**documents, ZGROUP: zgroup}
 
 
-def encode_variable(variable: Variable, homes: Homes) -> Encoding:
+def encode_variable(variable: Variable, placement: Placement) -> Encoding:
     """Encode a variable, which refers to its dimensions by their full names."""
-    layout = homes.own
+    layout = placement.own
     array = variable.array
-    attributes = _attributes(variable.attributes, homes)
-    if homes.xarray:
+    attributes = _attributes(variable.attributes, placement)
+    if placement.xarray:
         names: list[Json] = [d.name for d in variable.dimensions]
         attributes[ARRAY_DIMENSIONS] = names or [SCALAR_NAME]
     references = Members({layout.references: [full_name(d) for d in variable.dimensions]})
@@ -122,10 +122,10 @@ def encode_variable(variable: Variable, homes: Homes) -> Encoding:
     )
     documents: Encoding = {ZATTRS: attributes}
     if layout.own_documents:
-        documents[homes.array_document] = references
+        documents[placement.array_document] = references
     else:
         (attributes if layout.in_attributes else zarray)[layout.array] = references
-    _add_types(documents, variable.attributes, homes, [layout.array])
+    _add_types(documents, variable.attributes, placement, [layout.array])
     return {**documents, ZARRAY: zarray}
 
 
@@ -176,22 +176,22 @@ def _length(dimension: Dimension) -> Json:
     return dimension.size
 
 
-def _attributes(attributes: tuple[Attribute, ...], homes: Homes) -> Members:
+def _attributes(attributes: tuple[Attribute, ...], placement: Placement) -> Members:
     # netcdf-c fails on an empty list, and early releases on any unusual one.
-    early = homes.types.early
+    early = placement.types.early
     return Members(
         {a.name: attribute_json(a, json_as_text=early or a.value == []) for a in attributes}
     )
 
 
 def _add_types(
-    documents: Encoding, attributes: tuple[Attribute, ...], homes: Homes, own: Iterable[str]
+    documents: Encoding, attributes: tuple[Attribute, ...], placement: Placement, own: Iterable[str]
 ) -> None:
-    layout = homes.types
+    layout = placement.types
     types = Members({a.name: attribute_typestr(a, early=layout.early) for a in attributes})
     if layout.own_documents:
-        documents[homes.types_document] = Members(types=types)
+        documents[placement.types_document] = Members(types=types)
         return
-    if homes.own.in_attributes:
+    if placement.own.in_attributes:
         types.update(dict.fromkeys((*own, layout.types), HIDDEN_TYPE))
     documents[ZATTRS][layout.types] = Members(types=types)

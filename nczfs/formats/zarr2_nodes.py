@@ -9,7 +9,7 @@ from nczfs.formats.attributes_write import attribute_json, attribute_typestr, ch
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
 from nczfs.formats.dimensions import SCALAR_NAME, Declared, Place, anonymous_for, by_name
 from nczfs.formats.names import below, parent_of
-from nczfs.formats.nczarr_layouts import L3, Writer, home, types_member
+from nczfs.formats.nczarr_layouts import L3, Writer, layout_at, types_member
 from nczfs.formats.nodes import (
     ARRAY_DIMENSIONS,
     ZARRAY,
@@ -140,7 +140,7 @@ class Zarr2Format(MetadataFormat):
         if existing is None:
             return None
         found = read_documents(node.path, documents, self._options, is_known=True)
-        layout = None if found is None else home(L3, found, "types")
+        layout = None if found is None else layout_at(L3, found, "types")
         return None if layout is None else layout.types
 
     def _attributes(
