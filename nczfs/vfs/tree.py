@@ -25,11 +25,11 @@ from nczfs.vfs.choice import Choice
 from nczfs.vfs.control import ControlDirectory
 from nczfs.vfs.datasets import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.nodeprefix import node_prefix
 from nczfs.vfs.nodes import Directory, FixedDirectory, Node
 from nczfs.vfs.objects import ObjectsOptions, ObjectStore, ObjectsTree, StoredOptions
 from nczfs.vfs.prefixdirectory import PrefixDirectory
 from nczfs.vfs.resolved import Plain
-from nczfs.vfs.showing import node_of
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix
@@ -137,7 +137,7 @@ def mount_tree(
         filesystem.kernel.forget_showing(array)
 
     def changed(key: str) -> None:
-        node = node_of(key)
+        node = node_prefix(key)
         datasets.changed(Prefix(node))
         filesystem.kernel.forget_below(shown_at(node))
 

@@ -8,7 +8,7 @@ _CHUNK = re.compile(r"c|(?:c\.)?\d+(?:\.\d+)*")
 _DOCUMENT = re.compile(r"\..*|zarr\.json")
 
 
-def node_of(key: str) -> str:
+def node_prefix(key: str) -> str:
     """Return the prefix of the group or array that an object of this name would belong to.
 
     A chunk belongs to its array, a metadata document to its node; any other object stands for

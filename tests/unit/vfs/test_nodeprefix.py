@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nczfs.vfs.showing import node_of
+from nczfs.vfs.nodeprefix import node_prefix
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ from nczfs.vfs.showing import node_of
 )
 def test_a_name_tells_the_node(key: str, node: str) -> None:
     """SEMANTICS O14."""
-    assert node_of(key) == node
+    assert node_prefix(key) == node
