@@ -437,7 +437,7 @@ def open_dataset(
     edited: Callable[[Prefix], None] = lambda _: None,
 ) -> Dataset | None:
     """Open the dataset at a prefix; None if there is no group or array. See `format_at`."""
-    found = format_at(metadata, root, options, is_consolidated_believed=not writable)
+    found = format_at(metadata, root, options, reads_consolidated=not writable)
     return None if found is None else Dataset(engine, metadata, root, found, options, edited)
 
 
@@ -446,7 +446,7 @@ def format_at(
     root: Prefix,
     options: FormatOptions,
     *,
-    is_consolidated_believed: bool,
+    reads_consolidated: bool,
     is_listed: bool = False,
     wanted: str = "",
 ) -> MetadataFormat | None:
@@ -469,8 +469,8 @@ def format_at(
     store = StoreDocuments(metadata, root, options)
     copies = None
     if is_listed:
-        store.fetch([consolidated.KEY] if is_consolidated_believed else [], level=True)
-    if metadata.far and is_consolidated_believed:
+        store.fetch([consolidated.KEY] if reads_consolidated else [], level=True)
+    if metadata.far and reads_consolidated:
         copies = _copies(store)
     if copies is None and not all(map(store.lacks, ROOT_KEYS)):
         _, entry = metadata.known_entry(root, wanted)

@@ -45,7 +45,7 @@ class Hierarchy:
 
     Attributes
     ----------
-    is_consolidated_believed : a consolidated copy may be read instead of the single documents.
+    reads_consolidated : a consolidated copy may be read instead of the single documents.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Hierarchy:
         self.format_options = options
         self._nodes: Shelf[str, Loaded] = Shelf(metadata.ledger)
         self._edited: Shelf[str, tuple[Loaded | None, int, Loaded | None]] = Shelf(metadata.ledger)
-        self.is_consolidated_believed = True
+        self.reads_consolidated = True
 
     def url(self, path: str) -> str:
         """Return the place of a node, for messages."""
@@ -295,7 +295,7 @@ class Hierarchy:
 
     def read_single_documents(self) -> None:
         """Read no consolidated copy any more: changes must begin from the single documents."""
-        self.is_consolidated_believed = False
+        self.reads_consolidated = False
         if self.format is not self.format.single:
             self.read_as(self.format.single)
 

@@ -62,7 +62,7 @@ class Editing:
     def editor(self, dataset: Dataset) -> Editor:
         """Return an editor of a dataset with its lease held. Changes wait for `Editor.sync`."""
         dataset.lease.require()
-        if dataset.is_consolidated_believed:
+        if dataset.reads_consolidated:
             dataset.read_single_documents()
         return Editor(dataset, SEPARATOR)
 

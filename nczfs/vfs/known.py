@@ -132,7 +132,7 @@ class KnownDatasets:
             self._metadata,
             prefix,
             self._options,
-            is_consolidated_believed=living is None or living.is_consolidated_believed,
+            reads_consolidated=living is None or living.reads_consolidated,
             is_listed=True,
             wanted=wanted,
         )
