@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nczfs.engine.array import now
 from nczfs.engine.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.engine.prefetch import NOT_AHEAD, AheadOptions
@@ -280,7 +281,8 @@ class Run(Segment):
             whole = bytearray((last + 1 - first) * width)
             for number in {first, last}:
                 place = (number - first) * width
-                whole[place : place + width] = self.form.render(self._values(number, 1))
+                # As the store has it now: other clients may have written it since it was read.
+                whole[place : place + width] = self.form.render(self._values(number, 1, now()))
             cut = start - first * width
             whole[cut : cut + len(data)] = data
             data = memoryview(whole)
@@ -290,7 +292,7 @@ class Run(Segment):
         """The elements with changed bytes."""
         width = self.form.width
         first, stop = start // width, -(-(start + len(data)) // width)
-        old = self._values(first, stop - first)
+        old = self._values(first, stop - first, 0.0)
         shown = bytearray(self.form.render(old))
         before = np.frombuffer(bytes(shown), np.uint8).reshape(-1, width)
         cut = start - first * width
@@ -313,9 +315,9 @@ class Run(Segment):
             )
         ]
 
-    def _values(self, first: int, count: int) -> Values:
+    def _values(self, first: int, count: int, fresh_since: float) -> Values:
         values = np.empty(count, self.source.dtype)
-        self.source.read(self.first + first, values, Tally(), 0.0)
+        self.source.read(self.first + first, values, Tally(), fresh_since)
         return values
 
 

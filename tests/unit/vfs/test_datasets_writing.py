@@ -35,6 +35,7 @@ from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.trees import find, listing, read
+from tests.support.writing import close, open_file
 
 _stores = itertools.count()
 
@@ -179,6 +180,21 @@ def test_any_bytes_of_an_element_can_be_written(
     wanted[offset : offset + size] = bytes(range(1, size + 1))
     write(fs, f"{V}/values.raw", bytes(range(1, size + 1)), offset)
     assert stored(store).tobytes() == bytes(wanted)
+
+
+def test_the_other_bytes_of_an_element_stay_as_another_client_stored_them(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W2: also where the mount had read the element before."""
+    handle = open_file(fs, f"{V}/values.raw")
+    assert bytes(fs.read(handle, 0, 8)) == FIELD.tobytes()[:8]
+    with open_zmap(Prefixed(store, parse_prefix("a.zarr")), "r+") as root:
+        root.variables["v"][0, :2] = [3.5, 4.5]
+    fs.write(handle, 3, b"\x42\x11")
+    close(fs, handle)
+    expected = bytearray(np.array([3.5, 4.5], "<f4").tobytes())
+    expected[3:5] = b"\x42\x11"
+    assert stored(store).tobytes()[:8] == bytes(expected)
 
 
 def test_a_chunk_file_is_written_without_reading_the_chunk(fs: TreeFileSystem, store: ZMap) -> None:
