@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,48 @@ def test_every_fsync_holds_while_the_directory_is_renamed(objects: Path, place: 
     found = place.objects()
     assert found["d4/f"] == b"%08d" % written
     assert {key.partition("/")[0] for key in found} == {"d4"}
+
+
+def test_who_is_in_a_directory_stays_there_while_one_above_is_renamed(objects: Path) -> None:
+    """SEMANTICS O11: what a program does there by names without a path never fails."""
+    (objects / "d0/sub/deep").mkdir(parents=True)
+    for number in range(40):
+        (objects / f"d0/sub/f{number}").write_bytes(b"data")
+    sub = os.open(objects / "d0/sub", os.O_PATH | os.O_DIRECTORY)
+    ended = threading.Event()
+    failures: Counter[str] = Counter()
+
+    def attempt(call: Callable[..., object], *arguments: object, **options: object) -> None:
+        try:
+            call(*arguments, **options)
+        except OSError as error:
+            failures[f"{call.__name__}: {error.strerror}"] += 1
+
+    def look() -> None:
+        number = 0
+        while not ended.is_set():
+            number += 1
+            name = f"f{number % 40}"
+            attempt(os.stat, name, dir_fd=sub)
+            attempt(os.utime, name, ns=(number, number), dir_fd=sub)
+            attempt(os.chmod, name, 0o600, dir_fd=sub)
+            attempt(os.utime, "deep", ns=(number, number), dir_fd=sub)
+            attempt(os.chmod, "deep", 0o700, dir_fd=sub)
+            attempt(lambda name=name: os.close(os.open(name, os.O_RDONLY, dir_fd=sub)))
+
+    looking = [threading.Thread(target=look) for _ in range(3)]
+    for each in looking:
+        each.start()
+    try:
+        for number in range(20):
+            (objects / f"d{number}").rename(objects / f"d{number + 1}")
+    finally:
+        ended.set()
+        for each in looking:
+            each.join()
+        os.close(sub)
+    assert not failures
+    assert len(os.listdir(objects / "d20/sub")) == 41
 
 
 def test_holes_cost_no_disk(tmp_path: Path) -> None:

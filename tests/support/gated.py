@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from nczfs.errors import NoSuchObject
-from nczfs.zmap.base import Stat, Version
-from nczfs.zmap.keys import Key
+from nczfs.zmap.base import Entry, Stat, Version
+from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 
 WAIT_S = 30.0
@@ -46,7 +46,10 @@ class GatedZMap(MemoryZMap):
     def delete(self, key: Key) -> None:
         self._call("delete", key, lambda: MemoryZMap.delete(self, key))
 
-    def _call(self, call: str, key: Key, function: Callable[[], T]) -> T:
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        yield from self._call("search", prefix, lambda: [*MemoryZMap.search(self, prefix)])
+
+    def _call(self, call: str, key: str, function: Callable[[], T]) -> T:
         self.calls.append((call, key))
         self._pass(call, key, "before")
         try:

@@ -22,6 +22,7 @@ from nczfs.vfs.base import Changes
 from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
 from nczfs.vfs.objects.file import ObjectFile
 from nczfs.vfs.objects.live import LiveFile
+from nczfs.vfs.objects.livefiles import Place
 from nczfs.vfs.objects.names import is_file_name, new_key
 from nczfs.vfs.objects.renaming import rename_file, rename_prefix
 from nczfs.zmap import keys
@@ -34,101 +35,103 @@ if TYPE_CHECKING:
 class ObjectsDirectory(Directory):
     """A prefix of keys, or a directory that only this mount knows of."""
 
-    def __init__(self, tree: ObjectsTree, prefix: Prefix) -> None:
+    def __init__(self, tree: ObjectsTree, prefix: Prefix, renames: int) -> None:
         self._tree = tree
         self._store = tree.store
-        self._prefix = prefix
-        self._renames = tree.files.renames  # from then on the prefix may be another one
+        self._files = tree.files
+        self._place = prefix, renames
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
 
     def listing_stat(self) -> NodeStat:
-        kept = self._store.kept.get(self._prefix)
+        prefix, _ = self._follow(wait=False)
+        kept = self._store.kept.get(prefix)
         mtime_ns = self._tree.mtime_ns if kept.mtime_ns is None else kept.mtime_ns
         return NodeStat(
             0, mtime_ns, mode=kept.mode, uid=kept.uid, gid=kept.gid, atime_ns=kept.atime_ns
         )
 
     def change(self, changes: Changes) -> None:
-        self._store.kept.change(self._prefix, changes)
+        with self._files.staying(*self._place) as prefix:
+            self._store.kept.change(prefix, changes)
 
     def lookup_if_cached(self, name: str) -> Node | None:
-        if (node := self._local(name)) is not None:
+        prefix, renames = self._follow(wait=False)
+        if (node := self._local(prefix, name, renames)) is not None:
             return node
-        _, entry = self._store.metadata.known_entry(self._prefix, name)
-        return self._tree.node(self._prefix, entry) if entry is not None else None
+        _, entry = self._store.metadata.known_entry(prefix, name)
+        return self._tree.node(prefix, entry, renames) if entry is not None else None
 
     def lookup(self, name: str) -> Node:
-        if (node := self._local(name)) is not None:
-            return node
-        listed, entry = self._store.metadata.known_entry(self._prefix, name)
-        if not listed:
-            self._store.metadata.list_again(self._prefix)
-            listed, entry = self._store.metadata.known_entry(self._prefix, name)
-        if entry is not None:
-            return self._tree.node(self._prefix, entry)
-        if listed or not is_file_name(name):
-            raise NoSuchPath(f"{name}: no such object")
-        key = self._store.new_key(self._prefix, name)
-        if (found := self._store.entry(key)) is None:
-            raise NoSuchPath(f"{name}: no such object")
-        return self._tree.node(self._prefix, found)
+        while True:
+            prefix, renames = self._follow(wait=False)
+            try:
+                return self._found(prefix, name, renames)
+            except NoSuchPath:
+                self._follow()
+                if not self._files.has_moved(prefix, renames):
+                    raise
 
     def listing(self) -> Iterator[tuple[str, Node]]:
-        unlisted = self._unlisted()
-        for entry in self._store.entries(self._prefix):
-            if not is_file_name(entry.name):
-                metrics.HIDDEN_KEYS.inc()
-                continue
-            node = unlisted.pop(entry.name, None)
-            yield entry.name, node or self._tree.node(self._prefix, entry)
-        yield from unlisted.items()
+        given: set[str] = set()
+        while True:
+            prefix, renames = self._follow()
+            for name, node in self._entries(prefix, renames):
+                if name not in given:
+                    given.add(name)
+                    yield name, node
+            self._follow()
+            if not self._files.has_moved(prefix, renames):
+                return
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
-        key = self._store.new_key(self._prefix, name)
+        prefix, renames = self._follow()
+        key = self._store.new_key(prefix, name)
         if Prefix(key) in self._store.made:
             raise IsADirectory(f"{key}: is a directory")
-        is_new = self._tree.files.unsaved(key) is None and (
+        is_new = self._files.unsaved(key) is None and (
             self._store.find(key) is None if exclusive else self._store.is_absent(key)
         )
         if exclusive and not is_new:
             raise PathExists(f"{key}: exists")
         if not is_new:
-            node = ObjectFile(self._tree, key, None)
+            node = ObjectFile(self._tree, key, None, renames)
             return node, node.open(writing=True)
-        with self._tree.files.changing(key, since=[self._renames]):
+        with self._files.changing(key, since=[renames]):
             made = self._tree.new_file(key)
             if mode != self._tree.file_mode:
                 self._store.kept.change(key, Changes(mode=mode))
-            self._touch()
+            self._touch(prefix)
         return made
 
     def mkdir(self, name: str, mode: int) -> Directory:
-        key = self._store.new_key(self._prefix, name)
+        prefix, renames = self._follow()
+        key = self._store.new_key(prefix, name)
         try:
             self.lookup(name)
         except NoSuchPath:
-            with self._tree.files.changing(key, since=[self._renames]):
+            with self._files.changing(key, since=[renames]):
                 self._store.mark_directory(Prefix(key))
                 self._store.made.add(Prefix(key))
                 self._store.kept.touch(Prefix(key))
-                self._touch()
+                self._touch(prefix)
                 if mode != self._tree.dir_mode:
                     self._store.kept.change(key, Changes(mode=mode))
-            return ObjectsDirectory(self._tree, Prefix(key))
+            return ObjectsDirectory(self._tree, Prefix(key), renames)
         raise PathExists(f"{key}: exists")
 
     def unlink(self, name: str) -> None:
-        key = new_key(self._prefix, name)
+        prefix, renames = self._follow()
+        key = new_key(prefix, name)
         if Prefix(key) in self._store.made:
             raise IsADirectory(f"{key}: is a directory")
-        with self._tree.files.changing(key), self._tree.files.held(key) as live:
+        with self._files.changing(key, since=[renames]), self._files.held(key) as live:
             if live is None:
                 self._store.delete(key)
             else:
                 self._unlink_open(live)
-            self._touch()
+            self._touch(prefix)
 
     def _unlink_open(self, live: LiveFile) -> None:
         with live.turn:
@@ -139,14 +142,15 @@ class ObjectsDirectory(Directory):
                     self._store.delete(live.key)
             else:
                 self._store.deleted(live.key)
-            self._tree.files.unlink(live.key)
+            self._files.unlink(live.key)
 
     def rmdir(self, name: str) -> None:
+        prefix, renames = self._follow()
         node = self.lookup(name)
         if not isinstance(node, ObjectsDirectory):
             raise NotADirectory(f"{name}: is not a directory")
-        key = keys.join(self._prefix, name)
-        with self._tree.files.changing(key):
+        key = keys.join(prefix, name)
+        with self._files.changing(key, since=[renames]):
             if not node.is_empty():
                 raise DirectoryNotEmpty(f"{name}: is not empty")
             try:
@@ -154,15 +158,17 @@ class ObjectsDirectory(Directory):
             except Conflict as error:
                 raise DirectoryNotEmpty(str(error)) from error
             self._store.made.discard(Prefix(key))
-            self._store.made.add(self._prefix)
+            self._store.made.add(prefix)
             self._store.kept.discard(key)
             self._store.announce(key)
-            self._touch()
+            self._touch(prefix)
 
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         if not isinstance(target, ObjectsDirectory):
             raise CrossesTrees(f"{name}: objects cannot be renamed out of their tree; copy it")
-        key, goal = keys.join(self._prefix, name), self._store.new_key(target._prefix, new_name)
+        prefix, renames = self._follow()
+        target_prefix, target_renames = target._follow()
+        key, goal = keys.join(prefix, name), self._store.new_key(target_prefix, new_name)
         node = self.lookup(name)
         if key == goal:
             return
@@ -178,24 +184,25 @@ class ObjectsDirectory(Directory):
                 raise BadArgument(f"{goal}: a directory cannot be moved into itself")
         elif isinstance(there, ObjectsDirectory):
             raise IsADirectory(f"{goal}: is a directory")
-        files, since = self._tree.files, [self._renames, target._renames]
-        with files.changing(key, goal, since=since):
+        files = self._files
+        with files.changing(key, goal, since=[renames, target_renames]):
             if isinstance(node, ObjectsDirectory):
                 rename_prefix(self._store, files, Prefix(key), Prefix(goal))
             else:
                 rename_file(self._store, files, key, goal, replace=replace)
-            self._touch()
-            target._touch()
+            self._touch(prefix)
+            target._touch(target_prefix)
 
     def link(self, node: File, name: str) -> File:
         if not isinstance(node, ObjectFile):
             raise CrossesTrees(f"{name}: only files can be linked; copy it")
-        key = self._store.new_key(self._prefix, name)
+        prefix, renames = self._follow()
+        key = self._store.new_key(prefix, name)
         if self.find(name) is not None:
             raise PathExists(f"{key}: exists")
-        with self._tree.files.changing(key, since=[self._renames]):
+        with self._files.changing(key, since=[renames]):
             made = node.copy_to(key)
-            self._touch()
+            self._touch(prefix)
         return made
 
     def find(self, name: str) -> Node | None:
@@ -207,11 +214,13 @@ class ObjectsDirectory(Directory):
 
     def is_empty(self) -> bool:
         """Whether nothing is below, in the store or in this mount."""
-        return not self._unlisted() and not self._store.has_keys(self._prefix)
+        prefix, renames = self._follow(wait=False)
+        return not self._unlisted(prefix, renames) and not self._store.has_keys(prefix)
 
     def sync(self) -> None:
         errors = []
-        unsaved = self._tree.files.below(self._prefix)
+        prefix, _ = self._follow()
+        unsaved = self._files.below(prefix)
         for store in (*(live.store for live in unsaved), self._store.flush):
             try:
                 store()
@@ -220,25 +229,55 @@ class ObjectsDirectory(Directory):
         if errors:
             raise errors[0]
 
-    def _touch(self) -> None:
-        self._store.made.add(self._prefix)
-        self._store.kept.touch(self._prefix)
+    def _touch(self, prefix: Prefix) -> None:
+        self._store.made.add(prefix)
+        self._store.kept.touch(prefix)
 
-    def _local(self, name: str) -> Node | None:
+    def _follow(self, *, wait: bool = True) -> Place:
+        """Where the directory is by now; as `LiveFiles.place`."""
+        self._place = found = self._files.place(*self._place, wait=wait)
+        return found
+
+    def _found(self, prefix: Prefix, name: str, renames: int) -> Node:
+        """The entry called `name`. Raises NoSuchPath."""
+        if (node := self._local(prefix, name, renames)) is not None:
+            return node
+        listed, entry = self._store.metadata.known_entry(prefix, name)
+        if not listed:
+            self._store.metadata.list_again(prefix)
+            listed, entry = self._store.metadata.known_entry(prefix, name)
+        if entry is not None:
+            return self._tree.node(prefix, entry, renames)
+        if listed or not is_file_name(name):
+            raise NoSuchPath(f"{name}: no such object")
+        key = self._store.new_key(prefix, name)
+        if (found := self._store.entry(key)) is None:
+            raise NoSuchPath(f"{name}: no such object")
+        return self._tree.node(prefix, found, renames)
+
+    def _entries(self, prefix: Prefix, renames: int) -> Iterator[tuple[str, Node]]:
+        unlisted = self._unlisted(prefix, renames)
+        for entry in self._store.entries(prefix):
+            if not is_file_name(entry.name):
+                metrics.HIDDEN_KEYS.inc()
+                continue
+            node = unlisted.pop(entry.name, None)
+            yield entry.name, node or self._tree.node(prefix, entry, renames)
+        yield from unlisted.items()
+
+    def _local(self, prefix: Prefix, name: str, renames: int) -> Node | None:
         """The entry called `name`, if it is one that this mount knows better than the store."""
-        key = keys.join(self._prefix, name)
-        if self._tree.files.unsaved(key) is not None:
-            return ObjectFile(self._tree, key, None)
-        if Prefix(key) in self._store.made or self._tree.files.below(Prefix(key)):
-            return ObjectsDirectory(self._tree, Prefix(key))
+        key = keys.join(prefix, name)
+        if self._files.unsaved(key) is not None:
+            return ObjectFile(self._tree, key, None, renames)
+        if Prefix(key) in self._store.made or self._files.below(Prefix(key)):
+            return ObjectsDirectory(self._tree, Prefix(key), renames)
         return None
 
-    def _unlisted(self) -> dict[str, Node]:
+    def _unlisted(self, prefix: Prefix, renames: int) -> dict[str, Node]:
         """What this mount knows better than the store."""
-        start = len(self._prefix) + 1 if self._prefix else 0
-        names = {
-            live.key[start:].partition("/")[0] for live in self._tree.files.below(self._prefix)
-        }
-        names.update(self._store.made.names(self._prefix))
-        found = {name: self._local(name) for name in names}
+        start = len(prefix) + 1 if prefix else 0
+        names = {live.key[start:].partition("/")[0] for live in self._files.below(prefix)}
+        names.update(self._store.made.names(prefix))
+        found = {name: self._local(prefix, name, renames) for name in names}
         return {name: node for name, node in found.items() if node is not None}

@@ -14,6 +14,7 @@ from nczfs.vfs.objects.handles import OpenObject
 from nczfs.vfs.objects.linking import link_file
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.names import parent_of
+from nczfs.zmap import keys
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import Key
 
@@ -27,15 +28,20 @@ class ObjectFile(File):
     Parameters
     ----------
     known : None for a file that was not stored yet.
+    renames : `LiveFiles.renames` from before it was found there.
     """
 
     pages_token_is_version = True
 
-    def __init__(self, tree: ObjectsTree, key: Key, known: Stat | None) -> None:
+    def __init__(self, tree: ObjectsTree, key: Key, known: Stat | None, renames: int) -> None:
         self._tree = tree
-        self._key = key
+        self._at = key, renames
         self._known = known
         self._opened = tree.files.get(key)
+
+    @property
+    def _key(self) -> Key:
+        return self._at[0]
 
     @property
     def writable(self) -> bool:  # type: ignore[override]
@@ -45,11 +51,14 @@ class ObjectFile(File):
         """As the store has it now: a file may be stat'ed long after it was looked up."""
         store = self._tree.store
         while self._unsaved() is None:
-            key, base = self._key, self._opened.base if self._opened is not None else None
+            base = self._opened.base if self._opened is not None else None
+            key, renames = self._at
             try:
                 self._known = store.with_time(self._listed() or store.stat(key))
             except NoSuchPath:
-                if base is None or not self._has_moved(base):
+                if base is not None and self._has_moved(base):
+                    continue
+                if not self._is_elsewhere(key, renames):
                     raise
             else:
                 break
@@ -78,25 +87,33 @@ class ObjectFile(File):
     def change(self, changes: Changes) -> None:
         if self._unsaved() is None:
             self.stat()
-        if changes.mtime_ns is not None:
-            self._set_mtime(changes.mtime_ns)
-        opened = self._opened
-        if opened is not None and not opened.linked:
-            return
-        self._follow()
-        self._tree.store.kept.change(self._key, replace(changes, mtime_ns=None))
+        key, renames = self._at
+        with self._tree.files.staying(parent_of(key), renames):
+            self._follow()
+            if changes.mtime_ns is not None:
+                self._set_mtime(changes.mtime_ns)
+            opened = self._opened
+            if opened is None or opened.linked:
+                self._follow()
+                self._tree.store.kept.change(self._key, replace(changes, mtime_ns=None))
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         """Open the version that is there now (a far store is asked once in its TTL)."""
         tree = self._tree
         writing = writing or truncate  # what O_RDONLY truncated is stored when it is closed, too
-        tree.files.await_rename(self._key)
         live = None
         while live is None:
+            self._follow(wait=True)
+            key, renames = self._at
             mark = tree.store.mark()
-            if tree.files.unsaved(self._key) is None:
-                self._look(anew=writing or not tree.store.metadata.far)
-            live = tree.files.open(self._key, self._known, writing=writing, mark=mark)
+            try:
+                if tree.files.unsaved(key) is None:
+                    self._look(anew=writing or not tree.store.metadata.far)
+            except NoSuchPath:
+                if not self._is_elsewhere(key, renames):
+                    raise
+                continue
+            live = tree.files.open(key, self._known, writing=writing, mark=mark, since=renames)
         self._opened = live
         handle = OpenObject(tree.store, tree.files, tree.engine, live, writing=writing)
         if truncate:
@@ -125,7 +142,7 @@ class ObjectFile(File):
         """Make another object of the bytes that the file has now. Raises PathExists."""
         self._unsaved()
         link_file(self._tree.store, self._tree.files, self._key, goal)
-        return ObjectFile(self._tree, goal, None)
+        return ObjectFile(self._tree, goal, None, self._tree.files.renames)
 
     @property
     def pages_token(self) -> object:
@@ -176,11 +193,23 @@ class ObjectFile(File):
         opened = self._opened
         return opened is not None and bool(opened.handles) and opened.is_past(base)
 
-    def _follow(self) -> None:
-        """Be the file that is open, wherever it was renamed to."""
+    def _follow(self, *, wait: bool = False) -> None:
+        """Be the file that is open, wherever it or a directory above it was renamed to.
+
+        With `wait`, none is being renamed any more.
+        """
+        key, renames = self._at
+        prefix, renames = self._tree.files.place(parent_of(key), renames, wait=wait)
         opened = self._opened
         if opened is not None and opened.handles and opened.linked:
-            self._key = opened.key
+            self._at = opened.key, renames
+        else:
+            self._at = keys.join(prefix, key.rpartition("/")[2]), renames
+
+    def _is_elsewhere(self, key: Key, renames: int) -> bool:
+        """Whether a directory above has been renamed since, once none is any more."""
+        self._follow(wait=True)
+        return self._tree.files.has_moved(parent_of(key), renames)
 
     def _unsaved(self) -> LiveFile | None:
         """The open file that is not what the store has under this key: written, or removed."""

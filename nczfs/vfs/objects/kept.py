@@ -76,6 +76,11 @@ class KeptAttributes:
                 kept = replace(kept, mtime_ns=stored.mtime_ns, version=stored.version)
             self._kept[new_key] = kept
 
+    def below(self, prefix: Prefix) -> list[str]:
+        """The keys and prefixes below a directory of which something is kept."""
+        with self._lock:
+            return [key for key in self._kept if key.startswith(f"{prefix}/")]
+
     def discard(self, key: str) -> None:
         """The key is gone."""
         with self._lock:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from nczfs.errors import NczfsError, StaleHandle
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.zmap.base import Stat
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.keys import Key, Prefix, moved
 
 log = logging.getLogger(__name__)
 
-RENAMES_MAX = 4096  # more than there are while a request is under way
+RENAMES_MAX = 4096  # more than there are before a node is asked for again
+
+Place: TypeAlias = tuple[Prefix, int]
+"""A directory, and the `LiveFiles.renames` of which that is true."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rename:
+    """A directory that was renamed."""
+
+    prefix: Prefix
+    goal: Prefix
 
 
 class LiveFiles:
@@ -36,13 +49,52 @@ class LiveFiles:
         self._renaming: list[Prefix] = []
         self._changing: list[str] = []
         self._renames = 0
-        self._renamed_at: OrderedDict[Prefix, int] = OrderedDict()
+        self._renamed: deque[_Rename] = deque(maxlen=RENAMES_MAX)
         self._files: dict[Key, LiveFile] = {}
 
     @property
     def renames(self) -> int:
         """How many directories were renamed so far."""
         return self._renames
+
+    def place(self, prefix: Prefix, since: int, *, wait: bool = True) -> Place:
+        """Where a directory is by now, however it and those above it were renamed.
+
+        Parameters
+        ----------
+        prefix : where it was.
+        since : so many renames ago.
+        wait : until none of them is being renamed any more.
+
+        Returns
+        -------
+        the prefix, and the `renames` of which that is true.
+        """
+        if since == self._renames and not (wait and self._renaming):
+            return prefix, since
+        with self._lock:
+            if wait:
+                return self._settled(prefix, since)
+            return self._moved(prefix, since), self._renames
+
+    def has_moved(self, prefix: Prefix, since: int) -> bool:
+        """Whether a directory, or one above it, was renamed since, be it there and back."""
+        with self._lock:
+            return self._has_moved(prefix, since)
+
+    @contextmanager
+    def staying(self, prefix: Prefix, since: int) -> Iterator[Prefix]:
+        """The time in which a directory is where it is by now: nobody renames it, or one above."""
+        with self._lock:
+            prefix, _ = self._settled(prefix, since)
+            name = f"{prefix}/"
+            self._changing.append(name)
+        try:
+            yield prefix
+        finally:
+            with self._lock:
+                self._changing.remove(name)
+                self._changed.notify_all()
 
     @property
     def unsaved_count(self) -> int:
@@ -87,7 +139,7 @@ class LiveFiles:
 
         Raises
         ------
-        StaleHandle : as `await_rename`.
+        StaleHandle : one was, and the name has become another one.
         """
         with self._lock:
             for name in names:
@@ -104,7 +156,7 @@ class LiveFiles:
                 self._changed.notify_all()
 
     @contextmanager
-    def renaming(self, prefix: Prefix) -> Iterator[Sequence[LiveFile]]:
+    def renaming(self, prefix: Prefix, goal: Prefix) -> Iterator[Sequence[LiveFile]]:
         """The live files below a directory that is renamed: none of them is stored meanwhile.
 
         They are read and written to all the same; who opens another one waits. The caller has the
@@ -120,7 +172,7 @@ class LiveFiles:
                     live.handles += 1
             with self.turns(*below):
                 yield [live for live in below if live.linked]
-            self._note_rename(prefix)
+            self._note_rename(prefix, goal)
         finally:
             with self._lock:
                 self._renaming.remove(prefix)
@@ -128,37 +180,31 @@ class LiveFiles:
             for live in below:
                 self.close(live, writing=False)
 
-    def await_rename(self, key: Key) -> None:
-        """Wait until no directory above is being renamed any more.
-
-        Raises
-        ------
-        StaleHandle : one was, and the key has become another one.
-        """
-        with self._lock:
-            self._await_rename(key)
-
     def unsaved(self, key: Key) -> LiveFile | None:
         """The live file of a key, if it is not what the store has; no lock."""
         live = self._files.get(key)
         return live if live is not None and live.dirty else None
 
     def open(
-        self, key: Key, base: Stat | None, *, writing: bool, mark: int | None = None
+        self,
+        key: Key,
+        base: Stat | None,
+        *,
+        writing: bool,
+        mark: int | None = None,
+        since: int | None = None,
     ) -> LiveFile | None:
-        """Count a handle; None when this mount stored the object after `base` was asked for.
+        """Count a handle; None when this mount stored or renamed it after `base` was asked for.
 
         Parameters
         ----------
         base : what the store has.
         mark : of the store, from before it was asked.
-
-        Raises
-        ------
-        StaleHandle : as `await_rename`.
+        since : how many directories had been renamed before that.
         """
         with self._lock:
-            self._await_rename(key)
+            if since is not None and (self._is_renamed(key) or self._has_moved(key, since)):
+                return None
             live = self._files.get(key)
             if live is None or not (live.dirty or _is_same(live.base, base)):
                 if mark is not None and self._store.has_changed(key, mark):
@@ -211,29 +257,43 @@ class LiveFiles:
             self._files[key] = live
 
     def _await_rename(self, name: str) -> None:
-        def is_renamed() -> bool:
-            return any(_is_below(name, prefix) for prefix in self._renaming)
-
         if name in self._changing:
             return  # a rename that has come meanwhile waits for that
-        if is_renamed():
-            self._changed.wait_for(lambda: not is_renamed())
+        if self._is_renamed(name):
+            self._changed.wait_for(lambda: not self._is_renamed(name))
             raise StaleHandle(f"{name}: its directory was renamed meanwhile")
 
-    def _note_rename(self, prefix: Prefix) -> None:
+    def _is_renamed(self, name: str) -> bool:
+        return any(_is_below(name, prefix) for prefix in self._renaming)
+
+    def _note_rename(self, prefix: Prefix, goal: Prefix) -> None:
         with self._lock:
             self._renames += 1
-            self._renamed_at[prefix] = self._renames
-            self._renamed_at.move_to_end(prefix)
-            if len(self._renamed_at) > RENAMES_MAX:
-                self._renamed_at.popitem(last=False)
+            self._renamed.append(_Rename(prefix, goal))
 
     def _check_renames(self, name: str, since: int) -> None:
         above = parent_of(name)
-        while above:
-            if self._renamed_at.get(above, 0) > since:
-                raise StaleHandle(f"{name}: its directory was renamed meanwhile")
-            above = parent_of(above)
+        if self._moved(above, since) != above:
+            raise StaleHandle(f"{name}: its directory was renamed meanwhile")
+
+    def _settled(self, prefix: Prefix, since: int) -> Place:
+        while True:
+            prefix, since = self._moved(prefix, since), self._renames
+            if not any(_is_at_or_below(prefix, each) for each in self._renaming):
+                return prefix, since
+            self._changed.wait()
+
+    def _has_moved(self, key: str, since: int) -> bool:
+        return any(_is_at_or_below(key, each.prefix) for each in self._since(since))
+
+    def _moved(self, prefix: Prefix, since: int) -> Prefix:
+        for rename in self._since(since):
+            if _is_at_or_below(prefix, rename.prefix):
+                prefix = Prefix(moved(prefix, rename.prefix, rename.goal))
+        return prefix
+
+    def _since(self, renames: int) -> list[_Rename]:
+        return [*self._renamed][max(0, len(self._renamed) - self._renames + renames) :]
 
     def _is_changing_below(self, prefix: Prefix) -> bool:
         return any(_is_below(name, prefix) for name in self._changing)
@@ -241,6 +301,10 @@ class LiveFiles:
 
 def _is_same(base: Stat | None, now: Stat | None) -> bool:
     return base is not None and now is not None and base.version == now.version
+
+
+def _is_at_or_below(key: str, prefix: Prefix) -> bool:
+    return key == prefix or _is_below(key, prefix)
 
 
 def _is_below(key: str, prefix: Prefix) -> bool:

@@ -57,7 +57,7 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     """
     new_key = partial(keys.moved, prefix=prefix, goal=goal)
     store.settle(prefix)
-    with files.renaming(prefix) as opened, store.gate.closed(prefix, goal):
+    with files.renaming(prefix, goal) as opened, store.gate.closed(prefix, goal):
         try:
             markers = list(store.zmap.markers(prefix))
         except Conflict as error:
@@ -93,9 +93,8 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
         copies |= {key: stat for key, (stat, _) in stored.items()}
         for directory in [prefix, *store.made.below(prefix)]:
             store.made.add(Prefix(new_key(directory)))
-            store.kept.move(directory, new_key(directory))
-        for key, copy in copies.items():
-            store.kept.move(key, copy.key, copy)
+        for key in {prefix, *store.kept.below(prefix), *copies}:
+            store.kept.move(key, new_key(key), copies.get(Key(key)))
         store.made.discard(prefix)
         store.made.add(parent_of(prefix))
         for changed in (prefix, goal):

@@ -44,10 +44,15 @@ class ObjectsTree:
         self._reported: set[Key] = set()
 
     def root(self) -> Directory:
-        return ObjectsDirectory(self, keys.ROOT)
+        return ObjectsDirectory(self, keys.ROOT, 0)
 
-    def node(self, prefix: Prefix, entry: Entry) -> Node:
-        """The node of an entry. A prefix hides an object of the same name."""
+    def node(self, prefix: Prefix, entry: Entry, renames: int) -> Node:
+        """The node of an entry. A prefix hides an object of the same name.
+
+        Parameters
+        ----------
+        renames : `LiveFiles.renames` from before the entry was asked for.
+        """
         key = keys.join(prefix, entry.name)
         if entry.is_prefix:
             if entry.stat is not None and key not in self._reported:
@@ -57,12 +62,12 @@ class ObjectsTree:
                     self.store.zmap.name,
                     key,
                 )
-            return ObjectsDirectory(self, Prefix(key))
-        return ObjectFile(self, key, entry.stat)
+            return ObjectsDirectory(self, Prefix(key), renames)
+        return ObjectFile(self, key, entry.stat, renames)
 
     def new_file(self, key: Key) -> tuple[File, OpenFile]:
         """A file that is not in the store yet, open for writing."""
         live = self.files.open(key, None, writing=True)
         assert live is not None
         handle = OpenObject(self.store, self.files, self.engine, live, writing=True)
-        return ObjectFile(self, key, None), handle
+        return ObjectFile(self, key, None, self.files.renames), handle

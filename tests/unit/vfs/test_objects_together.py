@@ -13,12 +13,12 @@ import pytest
 
 from nczfs.engine.effects import Request
 from nczfs.errors import DeadlinePassed, StaleHandle, Unavailable
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import Attributes, Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import ROOT, Key
 from tests.support.gated import WAIT_S, GatedZMap
-from tests.support.trees import find, read
+from tests.support.trees import find, listing, read
 from tests.support.writing import close, mkdir, open_file, rename, write
 
 
@@ -275,7 +275,7 @@ def test_an_open_file_has_attributes_though_its_directory_is_renamed_back(
     fs.release(handle)
 
 
-def test_what_is_opened_while_a_directory_is_renamed_is_looked_up_again(
+def test_what_is_opened_while_a_directory_is_renamed_is_at_its_new_place(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
     """SEMANTICS O11."""
@@ -283,23 +283,33 @@ def test_what_is_opened_while_a_directory_is_renamed_is_looked_up_again(
     with store.stopping("delete", "d/b") as gate:
         renaming = threads.submit(rename, fs, "objects/d", "objects/e")
         assert gate.reached.wait(WAIT_S)
-        waiting: list[Future[object]] = [
-            threads.submit(fs.open, ino, os.O_RDWR),
-            threads.submit(fs.create, directory, b"made", os.O_RDWR, 0o644),
-        ]
+        opening = threads.submit(lambda: fs.open(ino, os.O_RDWR).handle)
+        making = threads.submit(lambda: fs.create(directory, b"made", os.O_RDWR, 0o644)[0].handle)
+        assert not wait([opening, making], 0.05).done
         gate.open()
         renaming.result(WAIT_S)
-        for each in waiting:
-            with pytest.raises(StaleHandle, match="renamed meanwhile"):
-                each.result(WAIT_S)
-    handle = fs.create(find(fs, "objects/e").ino, b"made", os.O_RDWR, 0o644)[0].handle
-    close(fs, handle)
-    assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old", "e/made": b""}
+        fs.write(opening.result(WAIT_S), 0, b"new")
+        close(fs, opening.result(WAIT_S))
+        close(fs, making.result(WAIT_S))
+    assert stored(store) == {"a": b"old", "e/a": b"new", "e/b": b"old", "e/made": b""}
 
 
-@pytest.mark.parametrize("change", ["unlink", "rename", "link", "mkdir", "rename a directory"])
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ("unlink", ["b", "sub"]),
+        ("rename", ["a", "c", "sub"]),
+        ("link", ["a", "b", "c", "sub"]),
+        ("mkdir", ["a", "b", "c", "sub"]),
+        ("rename a directory", ["a", "b", "c"]),
+    ],
+)
 def test_names_below_a_directory_that_is_renamed_change_afterwards(
-    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, change: str
+    fs: TreeFileSystem,
+    store: GatedZMap,
+    threads: ThreadPoolExecutor,
+    change: str,
+    names: list[str],
 ) -> None:
     """SEMANTICS O11: what was copied already would have the name still."""
     directory, a = find(fs, "objects/d").ino, find(fs, "objects/d/a").ino
@@ -318,9 +328,101 @@ def test_names_below_a_directory_that_is_renamed_change_afterwards(
         assert not wait([changing], 0.05).done
         gate.open()
         renaming.result(WAIT_S)
-        with pytest.raises(StaleHandle, match="renamed meanwhile"):
-            changing.result(WAIT_S)
-    assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old"}
+        changing.result(WAIT_S)
+    assert sorted(listing(fs, "objects")) == ["a", "e"]
+    assert sorted(listing(fs, "objects/e")) == [*names]
+
+
+def test_a_file_or_directory_has_attributes_while_one_above_is_renamed(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11, O12: stat, utimes and chmod of what nobody has open."""
+    store.write(Key("d/sub/f"), b"old")
+    file, sub = find(fs, "objects/d/a").ino, find(fs, "objects/d/sub").ino
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        fs.refresh("")
+        asking: list[Future[Attributes]] = [
+            threads.submit(fs.getattr, file),
+            threads.submit(fs.setattr, file, Changes(mtime_ns=7), None),
+            threads.submit(fs.setattr, file, Changes(mode=0o600), None),
+            threads.submit(fs.setattr, sub, Changes(mode=0o700), None),
+            threads.submit(fs.setattr, sub, Changes(mtime_ns=8), None),
+        ]
+        assert not wait(asking, 0.05).done
+        gate.open()
+        renaming.result(WAIT_S)
+        for each in asking:
+            each.result(WAIT_S)
+    found = [find(fs, "objects/e/a"), find(fs, "objects/e/sub")]
+    assert [(each.mtime_ns, each.mode & 0o777) for each in found] == [(7, 0o600), (8, 0o700)]
+
+
+def test_a_directory_is_looked_into_while_it_is_renamed(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O4, O11: what has moved already is not absent."""
+    directory = find(fs, "objects/d").ino
+    handle = fs.opendir(directory)
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        fs.refresh("")
+        looking = threads.submit(fs.lookup, directory, b"a")
+        reading = threads.submit(lambda: [entry.name for entry in fs.readdir(handle, 0)])
+        assert not wait([looking], 0.05).done
+        assert not reading.done()
+        gate.open()
+        renaming.result(WAIT_S)
+        assert looking.result(WAIT_S).size == 3
+        assert sorted(reading.result(WAIT_S)) == [b"a", b"b"]
+    fs.releasedir(handle)
+
+
+def test_a_listing_that_a_rename_overtakes_is_whole(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O4."""
+    handle = fs.opendir(find(fs, "objects/d").ino)
+    fs.refresh("")
+    with store.stopping("search", "d") as gate:
+        reading = threads.submit(lambda: [entry.name for entry in fs.readdir(handle, 0)])
+        assert gate.reached.wait(WAIT_S)
+        rename(fs, "objects/d", "objects/e")
+        gate.open()
+        assert sorted(reading.result(WAIT_S)) == [b"a", b"b"]
+    fs.releasedir(handle)
+
+
+def test_attributes_of_a_directory_go_with_the_one_above(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O12: of one that only the store knows, too."""
+    store.write(Key("d/sub/f"), b"old")
+    fs.setattr(find(fs, "objects/d/sub").ino, Changes(mode=0o700), None)
+    rename(fs, "objects/d", "objects/e")
+    assert find(fs, "objects/e/sub").mode & 0o777 == 0o700
+    store.write(Key("d/sub/f"), b"new")
+    fs.refresh("")
+    assert find(fs, "objects/d/sub").mode & 0o777 == 0o755
+
+
+def test_a_directory_that_is_renamed_while_it_is_looked_up_is_the_one_it_was(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11: nothing is made in its former place."""
+    above = find(fs, "objects").ino
+    fs.refresh("")
+    with store.stopping("search", "d", "after") as gate:
+        looking = threads.submit(fs.lookup, above, b"d")
+        assert gate.reached.wait(WAIT_S)
+        rename(fs, "objects/d", "objects/e")
+        gate.open()
+        found = looking.result(WAIT_S)
+    close(fs, fs.create(found.ino, b"c", os.O_WRONLY | os.O_EXCL, 0o644)[0].handle)
+    assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old", "e/c": b""}
+    assert sorted(listing(fs, "objects")) == ["a", "e"]
 
 
 @pytest.mark.parametrize("change", ["create", "rename", "link", "mkdir"])
