@@ -13,13 +13,11 @@ from typing import NamedTuple, NewType, TypeAlias
 from nczfs.errors import CorruptStore, NoSuchObject
 from nczfs.zmap.joining import join
 from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.ranges import read_joined
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 RANGE_STEP_BYTES = 16 << 20  # read at once from a range that is copied
-READ_BYTES_MAX = 1 << 30
-"""The most that a read without an end gets from a far store."""
-
 
 Version = NewType("Version", str)
 """An opaque token that changes whenever an object is replaced (ETag; mtime, inode, size)."""
@@ -246,7 +244,9 @@ class ZMap(ABC):
     ) -> Blob:
         """Read bytes [start, stop) of an object, cut at its end, and the version they came from.
 
-        A `start` at or beyond the end gives no bytes. With `version`, only that version is read.
+        A negative `start`, without a `stop`, counts from the end, and gives all bytes of an object
+        that has no more. A `start` at or beyond the end gives no bytes. With `version`, only that
+        version is read.
         Without a `stop`, a far store refuses to give more than `READ_BYTES_MAX`.
 
         Raises
@@ -254,6 +254,20 @@ class ZMap(ABC):
         NoSuchObject : no object has the key (a prefix of other keys is not an object).
         Conflict : the object is not the version named.
         """
+
+    def read_ranges(
+        self, key: Key, ranges: Sequence[tuple[int, int]], *, version: Version
+    ) -> Sequence[Buffer]:
+        """Return the bytes of several ranges [start, stop) of a version of an object, in order.
+
+        All lie in the object. Neighbours are read together, and what is far apart by several
+        threads where the store is far. Raises as `read`, and CorruptStore where bytes are missing.
+        """
+
+        def read(start: int, stop: int) -> Buffer:
+            return read_whole(self, key, start, stop, version)
+
+        return read_joined(read, ranges, near=self.features.near)
 
     @abstractmethod
     def write(
@@ -449,11 +463,14 @@ class ZMap(ABC):
 
 def read_range(zmap: ZMap, part: Range) -> Buffer:
     """Read the bytes of a range. Raises as `ZMap.read`, and CorruptStore if some are missing."""
-    data = zmap.read(part.stat.key, part.start, part.stop, version=part.stat.version).data
-    if len(data) != part.size:
-        raise CorruptStore(
-            f"{zmap.name}/{part.stat.key}: {len(data)} bytes came instead of {part.size}"
-        )
+    return read_whole(zmap, part.stat.key, part.start, part.stop, part.stat.version)
+
+
+def read_whole(zmap: ZMap, key: Key, start: int, stop: int, version: Version) -> Buffer:
+    """Read all bytes [start, stop) of a version of an object. Raises as `read_range`."""
+    data = zmap.read(key, start, stop, version=version).data
+    if len(data) != stop - start:
+        raise CorruptStore(f"{zmap.name}/{key}: {len(data)} bytes came instead of {stop - start}")
     return data
 
 

@@ -26,7 +26,14 @@ from nczfs.zmap.registry import DEFAULTS, StoreOptions
 from nczfs.zmap.url import StoreUrl
 from nczfs.zmap.web.attempts import ATTEMPTS
 from nczfs.zmap.web.exchange import Answer
-from nczfs.zmap.web.headers import content_range, is_strong, time_ns, version_of
+from nczfs.zmap.web.headers import (
+    ANOTHER_RANGE,
+    content_range,
+    is_strong,
+    range_header,
+    time_ns,
+    version_of,
+)
 
 _PLAIN = frozenset({"", "identity"})
 # A server may refuse a HEAD, or not understand it, and still answer a GET.
@@ -76,7 +83,7 @@ class HttpZMap(ZMap):
         if stop is not None and stop <= start:
             return self._nothing(key, version)
         # Always a range, because its answer gives the size of the object besides that of the body.
-        headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
+        headers = {"range": range_header(start, stop)}
         if version is not None and is_strong(version):
             headers["if-match"] = version
         answer = self._transport.send(
@@ -84,7 +91,7 @@ class HttpZMap(ZMap):
             lambda answer: _range_fault(answer, start, stop),
         )
         if answer.status == 416:
-            return self._nothing(key, version)
+            return self._nothing(key, version) if start >= 0 else self._end(key, -start, version)
         self._check(answer, key)
         stat = self._stat(key, answer)
         if version is not None and version != stat.version:
@@ -142,6 +149,11 @@ class HttpZMap(ZMap):
                 answer = self._transport.send(Request("GET", key, {}, 0, 1, failures=failures))
         self._check(answer, key)
         return self._stat(key, answer)
+
+    def _end(self, key: Key, size: int, version: Version | None) -> Blob:
+        """The last bytes of an object, of a server that does not count from the end."""
+        stat = self.stat(key)
+        return self.read(key, max(0, stat.size - size), stat.size, version=version or stat.version)
 
     def _nothing(self, key: Key, version: Version | None) -> Blob:
         """Answer a range without bytes, which cannot be requested."""
@@ -222,9 +234,4 @@ def _range_fault(answer: Answer, start: int, stop: int | None) -> str:
     if answer.status != 206:
         return ""
     found = content_range(answer.headers)
-    if found is None or found.start != start:
-        return "the server sent another range than requested"
-    end = found.size if stop is None else min(stop, found.size)
-    if len(answer.body) != end - start:
-        return f"{len(answer.body)} bytes came instead of {end - start}"
-    return ""
+    return ANOTHER_RANGE if found is None else found.fault(len(answer.body), start, stop)

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from nczfs.errors import ServerFailed, StoreError
-from nczfs.zmap.base import READ_BYTES_MAX
+from nczfs.zmap.ranges import answer_bytes_max
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.web.attempts import ATTEMPTS, Deadline
 from nczfs.zmap.web.authorities import check_authorities
@@ -55,7 +55,7 @@ class Request:
         """The accepted length of the body."""
         limit = self.limit
         if limit is None:
-            limit = READ_BYTES_MAX if self.stop is None else self.stop - self.start
+            limit = answer_bytes_max(self.start, self.stop)
         return Wanted(limit, self.start, self.stop)
 
 

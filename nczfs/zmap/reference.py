@@ -24,6 +24,7 @@ from nczfs.errors import (
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 from nczfs.zmap.parallel import in_parallel
+from nczfs.zmap.ranges import clipped
 from nczfs.zmap.reference_json import read_references
 from nczfs.zmap.reference_parquet import METADATA, ParquetReferences, read_bounded
 from nczfs.zmap.reference_table import WHOLE, Reference
@@ -108,7 +109,7 @@ class ReferenceZMap(ZMap):
         if found.data is not None:
             return Blob(found.data[start:stop], here, len(found.data), self._mtime_ns)
         size = found.size if found.size != WHOLE else self._pinned(key, found)[1]
-        stop = size if stop is None else min(stop, size)
+        start, stop = clipped(start, stop, size)
         if start >= stop:
             return Blob(b"", here, size, self._mtime_ns)
         data = self._fetch(key, found, found.offset + start, found.offset + stop)

@@ -44,6 +44,37 @@ class ReadingTests(StoreTests):
         assert bytes(blob.data) == DATA[start:stop]
         assert blob.object_size == len(DATA)
 
+    @pytest.mark.parametrize("size", [1, 5000, len(DATA) - 1, len(DATA), len(DATA) + 1, 10**9])
+    def test_a_negative_start_counts_from_the_end(self, populate: Populate, size: int) -> None:
+        zmap = populate({K: DATA})
+        blob = zmap.read(K, -size)
+        assert bytes(blob.data) == DATA[-size:]
+        assert blob.object_size == len(DATA)
+        assert blob.version == zmap.stat(K).version
+        assert bytes(zmap.read(K, -size, version=blob.version).data) == DATA[-size:]
+
+    def test_the_end_of_an_empty_object_has_no_bytes(self, populate: Populate) -> None:
+        blob = populate({"empty": b""}).read(parse_key("empty"), -8)
+        assert (bytes(blob.data), blob.object_size) == (b"", 0)
+
+    def test_the_end_of_another_version_is_a_conflict(self, populate: Populate) -> None:
+        zmap = populate({K: DATA})
+        with pytest.raises(Conflict):
+            zmap.read(K, -10, version=Version(_altered(zmap.stat(K).version)))
+
+    def test_several_ranges_come_in_their_order(self, populate: Populate) -> None:
+        zmap = populate({K: DATA})
+        size = len(DATA)
+        ranges = [(size - 7, size), (0, 10), (5, 20), (4000, 4000), (12, 13), (0, size)]
+        found = zmap.read_ranges(K, ranges, version=zmap.stat(K).version)
+        assert [bytes(data) for data in found] == [DATA[start:stop] for start, stop in ranges]
+
+    def test_ranges_of_another_version_are_a_conflict(self, populate: Populate) -> None:
+        zmap = populate({K: DATA})
+        version = Version(_altered(zmap.stat(K).version))
+        with pytest.raises(Conflict):
+            zmap.read_ranges(K, [(0, 1), (5, 10)], version=version)
+
     @pytest.mark.parametrize("beyond", [0, 1, 10**9])
     def test_a_range_at_or_beyond_the_end_has_no_bytes(
         self, populate: Populate, beyond: int

@@ -30,6 +30,7 @@ from nczfs.zmap.directory.versions import stat_of, version_of
 from nczfs.zmap.directory.walking import Walker
 from nczfs.zmap.fileio import read_at
 from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.ranges import clipped
 
 
 class DirectoryZMap(ZMap):
@@ -127,13 +128,13 @@ class DirectoryZMap(ZMap):
                 if version is not None and version != found:
                     raise Conflict(f"{self._name}/{key}: replaced since it was opened")
                 size = status.st_size
-                last = size if stop is None or stop > size else stop
-                data = read_at(fd, start, last) if start < last else b""
+                first, last = clipped(start, stop, size)
+                data = read_at(fd, first, last) if first < last else b""
             finally:
                 os.close(fd)
         except OSError as error:
             raise self._failure(error, key) from error
-        if len(data) < last - start:
+        if len(data) < last - first:
             raise Unavailable(f"{self._name}/{key}: shortened while it was read")
         return Blob(data, found, size, status.st_mtime_ns)
 

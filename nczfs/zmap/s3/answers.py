@@ -20,7 +20,7 @@ from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3.messages import Answer
 from nczfs.zmap.s3.times import time_in
-from nczfs.zmap.web.headers import content_range, etag_in, time_ns, version_of
+from nczfs.zmap.web.headers import ANOTHER_RANGE, content_range, etag_in, time_ns, version_of
 
 REFUSALS = frozenset({"AccessDenied", "AllAccessDisabled", "Forbidden", ""})
 """Codes of 403 that give no reason."""
@@ -57,12 +57,11 @@ def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[
         size = answer.size
         if answer.status == 206:
             found = content_range(answer.headers)
-            if found is None or found.start != start:
-                return "the server sent another range than requested"
+            if found is None:
+                return ANOTHER_RANGE
             size = found.size
-            end = size if stop is None else min(stop, size)
-            if len(answer.body) != end - start:
-                return f"{len(answer.body)} bytes came instead of {end - start}"
+            if reason := found.fault(len(answer.body), start, stop):
+                return reason
         reason = header_fault(answer)
         if not reason and len(answer.body) == size and size <= md5_bytes_max:
             return _md5_fault(answer)

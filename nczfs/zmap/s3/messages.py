@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from nczfs.zmap.base import READ_BYTES_MAX, Buffer
+from nczfs.zmap.base import Buffer
+from nczfs.zmap.ranges import answer_bytes_max
 from nczfs.zmap.web.bodies import Wanted
 from nczfs.zmap.web.exchange import Answer as WebAnswer
 
@@ -44,7 +45,7 @@ class Request:
         if limit is None and self.method != "GET":
             limit = ANSWER_BYTES_MAX
         elif limit is None:
-            limit = READ_BYTES_MAX if self.stop is None else self.stop - self.start
+            limit = answer_bytes_max(self.start, self.stop)
         return Wanted(limit, self.start, self.stop)
 
 

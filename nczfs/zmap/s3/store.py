@@ -35,7 +35,7 @@ from nczfs.zmap.s3.transport import Transport
 from nczfs.zmap.s3.uploads import Notes
 from nczfs.zmap.s3.writing import OBJECT_BYTES_MAX, Writer
 from nczfs.zmap.url import StoreUrl
-from nczfs.zmap.web.headers import is_etag, is_strong
+from nczfs.zmap.web.headers import is_etag, is_strong, range_header
 
 MD5_BYTES_MAX = {"auto": 1 << 18, "yes": OBJECT_BYTES_MAX, "no": -1}
 """MD5 takes 1.8 ms of a processor for a MiB, twice as much as the rest of reading an object."""
@@ -133,7 +133,7 @@ class S3ZMap(ZMap):
             return self._nothing(key, version)
         # Always a range, because its answer gives the size of the object, which reveals a body that
         # was cut on the way together with its Content-Length.
-        headers = {"range": f"bytes={start}-{'' if stop is None else stop - 1}"}
+        headers = {"range": range_header(start, stop)}
         if version is not None and is_strong(version):
             headers["if-match"] = version
         md5_bytes_max = MD5_BYTES_MAX[self._options.check_etag]
@@ -142,7 +142,7 @@ class S3ZMap(ZMap):
             answers.range_fault(start, stop, md5_bytes_max),
         )
         if answer.status == 416:
-            return self._nothing(key, version)
+            return self._nothing(key, version) if start >= 0 else self._end(key, -start, version)
         if answer.status not in {200, 206}:
             raise self._refusal(answer, key)
         self._forbidden.note_read(key)
@@ -253,6 +253,11 @@ class S3ZMap(ZMap):
     def _pages(self, prefix: Prefix, *, one_level: bool) -> Iterator[Page]:
         start = f"{prefix}/" if prefix else ""
         return listing.pages(self._transport, start, one_level=one_level)
+
+    def _end(self, key: Key, size: int, version: Version | None) -> Blob:
+        """The last bytes of an object, of a server that does not count from the end."""
+        stat = self.stat(key)
+        return self.read(key, max(0, stat.size - size), stat.size, version=version or stat.version)
 
     def _nothing(self, key: Key, version: Version | None) -> Blob:
         """Answer a range without bytes, for which S3 has no answer."""

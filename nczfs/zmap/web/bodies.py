@@ -46,7 +46,8 @@ class Wanted:
     Attributes
     ----------
     limit : the longest accepted body.
-    start, stop : the requested part, if the answer has the whole object instead.
+    start, stop : the requested part, if the answer has the whole object instead. A negative start
+        counts from the end.
     """
 
     limit: int
@@ -222,6 +223,12 @@ def _part(
     """Read a part of a whole object, and no further if the header gives its length."""
     start, stop = wanted.start, wanted.stop
     skipped_max = SKIPPED_UNKNOWN_MAX if size is None else SKIPPED_BYTES_MAX
+    if start < 0:
+        if size is None:
+            everything = Wanted(wanted.limit + skipped_max)
+            found = read_body(response, size, everything, clock, where)
+            return Body(memoryview(found.data)[start:], found.size)
+        start = max(0, size + start)
     taken = _Taken(start)
     seen = 0
     while piece := response.read1(PIECE_BYTES):

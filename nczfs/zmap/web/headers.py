@@ -13,6 +13,7 @@ from nczfs.zmap.base import Version
 SIZE_END: Final = 1 << 63
 """No file has so many bytes: the kernel counts them in 63 bits and a sign."""
 
+ANOTHER_RANGE: Final = "the server sent another range than requested"
 LONGEST_PAUSE_S: Final = 30  # longest pause that a server may request
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -28,6 +29,19 @@ class ContentRange(NamedTuple):
 
     start: int | None
     size: int
+
+    def fault(self, length: int, start: int, stop: int | None) -> str:
+        """Return what is wrong with an answer to a read of [start, stop), as of `ZMap.read`.
+
+        Parameters
+        ----------
+        length : of the body that came, in bytes.
+        """
+        begin = max(0, self.size + start) if start < 0 else start
+        if self.start != begin:
+            return ANOTHER_RANGE
+        end = self.size if stop is None else min(stop, self.size)
+        return "" if length == end - begin else f"{length} bytes came instead of {end - begin}"
 
 
 def number(text: str) -> int | None:
@@ -50,6 +64,13 @@ def content_range(headers: Mapping[str, str]) -> ContentRange | None:
     if found is None or size is None:
         return None
     return ContentRange(None if found[1] is None else int(found[1]), size)
+
+
+def range_header(start: int, stop: int | None) -> str:
+    """Return the header of a read as of `ZMap.read` (RFC 9110, section 14.1.2)."""
+    if start < 0:
+        return f"bytes={start}"
+    return f"bytes={start}-{'' if stop is None else stop - 1}"
 
 
 def pause_s(headers: Mapping[str, str]) -> float:

@@ -9,6 +9,7 @@ from typing import Final
 from nczfs.errors import Conflict, CorruptStore, NoSuchObject, ReadOnlyStore
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.ranges import clipped
 from nczfs.zmap.zip.index import Member, ZipIndex
 from nczfs.zmap.zip.indexcache import IndexCache, load_index
 from nczfs.zmap.zip.members import MAX_INFLATED_BYTES, MemberReader, read_exactly
@@ -45,7 +46,7 @@ class OpenArchive:
         found = version_of(member)
         if version is not None and version != found:
             raise Conflict(f"{self._source.name}/{key}: another version than the requested one")
-        stop = member.size if stop is None else min(stop, member.size)
+        start, stop = clipped(start, stop, member.size)
         data: Buffer = b""
         if start < stop:
             data = self._reader.read(key, member, start, stop)

@@ -34,6 +34,7 @@ KEY = Key("dir/key")
 GIVEN = Key("dir/.zarray")
 DOTS = OF_EVERY_NODE + OF_SOME_NODES
 DATA = bytes(range(100))
+CHUNKED = {"Transfer-Encoding": "chunked"}
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 Serve: TypeAlias = Callable[..., tuple[Scripted, HttpZMap]]
 
@@ -68,10 +69,12 @@ def ranged(asked: Asked, data: bytes = DATA, etag: str = '"one"') -> Reply:
     headers = {"ETag": etag, "Last-Modified": DATE}
     if asked.headers.get("if-match", etag) != etag:
         return Reply(412)
-    found = re.fullmatch(r"bytes=(\d+)-(\d*)", asked.headers.get("range", ""))
+    found = re.fullmatch(r"bytes=(\d*)-(\d*)", asked.headers.get("range", ""))
     if found is None:
         return Reply(200, data, headers)
-    start, stop = int(found[1]), min(int(found[2] or len(data)) + 1, len(data))
+    start, stop = int(found[1] or 0), min(int(found[2] or len(data)) + 1, len(data))
+    if not found[1]:
+        start, stop = max(0, len(data) - int(found[2])), len(data)
     if start >= len(data):
         return Reply(416, headers={"Content-Range": f"bytes */{len(data)}"})
     headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(data)}"
@@ -137,6 +140,36 @@ def test_a_server_without_ranges_is_read_whole_and_known(serve: Serve) -> None:
     blob = zmap.read(KEY, 40, 50)
     assert (bytes(blob.data), blob.object_size) == (DATA[40:50], 100)
     assert not zmap.features.ranges
+
+
+@pytest.mark.parametrize("size", [7, 100, 200])
+def test_the_end_is_asked_for_in_one_request(serve: Serve, size: int) -> None:
+    server, zmap = serve(lambda asked: ranged(asked, DATA))
+    blob = zmap.read(KEY, -size)
+    assert (bytes(blob.data), blob.object_size) == (DATA[-size:], 100)
+    assert [asked.headers["range"] for asked in server.asked] == [f"bytes=-{size}"]
+
+
+def test_the_end_is_read_from_a_server_that_does_not_count_from_it(serve: Serve) -> None:
+    def script(asked: Asked) -> Reply:
+        is_end = asked.headers.get("range", "").startswith("bytes=-")
+        return Reply(416) if is_end else ranged(asked)
+
+    _, zmap = serve(script)
+    blob = zmap.read(KEY, -7)
+    assert (bytes(blob.data), blob.object_size) == (DATA[-7:], 100)
+    assert bytes(zmap.read(KEY, -7, version=blob.version).data) == DATA[-7:]
+
+
+@pytest.mark.parametrize("headers", [{}, CHUNKED], ids=["length", "chunked"])
+@pytest.mark.parametrize("size", [7, 100, 200])
+def test_the_end_is_taken_of_what_a_server_without_ranges_sends(
+    serve: Serve, headers: dict[str, str], size: int
+) -> None:
+    body = b"64\r\n%b\r\n0\r\n\r\n" % DATA if headers else DATA
+    _, zmap = serve(lambda asked: Reply(200, body, headers))
+    blob = zmap.read(KEY, -size)
+    assert (bytes(blob.data), blob.object_size) == (DATA[-size:], 100)
 
 
 def test_of_a_long_answer_no_more_is_read_than_wanted(serve: Serve) -> None:
