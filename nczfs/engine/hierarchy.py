@@ -203,8 +203,8 @@ class Hierarchy:
         group = self._whole(header)
         if not path and (stale := self.stale()):
             problem = (
-                f"{consolidated.KEY}: stale: {len(stale)} of its documents differ from the single "
-                f"ones, {stale[0]} among them; the single ones are shown"
+                f"the consolidated metadata ({consolidated.KEY}) are stale: {len(stale)} of their "
+                f"documents differ from the single ones, such as {stale[0]}; these are shown"
             )
             header = replace(group.header, problems=(*group.header.problems, problem))
             group = replace(group, header=header)

@@ -21,7 +21,7 @@ from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.forbidden import Forbidden
 from nczfs.zmap.http_names import Names
 from nczfs.zmap.http_transport import Request, Transport
-from nczfs.zmap.keys import MAX_KEY_BYTES, Key, Prefix, join
+from nczfs.zmap.keys import MAX_KEY_BYTES, Key, Prefix, join, place_of
 from nczfs.zmap.registry import DEFAULTS, StoreOptions
 from nczfs.zmap.url import StoreUrl
 from nczfs.zmap.web.attempts import ATTEMPTS
@@ -164,7 +164,7 @@ class HttpZMap(ZMap):
 
     def _check(self, answer: Answer, key: Key) -> None:
         """Raise unless the answer is the object, or a part of it, as it is stored."""
-        where = f"{self._name}/{key}"
+        where = place_of(self._name, key)
         match answer.status:
             case 200 | 206:
                 encoding = answer.headers.get("content-encoding", "").strip().lower()

@@ -25,7 +25,7 @@ from nczfs.zmap.base import Buffer, Entry, Stat, Version, ZMap
 from nczfs.zmap.http_listing import LISTING_BYTES_MAX, Listed, parse_listing
 from nczfs.zmap.http_transport import Request, Transport
 from nczfs.zmap.jsonparts import JsonParts
-from nczfs.zmap.keys import ROOT, Key, Prefix, is_name, join, parse_key
+from nczfs.zmap.keys import CONSOLIDATED, ROOT, Key, Prefix, is_name, join, parse_key
 from nczfs.zmap.leaving_out import without_failures
 from nczfs.zmap.parallel import in_parallel
 from nczfs.zmap.web.headers import version_of
@@ -33,7 +33,6 @@ from nczfs.zmap.web.headers import version_of
 DOCUMENT_BYTES_MAX: Final = 64 << 20
 SAMPLES: Final = 3  # files that are requested to see how the server makes its versions
 
-CONSOLIDATED = ".zmetadata"
 ARRAY = ".zarray"
 
 # nginx never lists names that begin with a dot, so those of Zarr and NCZarr are requested: first
@@ -228,7 +227,7 @@ def _names_in(body: Buffer, where: str) -> frozenset[str]:
     except ValueError:
         found = False
     if not found:
-        raise StoreError(f"{where}: not the consolidated metadata of Zarr")
+        raise StoreError(f"{where}: is not a document of Zarr")
     return frozenset(names)
 
 

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from nczfs.errors import ServerFailed, StoreError
+from nczfs.zmap.keys import place_of
 from nczfs.zmap.ranges import answer_bytes_max
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.web.attempts import ATTEMPTS, Deadline
@@ -111,7 +112,7 @@ class Transport:
 
     def where(self, key: str) -> str:
         """Return the URL of a key for messages, without secrets."""
-        return f"{self.root_url}/{key}" if key else self.root_url
+        return place_of(self.root_url, key)
 
     def send(self, request: Request, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
         """Repeat a request until there is an answer that another attempt would not change.

@@ -16,6 +16,7 @@ Prefix = NewType("Prefix", str)
 ROOT = Prefix("")
 MAX_KEY_BYTES = 1024  # S3: "The name for a key is a sequence of at most 1,024 bytes"
 OWN_FILES = ".nczfs-"  # temporary files and side files of nczfs: hidden, and not keys
+CONSOLIDATED = ".zmetadata"  # which readers of far stores request first
 
 
 def parse_key(text: str) -> Key:
@@ -67,6 +68,17 @@ def checked_text(key: Key) -> Key:
 def is_own(text: str) -> bool:
     """Return whether a key belongs to nczfs itself, so that listings do not show it."""
     return f"/{OWN_FILES}" in f"/{text}"
+
+
+def place_of(store: str, key: str) -> str:
+    """Return the place of a key for messages, with a word on keys that users do not know."""
+    parts = key.split("/")
+    own = next((n for n, part in enumerate(parts) if part.startswith((OWN_FILES, ".nczfs_"))), None)
+    if own is not None:
+        return f"{'/'.join([store, *parts[:own]])}: an object of nczfs ({'/'.join(parts[own:])})"
+    if parts[-1] == CONSOLIDATED:
+        return f"{'/'.join([store, *parts[:-1]])}: the consolidated metadata ({CONSOLIDATED})"
+    return f"{store}/{key}" if key else store
 
 
 def join(prefix: str, name: str) -> Key:

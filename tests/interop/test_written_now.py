@@ -355,7 +355,7 @@ def test_single_documents_win_over_stale_consolidated_ones(tmp_path: Path) -> No
     check(store, {"v": np.arange(1, 7, dtype="i4"), "added": np.array([9], "u1")})
     fs = mount_tree(str(store))
     (problem,) = json.loads(read(fs, "datasets/d.zarr/info.json"))["problems"]
-    assert ".zmetadata: stale" in problem
+    assert "(.zmetadata) are stale" in problem
     assert "v/.zarray" in problem
     fs.close()
 

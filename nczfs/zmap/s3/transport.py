@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
 
+from nczfs.zmap.keys import place_of
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.access import Access
 from nczfs.zmap.s3.messages import Answer, Call, Request, judged, region_in
@@ -86,7 +87,7 @@ class Transport:
         AccessDenied : there are no credentials to sign with.
         StoreError : the answer is too long.
         """
-        where = f"{self.name}/{request.key}" if request.key else self.name
+        where = place_of(self.name, request.key)
 
         def ask(deadline: Deadline) -> tuple[Answer, str]:
             url = self._access.site.url(request.key, request.query)
@@ -100,7 +101,7 @@ class Transport:
 
     def call(self, call: Call, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
         """Send a request that boto3 makes, as `send` does."""
-        where = f"{self.name}/{call.key}" if call.key else self.name
+        where = place_of(self.name, call.key)
 
         def ask(deadline: Deadline) -> tuple[Answer, str]:
             return self._call(call, deadline, where)

@@ -1,4 +1,4 @@
-"""Shares are every item once, in order, few enough a thread, and made when asked for."""
+"""Batches are every item once, in order, few enough a thread, and made when asked for."""
 
 from __future__ import annotations
 

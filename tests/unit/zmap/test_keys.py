@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from nczfs.errors import BadKey, KeyTooLong
-from nczfs.zmap.keys import MAX_KEY_BYTES, ROOT, is_name, join, parse_key, parse_prefix
+from nczfs.zmap.keys import (
+    MAX_KEY_BYTES,
+    ROOT,
+    is_name,
+    join,
+    parse_key,
+    parse_prefix,
+    place_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +74,18 @@ def test_a_name_is_one_component() -> None:
 def test_join_puts_a_slash_between_and_none_at_the_root() -> None:
     assert join("", "a") == "a"
     assert join("a/b", "c") == "a/b/c"
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("", "s3://b"),
+        ("t/.zarray", "s3://b/t/.zarray"),
+        (".zmetadata", "s3://b: the consolidated metadata (.zmetadata)"),
+        ("d/.zmetadata", "s3://b/d: the consolidated metadata (.zmetadata)"),
+        ("d/.nczfs-lease/7f", "s3://b/d: an object of nczfs (.nczfs-lease/7f)"),
+        ("d/.nczfs_removing", "s3://b/d: an object of nczfs (.nczfs_removing)"),
+    ],
+)
+def test_messages_say_what_keys_are_that_users_do_not_know(key: str, text: str) -> None:
+    assert place_of("s3://b", key) == text
