@@ -14,6 +14,8 @@ from nczfs.zmap import keys
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import Key, Prefix
 
+ROUNDS_MAX = 4  # of copying what other clients have stored meanwhile
+
 
 def rename_file(
     store: ObjectStore, files: LiveFiles, key: Key, goal: Key, *, replace: bool
@@ -48,6 +50,9 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     What was written in ``datasets/`` below it is stored before. Nothing is stored there meanwhile,
     and nobody finds a dataset there afterwards to whom it belonged.
 
+    What other clients store there meanwhile is renamed with it, or stays: what is deleted was
+    compared just before with what was copied.
+
     An error or the end of the process in between leaves both, or some of the old ones, and an entry
     of the spool, by which it can be ended.
 
@@ -66,22 +71,34 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
         for live in written.values():
             if live.base is not None:
                 live.check_base()
-        stats = [stat for stat in store.zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]
+        stats = _below(store, prefix)
         with store.noted(prefix, goal) if stats or markers else nullcontext():
             stored = {key: live.stored_at(new_key(key)) for key, live in written.items()}
-            left = [stat for stat in stats if stat.key not in written]
-            found = store.each(lambda stat: _copy_newest(store, stat, new_key(stat.key)), left)
-            copies = {s.key: copy for s, copy in zip(left, found, strict=True) if copy is not None}
+            sources = {key: live.base.version for key, live in written.items() if live.base}
+            copies: dict[Key, Stat] = {}
+            left = [stat for stat in stats.values() if stat.key not in written]
+            for _ in range(ROUNDS_MAX):
+                found = store.each(lambda stat: _copy_newest(store, stat, new_key(stat.key)), left)
+                for source, copy in filter(None, found):
+                    sources[source.key], copies[source.key] = source.version, copy
+                stats = _below(store, prefix)
+                left = [s for s in stats.values() if sources.get(s.key) != s.version]
+                left = [stat for stat in left if stat.key not in written]
+                if not left:
+                    break
 
             def follow(live: LiveFile) -> None:
                 base, generation = stored.get(live.key, (copies.get(live.key), None))
+                if live.key in copies and live.base and sources[live.key] != live.base.version:
+                    base = None  # the copy is another client's, and of another version
                 goal_key = new_key(live.key)
                 live.moved(goal_key, base, generation)
                 files.rename(live, goal_key)
 
             try:
-                gone = [stat.key for stat in stats if stat.key in {*copies, *stored}]
-                store.zmap.delete_many(gone)
+                store.delete_versions(
+                    [s for s in stats.values() if sources.get(s.key) == s.version]
+                )
                 store.move_markers(prefix, markers, goal)
             except NczfsError:
                 for live in opened:
@@ -122,6 +139,12 @@ def _move_stored(store: ObjectStore, key: Key, goal: Key, *, replace: bool) -> S
     return copy
 
 
+def _below(store: ObjectStore, prefix: Prefix) -> dict[Key, Stat]:
+    """The objects that the store has below a directory now."""
+    found = store.zmap.list(prefix)
+    return {stat.key: stat for stat in found if stat.key.startswith(f"{prefix}/")}
+
+
 def _is_gone(store: ObjectStore, key: Key) -> bool:
     try:
         return store.find(key) is None
@@ -129,10 +152,13 @@ def _is_gone(store: ObjectStore, key: Key) -> bool:
         return False
 
 
-def _copy_newest(store: ObjectStore, stat: Stat, goal: Key) -> Stat | None:
-    """Copy an object that was listed; None when another client has removed it since."""
+def _copy_newest(store: ObjectStore, stat: Stat, goal: Key) -> tuple[Stat, Stat] | None:
+    """Copy an object that was listed, in its newest version: that one, and the copy.
+
+    None when another client has removed it since.
+    """
     try:
-        return store.copy(stat, goal, replace=True)
+        return stat, store.copy(stat, goal, replace=True)
     except StaleHandle:
         newer = store.find(stat.key)
-        return store.copy(newer, goal, replace=True) if newer is not None else None
+        return (newer, store.copy(newer, goal, replace=True)) if newer is not None else None

@@ -380,6 +380,53 @@ def test_a_directory_is_looked_into_while_it_is_renamed(
     fs.releasedir(handle)
 
 
+def test_what_another_client_stores_while_a_directory_is_copied_goes_with_it(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11: a newer version of what was copied already, and what is new."""
+    reading = fs.open(find(fs, "objects/d/a").ino, os.O_RDONLY).handle
+    with store.stopping("write", "e/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        store.write(Key("d/a"), b"THEIRS")
+        store.write(Key("d/c"), b"new")
+        gate.open()
+        renaming.result(WAIT_S)
+    assert stored(store) == {"a": b"old", "e/a": b"THEIRS", "e/b": b"old", "e/c": b"new"}
+    with pytest.raises(StaleHandle):  # as without a rename: it is another version
+        fs.read(reading, 0, 3)
+    fs.release(reading)
+
+
+def test_what_another_client_stores_while_a_directory_is_deleted_stays(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11."""
+    with store.stopping("delete", "d/a") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        store.write(Key("d/b"), b"THEIRS")
+        gate.open()
+        renaming.result(WAIT_S)
+    assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old", "d/b": b"THEIRS"}
+
+
+def test_what_another_client_stores_while_a_written_file_is_renamed_with_its_directory_stays(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O9, O11."""
+    handle = open_file(fs, "objects/d/a")
+    fs.write(handle, 0, b"ours")
+    with store.stopping("write", "e/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        store.write(Key("d/a"), b"THEIRS")
+        gate.open()
+        renaming.result(WAIT_S)
+    close(fs, handle)
+    assert stored(store) == {"a": b"old", "e/a": b"ours", "e/b": b"old", "d/a": b"THEIRS"}
+
+
 def test_a_listing_that_a_rename_overtakes_is_whole(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
