@@ -205,7 +205,7 @@ class Array:
             the array was removed or replaced.
         """
         assert values.shape == box.shape
-        values = self._storable(values)
+        values = self.storable(values)
         try:
             with UnderWay(self._store_depth) as through:
                 for part in self.description.grid.parts(box):
@@ -222,13 +222,39 @@ class Array:
         finally:
             self.stored.note_written()
 
+    def hold(self, box: Box, values: Values) -> None:
+        """Write the elements of a box, as `storable` gives them; none of them is sent at once.
+
+        Raises
+        ------
+        CodecError, StoreError : as `write_box`.
+        """
+        try:
+            for part in self.description.grid.parts(box):
+                self._chunks.write(part.chunk, part.source, values[part.target.slices()])
+        finally:
+            self.stored.note_written()
+
+    def held(self, box: Box) -> Values:
+        """A copy of elements that were all written and are not stored. Raises Unavailable."""
+        out = np.empty(box.shape, self.description.dtype.native)
+        for part in self.description.grid.parts(box):
+            out[part.target.slices()] = self._chunks.held(part)
+        return out
+
+    def retract(self, box: Box) -> None:
+        """Take back that elements were written. Raises Unavailable."""
+        for part in self.description.grid.parts(box):
+            self._chunks.retract(part)
+        self.stored.note_changed()
+
     def write_selection(self, selection: Selection, values: Values) -> None:
         """Write the selected elements; `values` has the selection's shape. See `write_box`."""
         assert values.shape == selection.shape
         if (box := selection.box) is not None:
             self.write_box(box, values)
             return
-        values = self._storable(values)
+        values = self.storable(values)
         try:
             for selected in selection.by_chunk(self.description.chunk_shape):
                 self._chunks.write(selected.chunk, selected.source, values[selected.target])
@@ -251,7 +277,7 @@ class Array:
         """Store all that was written to this array. Raises CodecError, StoreError."""
         self._chunks.flush()
 
-    def _storable(self, values: Values) -> Values:
+    def storable(self, values: Values) -> Values:
         """Return the values as they will be stored. Raises StructureChanged, CodecError."""
         self.stored.check()
         self.require_codecs()

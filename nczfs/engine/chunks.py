@@ -152,6 +152,14 @@ class ArrayChunks:
         chunk_id = (self.stored, part.chunk)
         return self._writeback.send(chunk_id, self.io, part.source, values)
 
+    def held(self, part: Part) -> Values:
+        """See `WriteBack.held`."""
+        return self._writeback.held((self.stored, part.chunk), part.source)
+
+    def retract(self, part: Part) -> None:
+        """See `WriteBack.retract`."""
+        self._writeback.retract((self.stored, part.chunk), part.source)
+
     def settle(self) -> None:
         """Wait as `WriteBack.settle` does."""
         self._writeback.settle()

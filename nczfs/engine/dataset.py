@@ -10,30 +10,31 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from nczfs.engine.appending import Appends
 from nczfs.engine.array import Array
 from nczfs.engine.cache import ChunkCache
 from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.chunks import ArrayChunks
 from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.edits import Edits
-from nczfs.engine.hierarchy import Hierarchy, consolidated_of
+from nczfs.engine.hierarchy import Hierarchy
 from nczfs.engine.lease import Leases
 from nczfs.engine.ledger import Ledger
-from nczfs.engine.metadata import LEDGER_SHARE, MetadataCache, StoreDocuments
+from nczfs.engine.loaded import Values
+from nczfs.engine.metadata import LEDGER_SHARE, MetadataCache
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.prefetch import Windows
 from nczfs.engine.quantize import rounding_of
 from nczfs.engine.retrying import Confirmation
+from nczfs.engine.rootformat import format_at
 from nczfs.engine.spill import spill_tier
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.storedarray import StoredArray, StoredArrays, chunk_layout
 from nczfs.engine.writeback import WriteBack
-from nczfs.errors import AccessDenied, CodecError, MetadataError, NczfsError, StructureChanged
-from nczfs.formats import consolidated
+from nczfs.errors import CodecError, NczfsError, StructureChanged
 from nczfs.formats.base import FormatOptions, MetadataFormat
-from nczfs.formats.detect import NODE_NAMES, ROOT_KEYS, detect
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.zmap.base import ZMap
@@ -151,6 +152,7 @@ class Dataset(Hierarchy):
         )
         super().__init__(metadata, root, metadata_format, options, edits)
         self.copy = ConsolidatedCopy(self, edits.store)
+        self.appends = Appends(self, self.array, lambda: metadata.zmap.features.conditional_writes)
         self._tell_edited = edited
         self._arrays_lock = threading.Lock()
         self._arrays: dict[str, tuple[Variable, Array]] = {}
@@ -213,6 +215,7 @@ class Dataset(Hierarchy):
     def removed(self, path: str) -> None:
         """Note that a node and all below it are removed; nothing written to them is kept."""
         self.edits.forget(path)
+        self.appends.forget(lambda known: is_within(known, path))
         prefix = self.prefix(path)
         for array in self._stored_arrays(prefix):
             array.end("the variable was removed")
@@ -251,6 +254,18 @@ class Dataset(Hierarchy):
         with self.engine.arrays.gate.closed(self.root) as narrow:
             yield narrow
 
+    def append(
+        self, path: str, array: StoredArray, values: Values, grow: Callable[[int], None]
+    ) -> int:
+        """Append records; see `Appends.add`. When memory is short of room, they are stored."""
+        first = self.appends.add(path, array, values, grow)
+        if self.engine.writeback.is_crowded:
+            try:
+                self.store(())
+            except NczfsError as error:
+                log.info("%s: appended records are kept, and tried again: %s", self.url(""), error)
+        return first
+
     def flush_chunks(self) -> None:
         """Store everything that was written to its arrays. Raises CodecError, StoreError."""
         self.engine.writeback.flush(self._has)
@@ -258,7 +273,7 @@ class Dataset(Hierarchy):
     @property
     def has_changes(self) -> bool:
         """Whether a document, or the consolidated copy, is not stored yet as it should be."""
-        return bool(self.edits.pending()) or self.copy.is_owed
+        return bool(self.edits.pending()) or self.appends.is_any or self.copy.is_owed
 
     @property
     def is_far(self) -> bool:
@@ -288,19 +303,23 @@ class Dataset(Hierarchy):
         """
         paths = None if asked is None else frozenset(asked)
         failures: list[NczfsError] = []
-        is_flushed = True
-        try:
-            self.flush_chunks()
-        except NczfsError as error:
-            is_flushed = False
-            if paths is None or self.engine.writeback.has_unsaved(self._has_any_at(paths)):
-                failures.append(error)
-        with self.engine.arrays.gate.inside(lambda: self.root):
+        reason = self._reason_not_flushed()
+        with self.edits.naming:  # nobody appends meanwhile
+            unplaced: dict[str, NczfsError] = {}
+            if self.appends.is_any:
+                unplaced = self.appends.claim()
+                reason = self._reason_not_flushed()
+            unsaved = self.engine.writeback.has_unsaved
+            if reason is not None and (paths is None or unsaved(self._has_any_at(paths))):
+                failures.append(reason)
+            reason = reason or next(iter(unplaced.values()), None)
             # Other clients must see an array no longer than its stored values.
-            found = self.edits.flush(
-                self.node, lambda path: is_flushed or not self.edits.grows(path)
-            )
-            failures += [error for path, error in found.items() if paths is None or path in paths]
+            kept = {} if reason is None else self._growing(reason)
+            with self.engine.arrays.gate.inside(lambda: self.root):
+                stored = self.edits.flush(self.node, lambda path: path not in kept)
+            found = kept | stored | unplaced
+        failures += [error for path, error in found.items() if paths is None or path in paths]
+        with self.engine.arrays.gate.inside(lambda: self.root):
             if self.copy.is_owed or self.copy.is_wanted:
                 try:
                     self.copy.update()
@@ -315,6 +334,18 @@ class Dataset(Hierarchy):
         self.engine.writeback.settled()
         if failures:
             raise failures[0]
+
+    def _reason_not_flushed(self) -> NczfsError | None:
+        """Store the chunks; why some of them are not."""
+        try:
+            self.flush_chunks()
+        except NczfsError as error:
+            return error
+        return None
+
+    def _growing(self, reason: NczfsError) -> dict[str, NczfsError]:
+        """The reason for all nodes that get another length."""
+        return {path: reason for path in self.edits.pending() if self.edits.grows(path)}
 
     def forget_clean(self) -> None:
         """Forget chunks and documents without unsaved changes, so that the store is asked anew."""
@@ -439,60 +470,6 @@ def open_dataset(
     """Open the dataset at a prefix; None if there is no group or array. See `format_at`."""
     found = format_at(metadata, root, options, reads_consolidated=not writable)
     return None if found is None else Dataset(engine, metadata, root, found, options, edited)
-
-
-def format_at(
-    metadata: MetadataCache,
-    root: Prefix,
-    options: FormatOptions,
-    *,
-    reads_consolidated: bool,
-    is_listed: bool = False,
-    wanted: str = "",
-) -> MetadataFormat | None:
-    """Return the format of the dataset at a prefix; None if there is no group or array.
-
-    Where a request is a round trip, the consolidated metadata are requested first; if they exist,
-    nothing else is. A caller that means to change the documents reads the single ones.
-
-    Parameters
-    ----------
-    is_listed : the names at the prefix will be needed, too. Where they come with one request, they
-        are requested now, and show which documents exist.
-    wanted : a name below the prefix that will be needed next; its documents are requested with
-        those of the root.
-
-    Raises
-    ------
-    MetadataError : there is a dataset, but its root cannot be read.
-    """
-    store = StoreDocuments(metadata, root, options)
-    copies = None
-    if is_listed:
-        store.fetch([consolidated.KEY] if reads_consolidated else [], level=True)
-    if metadata.far and reads_consolidated:
-        copies = _copies(store)
-    if copies is None and not all(map(store.lacks, ROOT_KEYS)):
-        _, entry = metadata.known_entry(root, wanted)
-        below = NODE_NAMES if entry is not None and entry.is_prefix else ()
-        store.fetch([*ROOT_KEYS, *(f"{wanted}/{name}" for name in below)])
-    try:
-        found = detect(copies or store, options)
-    except MetadataError as error:
-        raise type(error)(f"{store.place}/{error}") from error
-    if found is None:
-        return None
-    return found if copies is None else consolidated.ConsolidatedFormat(found)
-
-
-def _copies(store: StoreDocuments) -> consolidated.ConsolidatedDocuments | None:
-    """Return the consolidated documents; None if there are none."""
-    try:
-        return consolidated_of(store)
-    except AccessDenied:
-        # Stores that answer 403 for missing keys are recognised by a key that they do give.
-        store.fetch(ROOT_KEYS)
-        return consolidated_of(store)
 
 
 def _same_array(one: Variable, other: Variable) -> bool:

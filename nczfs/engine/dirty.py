@@ -256,6 +256,23 @@ class DirtyChunk:
         if self.is_lent:
             self.values, self.shared, self.is_lent = np.array(self.values), False, False
 
+    def copy_of(self, box: Box) -> Values:
+        """Elements that were written. Takes `lock`. Raises Unavailable."""
+        with self.lock:
+            return np.array(self._values()[box.slices()])
+
+    def without(self, box: Box) -> DirtyChunk | None:
+        """What is left of it without some elements. Holds `lock`. Raises Unavailable."""
+        assert self.flying is None
+        flags = self.written.flags()
+        flags[box.slices()] = False
+        if not flags.any():
+            return None
+        left = DirtyChunk(self.io, self.index, self.clip, since=self.since)
+        where = tuple(axis.astype(np.int64) for axis in np.nonzero(flags))
+        left.write(where, self._values()[where])
+        return left
+
     def fail(self, error: NczfsError) -> None:
         """End a flush that failed: its elements are dirty again, below those written meanwhile."""
         assert self.flying is not None

@@ -197,6 +197,30 @@ class DirtyMap:
                         self._remove(chunk_id, chunk)
             return chunk
 
+    def retract(self, chunk_id: ChunkId, box: Box) -> DirtyChunk | None:
+        """Take elements out of a chunk that is not on its way to the store.
+
+        Returns
+        -------
+        the chunk as it was.
+
+        Raises
+        ------
+        Unavailable : it cannot be read; nothing is taken out.
+        """
+        with self._lock:
+            chunk = self.chunks.get(chunk_id)
+            if chunk is None:
+                return None
+            with chunk.lock:
+                left = chunk.without(box)
+                self._remove(chunk_id, chunk)
+            if left is not None:
+                self._put(chunk_id, left)
+                self._take(left.memory)
+                left.nbytes = left.memory
+            return chunk
+
     @property
     def are_due(self) -> bool:
         """Whether no chunk pauses after its own failure."""

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from nczfs.engine.changes import Change, Create, Resize, ResizeDimension
+from nczfs.engine.claims import without_covered
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import may_pass, until_stored
@@ -163,7 +164,7 @@ class Edits:
         with self._flushing:
             failures: dict[str, NczfsError] = {}
             nodes, wanted = self._taken(load, is_wanted, failures)
-            self._metadata.ask_again({key for node in nodes.values() for key in self._keys(node)})
+            self._ask_again([nodes[p] for p in nodes if not self._suffices(wanted.get(p, []))])
             in_order = sorted(nodes, key=lambda path: _order(path, nodes[path]))
             stored: dict[str, list[Change]] = {}
             for _, stage in groupby(in_order, key=lambda path: _order(path, nodes[path])[0]):
@@ -295,13 +296,24 @@ class Edits:
     def _store_node(self, node: Node, changes: list[Change]) -> Refused:
         def store(attempt: int) -> Refused:
             if attempt:
-                self._metadata.ask_again(self._keys(node))
+                self._ask_again([node])
             return self._store_once(node.path, changes)
 
         try:
             return until_stored(store, f"/{node.path}")
         except NczfsError as error:
             return [(change, error) for change in changes]
+
+    def _ask_again(self, nodes: Iterable[Node]) -> None:
+        self._metadata.ask_again({key for node in nodes for key in self._keys(node)})
+
+    def _suffices(self, changes: list[Change]) -> bool:
+        """Whether what is believed of the documents will do for a first attempt at some changes.
+
+        A length that grows is right already where it is longer; all else is compared by the store.
+        """
+        only_grow = all(isinstance(c, Resize | ResizeDimension) and c.grows for c in changes)
+        return only_grow and self._metadata.zmap.features.conditional_writes
 
     def _keys(self, node: Node) -> list[Key]:
         """Return the keys of the documents that describe a node and its dimensions."""
@@ -327,7 +339,7 @@ class Edits:
         for key, data in written.items():
             self._storing(key)
             try:
-                self.store(key, data, documents.used[join(self._root, key)])
+                self.store(key, without_covered(data, key), documents.used[join(self._root, key)])
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:

@@ -54,6 +54,8 @@ class Flusher:
     def flush(self, ids: list[ChunkId], *, only_due: bool = False) -> None:
         """Store what was written to some chunks so far.
 
+        Chunks with appended records that have no place yet are left (`engine/appending.py`).
+
         Once the store is unreachable, the remaining chunks are not tried. Only the caller waits for
         chunks that other threads are storing: a waiting thread of the pool could be the one that
         they need.
@@ -134,6 +136,8 @@ class Flusher:
         with chunk.lock:
             if chunk.flying is not None:
                 return False
+            if _is_held(chunk_id, chunk.io):
+                return True
             if only_due and not (chunk.retry.is_due and self._health.is_due):
                 return True
             if (last := answers.error) is not None:
@@ -246,6 +250,13 @@ def store_snapshot(
         return values, io.store(index, values, known, sending)
 
     return until_stored(store, io.key(index))
+
+
+def _is_held(chunk_id: ChunkId, io: ChunkIO) -> bool:
+    """Whether a chunk may have appended records that have no place yet."""
+    array, index = chunk_id
+    first = array.held_from
+    return first is not None and (index[0] + 1) * io.array.chunk_shape[0] > first
 
 
 def _error_of(future: Future[bool]) -> NczfsError | None:

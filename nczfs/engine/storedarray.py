@@ -36,6 +36,8 @@ class StoredArray:
     written_ns : the time of the last write; 0: there was none.
     doubts : how often its documents may have been changed in this process by others than its
         editor: then the store is asked for them before a chunk is stored.
+    held_from : the first appended record whose place is uncertain (`engine/appending.py`): from it
+        on, nobody else stores anything. None: there is none.
     has_lost : whether something that was written to it went into the spool for good, because
         another client had removed or replaced it.
     """
@@ -46,6 +48,7 @@ class StoredArray:
         "_zmap",
         "doubts",
         "has_lost",
+        "held_from",
         "place",
         "revision",
         "written_ns",
@@ -59,6 +62,7 @@ class StoredArray:
         self._over: str | None = None
         self.doubts = 0
         self.has_lost = False
+        self.held_from: int | None = None
         self.revision = 0
         self.written_ns = 0
 

@@ -62,6 +62,7 @@ class WriteBack:
         store_others: Callable[[float], bool] = lambda _: False,
     ) -> None:
         self._spool = spool
+        self._cache = cache
         self._journal = journal
         self._health = StoreHealth()
         self._dirty = DirtyMap(cache, journal)
@@ -178,6 +179,30 @@ class WriteBack:
         the first error of a chunk that could not be stored; it stays dirty. StoreError, CodecError.
         """
         self._flusher.flush(self._dirty.ids(is_wanted))
+
+    def held(self, chunk_id: ChunkId, box: Box) -> Values:
+        """A copy of elements that were written. Raises Unavailable."""
+        chunk = self.find(chunk_id)
+        if chunk is None:
+            chunk_id[0].check()
+            raise Unavailable("a record that was appended is not in memory any more")
+        return chunk.copy_of(box)
+
+    def retract(self, chunk_id: ChunkId, box: Box) -> None:
+        """Take back that elements were written. Raises Unavailable."""
+        self._dirty.wait_until_landed([chunk_id])
+        chunk = self._dirty.retract(chunk_id, box)
+        if chunk is not None:
+            left = self.find(chunk_id)
+            if left is not None and self._journal is not None:
+                self._saver.save_or_tell(left)  # the journal knows the chunk no more
+            self._saver.forget(chunk)
+        self._cache.drop(chunk_id)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much is dirty that some of it should be stored, and the store can be asked."""
+        return self._excess > 0 and self._health.is_due
 
     def settled(self) -> None:
         """Remove array lengths that the store knows from the journal."""

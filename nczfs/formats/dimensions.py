@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nczfs.formats.names import is_name, parent_of, split_path
 from nczfs.formats.problems import Problems
@@ -56,7 +56,8 @@ def by_reference(
     Notes
     -----
     An unlimited dimension may be shorter than the shape after an interrupted append, because the
-    dimension is written last. Then its length counts, and the array ends there.
+    dimension is written last. It may be longer while another client is appending, when the shape
+    was read first. The smaller length counts, and the array ends there.
     """
     if not isinstance(references, list) or len(references) != len(place.shape):
         problems.add(
@@ -90,21 +91,22 @@ def _referred(
         steps = group.split("/") if group else []
         candidates = ["/".join(steps[i:]) for i in range(len(steps) + 1)]
     sizes: list[int] = []
-    shorter: list[Dimension] = []
+    unlimited: list[Dimension] = []
     for candidate in candidates:
         found = declared(candidate).get(name)
         if found is not None and found.size == size:
             return found
         if found is not None:
             sizes.append(found.size)
-            if found.unlimited and found.size < size:
-                shorter.append(found)
-    if shorter:
+            if found.unlimited:
+                unlimited.append(found)
+    if unlimited:
+        nearest = unlimited[0]
         problems.add(
-            f"{place.where}: dimension {shown(str(reference))} has length {shorter[0].size}, "
+            f"{place.where}: dimension {shown(str(reference))} has length {nearest.size}, "
             f"and the shape has {size}; the rest is ignored"
         )
-        return shorter[0]
+        return replace(nearest, size=min(nearest.size, size))
     if not is_whole:
         return anonymous(size) if sizes else Dimension(name, size)
     if sizes:

@@ -81,9 +81,14 @@ def read_documents(
 def stored_shape(data: bytes, key: str) -> tuple[int, ...]:
     """The shape in a ``.zarray``; an array may read as shorter, see `dimensions.by_reference`.
 
-    What is no length counts as 0. Raises BadMetadata.
+    Raises BadMetadata.
     """
-    shape = parse_object(data, key)[0].get("shape")
+    return shape_of(parse_object(data, key)[0])
+
+
+def shape_of(document: dict[str, Json]) -> tuple[int, ...]:
+    """The shape in a parsed ``.zarray``; what is no length counts as 0."""
+    shape = document.get("shape")
     sizes = shape if isinstance(shape, list) else []
     return tuple(size if isinstance(size, int) else 0 for size in sizes)
 

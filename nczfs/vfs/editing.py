@@ -152,11 +152,12 @@ class Growing:
         self._users = 0
         self._tail = bytearray()
         self._begins = 0  # the offset of the tail
+        self._waiting = 0  # bytes of other records that are not whole
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of an incomplete record."""
-        return len(self._tail)
+        """The bytes of incomplete records."""
+        return len(self._tail) + self._waiting
 
     @property
     def record_bytes(self) -> int:
@@ -170,6 +171,9 @@ class Growing:
             layout = self._layout()
             if self._tail and self._begins != layout.size:
                 self._overtaken(layout)
+            if offset + len(data) > layout.size and self._dataset.appends.is_any:
+                self._claim()  # what follows has its place
+                layout = self._layout()
             inside = max(0, min(len(data), layout.size - offset))
             if inside:
                 write_at(layout, offset, data[:inside])
@@ -177,16 +181,23 @@ class Growing:
                 self._begins = layout.size
                 self._hold(offset + inside - layout.size, data[inside:])
 
-    def append(self, data: memoryview) -> int:
-        """Append bytes. Returns their offset."""
+    def append(self, data: bytes) -> int:
+        """Append whole records. Returns their offset, as it is for now.
+
+        Other clients may append at the same time: when the records are stored, they go behind what
+        these have stored by then (`engine/appending.py`).
+        """
+        with self._dataset.edits.naming:  # it keeps its path meanwhile
+            variable = self._latest()
+            array = variable.array
+            values = np.frombuffer(data, array.dtype.native).reshape(-1, *array.shape[1:])
+            first = self._dataset.append(variable.path, self._array, values, self._grow)
+        return first * self.record_bytes
+
+    def waits(self, count: int) -> None:
+        """Count bytes of incomplete records that wait with their writers; fewer: negative."""
         with self._lock:
-            layout = self._layout()
-            if self._tail and self._begins != layout.size:
-                self._overtaken(layout)
-            self._begins = layout.size
-            offset = layout.size + len(self._tail)
-            self._hold(len(self._tail), data)
-            return offset
+            self._waiting += count
 
     def show(self) -> None:
         """Refresh every file of the variable."""
@@ -200,11 +211,12 @@ class Growing:
                 raise BadArgument(
                     f"{size} bytes are not a multiple of the record size {self.record_bytes}"
                 )
+            self._claim()
             self._grow(size // self.record_bytes)
 
-    def check_whole(self) -> None:
-        """Raise BadArgument while a record is incomplete."""
-        held = self.held_bytes
+    def check_whole(self, waiting: int) -> None:
+        """Raise BadArgument while a record, or a writer's own `waiting` bytes, are incomplete."""
+        held = waiting or len(self._tail)
         if held:
             raise BadArgument(
                 f"/{self._variable.path}: the last {held} bytes are not a whole record of "
@@ -225,6 +237,11 @@ class Growing:
                 self._tail.clear()
         if dropped:
             self.show()
+
+    def _claim(self) -> None:
+        """Have a place for what was appended before."""
+        with self._dataset.edits.naming:
+            self._dataset.appends.claim_for(self._latest().path)
 
     def _hold(self, place: int, data: memoryview) -> None:
         """Put bytes `place` after the end of the array, and add the records that they complete."""

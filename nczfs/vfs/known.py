@@ -8,8 +8,9 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from nczfs.engine.array import now
-from nczfs.engine.dataset import Dataset, Engine, format_at
+from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.rootformat import format_at
 from nczfs.errors import MetadataError
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable

@@ -161,5 +161,7 @@ def test_an_unlimited_dimension_that_is_shorter_than_the_shape_counts() -> None:
 
 def test_an_array_that_is_shorter_than_its_unlimited_dimension_keeps_its_length() -> None:
     found, problems = referred(["/time"], (3,))
-    assert found == (Dimension("_Anonymous_Dim_3", 3, anonymous=True),)
-    assert len(problems) == 1
+    assert found == (Dimension("time", 3, unlimited=True),)
+    assert problems == (
+        "k: dimension '/time' has length 4, and the shape has 3; the rest is ignored",
+    )

@@ -1,0 +1,115 @@
+"""Places for appended records, claimed in the document that holds the shape of their array.
+
+Records are stored before the shape says that they are there, so that no reader finds one without
+values. Two clients that append at the same time must not choose the same place for theirs. So each
+one first claims the records [first, stop) in the ``.zarray`` of the array, by a conditional write:
+who loses it reads what the winner has claimed, and claims what lies behind. The shape that covers
+a claim replaces it. Claims of processes that have ended without that do not count.
+
+Other programs take no notice of the member: "Other keys should not be present within the metadata
+object and should be ignored by implementations" (Zarr v2 specification, "Metadata").
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+
+from nczfs.engine.process import ProcessIdentity, current_process
+from nczfs.formats.jsontext import parse_object
+from nczfs.formats.jsonwrite import strict
+from nczfs.formats.nodes import shape_of
+from nczfs.model.hierarchy import Json
+
+MEMBER = "nczfs_appends"
+LENGTH_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class AppendClaim:
+    """The records [first, stop), and the process that stores them, see `ProcessIdentity`.
+
+    Attributes
+    ----------
+    name : of those records, whatever place is claimed for them.
+    """
+
+    name: str
+    first: int
+    stop: int
+    machine: str
+    pid: int
+    started: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is certainly gone, as seen from this one."""
+        return ProcessIdentity(self.machine, self.pid, self.started).has_ended()
+
+
+def with_claim(data: bytes, key: str, name: str, start: int, count: int) -> tuple[int, bytes]:
+    """Claim a place for some records of this process.
+
+    Parameters
+    ----------
+    data : the document, with its key for messages.
+    name : of the records; an earlier claim of that name, which may have been stored although nobody
+        heard of it, counts no more.
+    start : they stand there, or behind.
+
+    Returns
+    -------
+    the index of the first one, and the document with the claim.
+
+    Raises
+    ------
+    BadMetadata.
+    """
+    document, _ = parse_object(data, key)
+    open_claims = [claim for claim in _open_claims(document) if claim.name != name]
+    first = max(start, _length(document), *(claim.stop for claim in open_claims), 0)
+    process = current_process() or ProcessIdentity("", os.getpid(), 0)
+    claim = AppendClaim(name, first, first + count, process.machine, process.pid, process.started)
+    return first, _with_claims(document, [*open_claims, claim])
+
+
+def without_covered(data: bytes, key: str) -> bytes:
+    """The document without the claims that its shape covers. Raises BadMetadata."""
+    if MEMBER.encode() not in data:
+        return data
+    document, _ = parse_object(data, key)
+    return _with_claims(document, _open_claims(document))
+
+
+def _length(document: dict[str, Json]) -> int:
+    return next(iter(shape_of(document)), 0)
+
+
+def _open_claims(document: dict[str, Json]) -> list[AppendClaim]:
+    """The claims of a document that count; what is no claim is left out."""
+    found = document.get(MEMBER)
+    claims = map(_claim_of, found if isinstance(found, list) else [])
+    length = _length(document)
+    return [c for c in claims if c is not None and c.stop > length and not c.has_ended]
+
+
+def _claim_of(item: Json) -> AppendClaim | None:
+    if not isinstance(item, dict):
+        return None
+    name, machine = item.get("name"), item.get("machine")
+    first, stop = item.get("first"), item.get("stop")
+    pid, started = item.get("pid"), item.get("started")
+    if not (isinstance(name, str) and isinstance(machine, str)):
+        return None
+    if not (isinstance(first, int) and isinstance(stop, int) and 0 <= first < stop <= LENGTH_MAX):
+        return None
+    if not (isinstance(pid, int) and isinstance(started, int) and pid > 0):
+        return None
+    return AppendClaim(name, first, stop, machine, pid, started)
+
+
+def _with_claims(document: dict[str, Json], claims: list[AppendClaim]) -> bytes:
+    rest = {name: value for name, value in document.items() if name != MEMBER}
+    if claims:
+        rest[MEMBER] = [asdict(claim) for claim in claims]
+    return strict(rest).encode()

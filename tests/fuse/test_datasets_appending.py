@@ -1,0 +1,225 @@
+"""Records that are appended at the same time, by several programs in several mounts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nczfs
+from tests.support.mounts import Served
+from tests.support.places import DATASET, Place, bucket_of, directory_at
+from tests.support.sample import Values
+from tests.support.settled import settled, status
+
+WIDTH = 5
+CHUNKS = (4, 3)
+ROUNDS = [12, pytest.param(300, marks=pytest.mark.long)]
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(params=["directory", "ceph"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Stores with conditional writes."""
+    if request.param == "directory":
+        return with_records(directory_at(tmp_path / "store"))
+    return with_records(bucket_of(request.getfixturevalue("ceph")))
+
+
+@pytest.fixture
+def mounts(place: Place, tmp_path: Path) -> Iterator[list[Served]]:
+    prompt = ["--metadata-ttl", "minimal"]
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(settled(place.url, tmp_path / f"spool{number}", *prompt))
+            for number in range(2)
+        ]
+
+
+def with_records(place: Place, layout: str = "nczarr2") -> Place:
+    """A store with a dataset of two variables of records, of which there is none yet."""
+    with nczfs.open(place.url_of(DATASET), "w") as root:
+        root.create_dimension("t", None)
+        root.create_dimension("x", WIDTH)
+        for name in "rs":
+            root.create_variable(name, ("t", "x"), "<i4", chunks=CHUNKS, fillvalue=-1)
+    return place
+
+
+def file_of(mount: Served, name: str = "r") -> Path:
+    return mount.path / "datasets" / DATASET / name / "values.raw"
+
+
+def record(writer: int, number: int) -> Values:
+    """A record that no other writer writes."""
+    return np.arange(WIDTH, dtype="<i4") + 1000 * (1 + number) + 1_000_000 * (1 + writer)
+
+
+def records_of(writer: int, count: int) -> list[list[int]]:
+    return [record(writer, number).tolist() for number in range(count)]
+
+
+def stored(place: Place, name: str = "r") -> list[list[int]]:
+    found: list[list[int]] = place.values(name).tolist()
+    return found
+
+
+def check_each_once(found: list[list[int]], writers: int, count: int) -> None:
+    """Every record is there once, those of a writer in their order, and nothing between them."""
+    for writer in range(writers):
+        own = [row for row in found if row[0] // 1_000_000 == 1 + writer]
+        assert own == records_of(writer, count)
+    assert len(found) == writers * count
+
+
+def append_all(path: Path, writer: int, count: int, synced_after: int) -> None:
+    """Append records, a part of one at a time, and have some of them confirmed now and then."""
+    fd = open_patiently(path)
+    try:
+        for number in range(count):
+            data = record(writer, number).tobytes()
+            cut = 0 if number % 3 else 8
+            if cut:
+                os.write(fd, data[:cut])
+            os.write(fd, data[cut:])
+            if number % synced_after == synced_after - 1:
+                os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def open_patiently(path: Path) -> int:
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return os.open(path, os.O_RDWR | os.O_APPEND)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ETIMEDOUT) or time.monotonic() > give_up:
+                raise
+
+
+def at_once(paths: list[Path], count: int, *synced_after: int) -> None:
+    with ThreadPoolExecutor(len(paths)) as threads:
+        futures = [
+            threads.submit(append_all, path, number, count, synced_after[number])
+            for number, path in enumerate(paths)
+        ]
+        for future in futures:
+            future.result()
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_two_mounts_that_append_at_the_same_time_lose_nothing(
+    place: Place, mounts: list[Served], rounds: int
+) -> None:
+    """SEMANTICS W34."""
+    at_once([file_of(mount) for mount in mounts], rounds, 1, 3)
+    check_each_once(stored(place), 2, rounds)
+    for mount in mounts:
+        shown = np.frombuffer(file_of(mount).read_bytes(), "<i4").reshape(-1, WIDTH)
+        assert shown.tolist() == stored(place)
+    assert place.findings() == []
+
+
+def test_the_loser_appends_behind_the_winner_and_sees_its_records_there(
+    place: Place, mounts: list[Served]
+) -> None:
+    """SEMANTICS W34."""
+    fds = [open_patiently(file_of(mount)) for mount in mounts]
+    for writer, fd in enumerate(fds):
+        for number in range(3):
+            os.write(fd, record(writer, number).tobytes())
+    os.fsync(fds[0])
+    assert stored(place) == records_of(0, 3)
+    os.fsync(fds[1])
+    wanted = [*records_of(0, 3), *records_of(1, 3)]
+    assert stored(place) == wanted
+    size = 4 * WIDTH
+    assert os.fstat(fds[1]).st_size == 6 * size
+    assert np.frombuffer(os.pread(fds[1], 3 * size, 3 * size), "<i4").tolist() == [
+        value for row in records_of(1, 3) for value in row
+    ]
+    shown = file_of(mounts[1]).read_bytes()
+    assert np.frombuffer(shown, "<i4").reshape(-1, WIDTH).tolist() == wanted
+    os.write(fds[1], record(1, 3).tobytes())
+    os.write(fds[0], record(0, 3).tobytes())
+    for fd in fds:
+        os.close(fd)
+    found = stored(place)
+    assert found[:6] == wanted
+    assert sorted(found[6:]) == sorted([record(0, 3).tolist(), record(1, 3).tolist()])
+
+
+def test_records_at_an_offset_keep_their_place_and_merge(
+    place: Place, mounts: list[Served]
+) -> None:
+    """SEMANTICS W34. A Fortran program writes a record by its number."""
+    size = 4 * WIDTH
+    fds = [os.open(file_of(mount), os.O_RDWR) for mount in mounts]
+    for writer, fd in enumerate(fds):
+        os.pwrite(fd, record(writer, 0).tobytes(), (2 + writer) * size)
+    for fd in fds:
+        os.fsync(fd)
+    for writer, fd in enumerate(fds):
+        data = record(writer, 1).tobytes()
+        os.pwrite(fd, data[8 * writer : 8 * writer + 8], 8 * writer)
+        os.close(fd)
+    one, other = (record(writer, 1).tolist() for writer in range(2))
+    wanted = [[*one[:2], *other[2:4], -1], [-1] * WIDTH, *records_of(0, 1), *records_of(1, 1)]
+    assert stored(place) == wanted
+
+
+def test_appenders_in_one_mount_are_not_disturbed(place: Place, mounts: list[Served]) -> None:
+    """SEMANTICS W34."""
+    at_once([file_of(mounts[0])] * 3, 12, 1, 2, 5)
+    check_each_once(stored(place), 3, 12)
+
+
+def test_without_conditional_writes_they_append_by_turns(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """SEMANTICS W19, W34."""
+    place = with_records(bucket_of(request.getfixturevalue("swift")))
+    with ExitStack() as stack:
+        expect = "EAGAIN|ETIMEDOUT"
+        mounts = [
+            stack.enter_context(settled(place.url, tmp_path / f"spool{n}", expect=expect))
+            for n in range(2)
+        ]
+        at_once([file_of(mount) for mount in mounts], 4, 1, 3)
+        check_each_once(stored(place), 2, 4)
+
+
+def test_a_follower_in_another_mount_reads_whole_records(
+    place: Place, mounts: list[Served]
+) -> None:
+    """SEMANTICS W34. As tail -f does: what it reads is never replaced."""
+    ended = threading.Event()
+    seen = bytearray()
+
+    def follow() -> None:
+        while True:
+            is_last = ended.is_set()
+            with file_of(mounts[1]).open("rb") as file:
+                file.seek(len(seen))
+                seen.extend(file.read())
+            if is_last:
+                return
+
+    with ThreadPoolExecutor(1) as threads:
+        following = threads.submit(follow)
+        try:
+            append_all(file_of(mounts[0]), 0, 30, 1)
+        finally:
+            ended.set()
+        following.result()
+    assert np.frombuffer(seen, "<i4").reshape(-1, WIDTH).tolist() == records_of(0, 30)
+    assert status(mounts[1])["unsaved_chunks"] == 0
