@@ -12,11 +12,11 @@ from nczfs.cli.store import shown
 from nczfs.errors import UsageError
 
 if TYPE_CHECKING:
+    from nczfs.cdl.data import DataStyle
+    from nczfs.cdl.printer import Data, PrintedVariable
+    from nczfs.cdl.values import Digits
     from nczfs.cli.sources import Settings
     from nczfs.engine.api import Group
-    from nczfs.formats.cdl.data import DataStyle
-    from nczfs.formats.cdl.printer import Data, PrintedVariable
-    from nczfs.formats.cdl.values import Digits
     from nczfs.model import hierarchy as model
 
 KIND = "netCDF-4"
@@ -110,9 +110,9 @@ def run(request: Request) -> int:
     """Print a dataset."""
     arguments = request.arguments
     logs.configure_command(request.settings)
+    from nczfs.cdl.printer import Style, text
     from nczfs.cli.nodes import opened  # imports NumPy and boto3
     from nczfs.engine.variable import Variable
-    from nczfs.formats.cdl.printer import Style, text
     from nczfs.vfs.nodefiles import stem
     from nczfs.zmap.url import parse_url
 
@@ -150,13 +150,13 @@ def _joined(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _digits_of(arguments: argparse.Namespace) -> Digits:
-    from nczfs.formats.cdl.values import Digits
+    from nczfs.cdl.values import Digits
 
     return Digits(*arguments.digits) if arguments.digits else Digits()
 
 
 def _data_style(arguments: argparse.Namespace) -> DataStyle:
-    from nczfs.formats.cdl.data import DataStyle
+    from nczfs.cdl.data import DataStyle
 
     return DataStyle(
         _digits_of(arguments),
@@ -202,9 +202,9 @@ def _all_variables(group: model.Group) -> Iterator[model.Variable]:
 def _data(
     group: Group, wanted: Callable[[PrintedVariable], bool], arguments: argparse.Namespace
 ) -> Data:
+    from nczfs.cdl.data import data_text
     from nczfs.cli.flat import flat_blocks
     from nczfs.engine.variable import Variable
-    from nczfs.formats.cdl.data import data_text
 
     style = _data_style(arguments)
 

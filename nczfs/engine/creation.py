@@ -14,7 +14,7 @@ from nczfs.engine.fillvalues import FILL_VALUE
 from nczfs.engine.quantize import split_off
 from nczfs.errors import UsageError
 from nczfs.formats.base import MetadataFormat
-from nczfs.formats.zarr2_chain import chain_of
+from nczfs.formats.zarr2.chain import chain_of
 from nczfs.model.declaration import Fill, VariableDeclaration
 from nczfs.model.dtypes import DEFAULT_FILL, DataType
 from nczfs.model.hierarchy import (

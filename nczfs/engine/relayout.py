@@ -10,7 +10,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.errors import NotWritable
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.names import below
-from nczfs.formats.nczarr_layouts import L1
+from nczfs.formats.nczarr.layouts import L1
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.base import ABSENT
 from nczfs.zmap.keys import join

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nczfs.formats.cdl.values import exact_number
 from nczfs.formats.jsontext import compact, one_line, plain
-from nczfs.formats.numbers import as_float, in_type
+from nczfs.formats.numbers import as_float, exact_number, in_type
 from nczfs.formats.problems import Problems
 from nczfs.messages import shown
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NC_TYPE_OF_CODE, NcType

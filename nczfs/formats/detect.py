@@ -7,10 +7,10 @@ from collections.abc import Callable
 from nczfs.errors import BadMetadata, Unsupported, UsageError
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
 from nczfs.formats.consolidated import KEY as ZMETADATA
-from nczfs.formats.nczarr import NczarrFormat
-from nczfs.formats.nczarr_layouts import L1, L3, LAYOUTS, Writer, writer_of
+from nczfs.formats.nczarr.format import NczarrFormat
+from nczfs.formats.nczarr.layouts import L1, L3, LAYOUTS, Writer, writer_of
 from nczfs.formats.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, ZGROUP, read_documents
-from nczfs.formats.zarr2_nodes import Zarr2Format
+from nczfs.formats.zarr2.format import Zarr2Format
 
 ZARR3 = "zarr.json"
 

@@ -10,6 +10,9 @@ import numpy as np
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Json
 
+FLOAT_DIGITS, DOUBLE_DIGITS = 7, 15
+"""The significant digits that ncdump prints without ``-p``; 9 and 17 read back to the same bits."""
+
 _INTEGER = re.compile(r"\s*[+-]?\d{1,400}\s*\Z")
 # netcdf-c reads these in upper and lower case, and writes those with an f for floats.
 _FLOAT_WORD = re.compile(r"\s*([+-]?)(nan|nanf|inf|inff|infinity|infinityf)\s*\Z", re.IGNORECASE)
@@ -71,3 +74,32 @@ def rounded(number: float, dtype: np.dtype[np.floating]) -> float | None:
     with np.errstate(over="ignore"):
         nearest = float(dtype.type(number))
     return None if math.isinf(nearest) and not math.isinf(number) else nearest
+
+
+def exact_number(number: float, nc_type: NcType) -> str:
+    """Format a number without a suffix, with the digits that reading it back needs.
+
+    These are ncdump's seven and fifteen digits if they suffice, otherwise more.
+    """
+    if nc_type is NcType.FLOAT:
+        for digits in (FLOAT_DIGITS, 8, 9):
+            text = float_text(number, digits)
+            if math.isnan(number) or float(np.float32(text)) == number:
+                return text
+    if nc_type is NcType.DOUBLE:
+        for digits in (DOUBLE_DIGITS, 16, 17):
+            text = float_text(number, digits)
+            if math.isnan(number) or float(text) == number:
+                return text
+    return float_text(number, 17) if isinstance(number, float) else str(number)
+
+
+def float_text(number: float, digits: int) -> str:
+    """Format as C's ``%#.{digits}g``, without the zeros at the end of a fraction."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    text = f"{number:#.{digits}g}"
+    mantissa, exponent, power = text.partition("e")
+    return mantissa.rstrip("0") + exponent + power

@@ -6,11 +6,11 @@ import json
 import re
 from codecs import getincrementaldecoder
 
+from nczfs.cdl.constants import Constant, Item, Misfit, begins_number, item_of
+from nczfs.cdl.scope import attribute_of
+from nczfs.cdl.tokens import Kind, Scanner, Token, decoded, unquoted
 from nczfs.engine.convert import retyped
 from nczfs.errors import BadMetadata, BadValue
-from nczfs.formats.cdl.constants import Constant, Item, Misfit, begins_number, item_of
-from nczfs.formats.cdl.scope import attribute_of
-from nczfs.formats.cdl.tokens import Kind, Scanner, Token, decoded, unquoted
 from nczfs.formats.jsontext import Unfinished, parse, plain
 from nczfs.messages import shown
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType

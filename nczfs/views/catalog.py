@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from nczfs.cdl import printer as cdl
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import CodecError
-from nczfs.formats.cdl import printer as cdl
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.views import info, npy, text

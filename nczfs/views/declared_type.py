@@ -9,7 +9,7 @@ import numpy as np
 
 from nczfs.errors import BadMetadata, BadValue, Unsupported
 from nczfs.formats.numbers import as_float, as_integer
-from nczfs.formats.zarr2_types import OBJECT_CODECS, data_type
+from nczfs.formats.zarr2.types import OBJECT_CODECS, data_type
 from nczfs.messages import shown
 from nczfs.model.declaration import ElementType, Fill
 from nczfs.model.dtypes import (

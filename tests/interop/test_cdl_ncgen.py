@@ -11,8 +11,8 @@ import netCDF4
 import numpy as np
 import pytest
 
+from nczfs.cdl.parse import Cdl, parse_cdl
 from nczfs.errors import BadMetadata, Unsupported
-from nczfs.formats.cdl.parse import Cdl, parse_cdl
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.cdl.printer import header
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.cdl.printer import header
 from nczfs.formats.consolidated import KEY, ConsolidatedDocuments, read_consolidated
 from nczfs.formats.detect import detect
 from nczfs.model.hierarchy import Group, Variable

@@ -15,10 +15,10 @@ import pytest
 import xarray
 import zarr
 
+from nczfs.cdl.printer import header
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.cdl.printer import header
 from nczfs.formats.detect import format_named
-from nczfs.formats.zarr2_chain import chain_of
+from nczfs.formats.zarr2.chain import chain_of
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import (

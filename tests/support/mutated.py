@@ -20,12 +20,12 @@ from types import FrameType
 
 import numpy as np
 
+from nczfs.cdl.printer import header
 from nczfs.engine.dataset import Engine, open_dataset
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.errors import NczfsError
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.cdl.printer import header
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.views.info import variable_info
 from nczfs.zmap import keys

@@ -47,7 +47,7 @@ from nczfs.errors import (
     SpoolError,
 )
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.zarr2_types import data_type
+from nczfs.formats.zarr2.types import data_type
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap

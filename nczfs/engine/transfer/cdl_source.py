@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nczfs.cdl.lists import CdlData
+from nczfs.cdl.parse import parse_cdl
 from nczfs.engine.loaded import Values
 from nczfs.engine.transfer.source import Content, Selection, Source, item_bytes
-from nczfs.formats.cdl.lists import CdlData
-from nczfs.formats.cdl.parse import parse_cdl
 
 
 def cdl_source(text: str, where: str) -> Source:

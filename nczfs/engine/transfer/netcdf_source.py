@@ -22,7 +22,7 @@ from nczfs.errors import AccessDenied, CorruptStore, NoContent, UnknownCodec, Un
 from nczfs.formats.attributes import is_hidden
 from nczfs.formats.hdf5_filters import codec_of_filter
 from nczfs.formats.names import below
-from nczfs.formats.zarr2_chain import chain_of
+from nczfs.formats.zarr2.chain import chain_of
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, DataType, NcType
 from nczfs.model.hierarchy import ArrayDescription, Attribute, CodecSpec, Dimension

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.cdl.parse import parse_cdl
 from nczfs.cli.demo import SAMPLE
 from nczfs.cli.flat import flat_blocks
-from nczfs.formats.cdl.parse import parse_cdl
 from tests.support.mounts import nczfs
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nczfs.cdl import printer as cdl
 from nczfs.errors import MetadataError
 from nczfs.formats.attributes import attribute_text
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.cdl import printer as cdl
 from nczfs.formats.consolidated import KEY, ConsolidatedDocuments, read_consolidated
 from nczfs.formats.detect import detect
 from nczfs.model.hierarchy import Attribute, Variable

@@ -10,7 +10,7 @@ import pytest
 from nczfs.errors import Unsupported
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.detect import format_named
-from nczfs.formats.zarr2_chain import chain_of
+from nczfs.formats.zarr2.chain import chain_of
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import (
     ArrayDescription,

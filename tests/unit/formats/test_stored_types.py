@@ -11,7 +11,7 @@ import pytest
 from nczfs.errors import Unsupported, UsageError
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.detect import format_named
-from nczfs.formats.zarr2_chain import chain_of
+from nczfs.formats.zarr2.chain import chain_of
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import CodecSpec
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nczfs.formats.attributes import untyped
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.detect import FORMAT_NAMES, detect, format_named
-from nczfs.formats.zarr2_chain import chain_of
+from nczfs.formats.zarr2.chain import chain_of
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, DataType, NcType, VlenKind
 from nczfs.model.hierarchy import (
     ArrayDescription,

@@ -9,7 +9,7 @@ import pytest
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.jsontext import Real, Word
 from nczfs.formats.problems import Problems
-from nczfs.formats.zarr2 import Dialect, read_array
+from nczfs.formats.zarr2.array import Dialect, read_array
 from nczfs.model.dtypes import DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import ArrayDescription
 

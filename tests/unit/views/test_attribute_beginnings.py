@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nczfs.cdl.constants import begins_number
 from nczfs.errors import BadValue
-from nczfs.formats.cdl.constants import begins_number
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.views.attributes import attribute_from, check_beginning

@@ -26,7 +26,7 @@ from nczfs.engine.spool.entries import Entry, Kind, read_entry, write_entry
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import NoSpace, SpoolError, Unavailable
-from nczfs.formats.zarr2_types import data_type
+from nczfs.formats.zarr2.types import data_type
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Prefix

@@ -8,9 +8,9 @@ from math import prod
 
 import pytest
 
+from nczfs.cdl import tokens as cdl_tokens
+from nczfs.cdl.parse import parse_cdl
 from nczfs.errors import BadMetadata, Unsupported
-from nczfs.formats.cdl import tokens as cdl_tokens
-from nczfs.formats.cdl.parse import parse_cdl
 
 TEXT = r"""netcdf damaged\ one {
 dimensions:

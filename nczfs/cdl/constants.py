@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nczfs.formats.cdl.tokens import NUMBER_BEGINS, Kind, Token, unquoted
+from nczfs.cdl.tokens import NUMBER_BEGINS, Kind, Token, unquoted
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 
 

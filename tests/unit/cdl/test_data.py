@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.formats.cdl.data import DataStyle, data_text
-from nczfs.formats.cdl.leaves import dtype_of
-from nczfs.formats.cdl.parse import Cdl, parse_cdl
-from nczfs.formats.cdl.printer import PrintedVariable, Style, header, text
-from nczfs.formats.cdl.values import Digits
+from nczfs.cdl.data import DataStyle, data_text
+from nczfs.cdl.leaves import dtype_of
+from nczfs.cdl.parse import Cdl, parse_cdl
+from nczfs.cdl.printer import PrintedVariable, Style, header, text
+from nczfs.cdl.values import Digits
 from nczfs.formats.names import below
 from nczfs.model.declaration import GroupDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DataType, NcType, VlenKind

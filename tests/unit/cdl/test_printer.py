@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from nczfs.formats.cdl.printer import header
-from nczfs.formats.cdl.values import attribute_number, data_number, escaped_name, quoted
+from nczfs.cdl.printer import header
+from nczfs.cdl.values import attribute_number, data_number, escaped_name, quoted
 from nczfs.model.dtypes import NcType
 from nczfs.testing.documents import DictDocuments, read_group
 

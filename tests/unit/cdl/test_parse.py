@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.cdl.parse import Cdl, parse_cdl
 from nczfs.errors import BadMetadata, Unsupported
-from nczfs.formats.cdl.parse import Cdl, parse_cdl
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension

@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from nczfs.cdl.constants import Item, Misfit, converted, joined
+from nczfs.cdl.tokens import decoded
+from nczfs.cdl.values import quoted
 from nczfs.errors import BadMetadata
-from nczfs.formats.cdl.constants import Item, Misfit, converted, joined
-from nczfs.formats.cdl.tokens import decoded
-from nczfs.formats.cdl.values import quoted
 from nczfs.formats.hdf5_filters import (
     DEFLATE,
     FLETCHER32,

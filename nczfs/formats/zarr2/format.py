@@ -9,7 +9,7 @@ from nczfs.formats.attributes_write import attribute_json, attribute_typestr, ch
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
 from nczfs.formats.dimensions import SCALAR_NAME, Declared, Place, anonymous_for, by_name
 from nczfs.formats.names import below, parent_of
-from nczfs.formats.nczarr_layouts import L3, Writer, layout_at, types_member
+from nczfs.formats.nczarr.layouts import L3, Writer, layout_at, types_member
 from nczfs.formats.nodes import (
     ARRAY_DIMENSIONS,
     ZARRAY,
@@ -20,9 +20,9 @@ from nczfs.formats.nodes import (
     read_documents,
 )
 from nczfs.formats.rewriting import Encoding, Members, existing_node, rewrite
-from nczfs.formats.zarr2 import Dialect, read_array
-from nczfs.formats.zarr2_stored import pure_type
-from nczfs.formats.zarr2_write import array_members, forget_fill
+from nczfs.formats.zarr2.array import Dialect, read_array
+from nczfs.formats.zarr2.stored import pure_type
+from nczfs.formats.zarr2.write import array_members, forget_fill
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import (

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.formats.cdl.leaves import Values, dtype_of
-from nczfs.formats.cdl.printer import PrintedVariable
-from nczfs.formats.cdl.values import USUAL_DIGITS, Digits, data_number, escaped_name, quoted
+from nczfs.cdl.leaves import Values, dtype_of
+from nczfs.cdl.printer import PrintedVariable
+from nczfs.cdl.values import USUAL_DIGITS, Digits, data_number, escaped_name, quoted
 from nczfs.model.dtypes import DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.model.printing import encoded

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from nczfs.cdl.constants import Misfit, item_of
+from nczfs.cdl.leaves import CharLeaf, Leaf, NumberLeaf, TextLeaf, Values, dtype_of
+from nczfs.cdl.tokens import Scanner
 from nczfs.errors import Unsupported
-from nczfs.formats.cdl.constants import Misfit, item_of
-from nczfs.formats.cdl.leaves import CharLeaf, Leaf, NumberLeaf, TextLeaf, Values, dtype_of
-from nczfs.formats.cdl.tokens import Scanner
 from nczfs.model.dtypes import NcType
 
 BYTES_MAX = 1 << 32

@@ -5,12 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
+from nczfs.formats.numbers import DOUBLE_DIGITS, FLOAT_DIGITS, float_text
 from nczfs.model.dtypes import NcType
-
-FLOAT_DIGITS, DOUBLE_DIGITS = 7, 15
-"""The significant digits that ncdump prints without ``-p``; 9 and 17 read back to the same bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,36 +43,7 @@ def attribute_number(number: float, nc_type: NcType, digits: Digits = USUAL_DIGI
     """Format a number of an attribute as ncdump does, with the suffix of its type."""
     if nc_type not in (NcType.FLOAT, NcType.DOUBLE):
         return f"{number}{SUFFIX[nc_type]}"
-    return _float_text(number, digits.of(nc_type)) + SUFFIX[nc_type]
-
-
-def exact_number(number: float, nc_type: NcType) -> str:
-    """Format a number without a suffix, with the digits that reading it back needs.
-
-    These are ncdump's seven and fifteen digits if they suffice, otherwise more.
-    """
-    if nc_type is NcType.FLOAT:
-        for digits in (FLOAT_DIGITS, 8, 9):
-            text = _float_text(number, digits)
-            if math.isnan(number) or float(np.float32(text)) == number:
-                return text
-    if nc_type is NcType.DOUBLE:
-        for digits in (DOUBLE_DIGITS, 16, 17):
-            text = _float_text(number, digits)
-            if math.isnan(number) or float(text) == number:
-                return text
-    return _float_text(number, 17) if isinstance(number, float) else str(number)
-
-
-def _float_text(number: float, digits: int) -> str:
-    """Format as C's ``%#.{digits}g``, without the zeros at the end of a fraction."""
-    if math.isnan(number):
-        return "NaN"
-    if math.isinf(number):
-        return "Infinity" if number > 0 else "-Infinity"
-    text = f"{number:#.{digits}g}"
-    mantissa, exponent, power = text.partition("e")
-    return mantissa.rstrip("0") + exponent + power
+    return float_text(number, digits.of(nc_type)) + SUFFIX[nc_type]
 
 
 def data_number(number: float, nc_type: NcType) -> str:
@@ -86,12 +53,12 @@ def data_number(number: float, nc_type: NcType) -> str:
     """
     match nc_type:
         case NcType.FLOAT if not math.isfinite(number):
-            return _float_text(number, FLOAT_DIGITS) + "f"
+            return float_text(number, FLOAT_DIGITS) + "f"
         case NcType.FLOAT | NcType.DOUBLE if math.isfinite(number):
             digits = FLOAT_DIGITS if nc_type is NcType.FLOAT else DOUBLE_DIGITS
             return f"{number:.{digits}g}"
         case NcType.DOUBLE:
-            return _float_text(number, DOUBLE_DIGITS)
+            return float_text(number, DOUBLE_DIGITS)
         case _:
             return str(number)
 

@@ -11,8 +11,8 @@ from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.jsontext import plain
 from nczfs.formats.problems import Problems
-from nczfs.formats.zarr2_fill import exact_default, fill_value
-from nczfs.formats.zarr2_types import as_char, data_type
+from nczfs.formats.zarr2.fill import exact_default, fill_value
+from nczfs.formats.zarr2.types import as_char, data_type
 from nczfs.messages import shown
 from nczfs.model.dtypes import DataType
 from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, CodecSpec, Json

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nczfs.formats.cdl.constants import Constant, Item, Marker, converted, text_of, wrapped
-from nczfs.formats.cdl.tokens import Scanner, decoded, unquoted
+from nczfs.cdl.constants import Constant, Item, Marker, converted, text_of, wrapped
+from nczfs.cdl.tokens import Scanner, decoded, unquoted
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"

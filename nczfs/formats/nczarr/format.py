@@ -10,7 +10,7 @@ from nczfs.formats.attributes_write import check_attributes
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
 from nczfs.formats.dimensions import SCALAR_NAME, Place, by_reference, declared_dimensions
 from nczfs.formats.names import below, names_of, parent_of
-from nczfs.formats.nczarr_layouts import (
+from nczfs.formats.nczarr.layouts import (
     L1,
     Writer,
     array_member,
@@ -19,7 +19,7 @@ from nczfs.formats.nczarr_layouts import (
     own_keys,
     types_member,
 )
-from nczfs.formats.nczarr_write import (
+from nczfs.formats.nczarr.write import (
     Placement,
     check_dimensions,
     check_references,
@@ -39,10 +39,10 @@ from nczfs.formats.nodes import (
 )
 from nczfs.formats.problems import Problems
 from nczfs.formats.rewriting import existing_node, rewrite
-from nczfs.formats.zarr2 import Dialect, read_array
-from nczfs.formats.zarr2_nodes import named_dimensions
-from nczfs.formats.zarr2_stored import netcdf_type
-from nczfs.formats.zarr2_write import forget_fill
+from nczfs.formats.zarr2.array import Dialect, read_array
+from nczfs.formats.zarr2.format import named_dimensions
+from nczfs.formats.zarr2.stored import netcdf_type
+from nczfs.formats.zarr2.write import forget_fill
 from nczfs.messages import shown
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import NcType

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from nczfs.formats.cdl.special import special_attributes
-from nczfs.formats.cdl.values import (
+from nczfs.cdl.special import special_attributes
+from nczfs.cdl.values import (
     USUAL_DIGITS,
     Digits,
     attribute_number,

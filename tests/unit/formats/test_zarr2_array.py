@@ -8,7 +8,7 @@ import pytest
 from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.problems import Problems
-from nczfs.formats.zarr2 import Dialect, read_array
+from nczfs.formats.zarr2.array import Dialect, read_array
 from nczfs.model.dtypes import NcType, VlenKind
 from nczfs.model.hierarchy import ArrayDescription
 

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from nczfs.cdl.constants import Constant, Item, Misfit, item_of
+from nczfs.cdl.lists import CdlData, read_list
+from nczfs.cdl.scope import GroupScope, VariableScope
+from nczfs.cdl.tokens import Kind, Scanner, Token, name_of, names_of_path
 from nczfs.errors import BadMetadata, Unsupported
-from nczfs.formats.cdl.constants import Constant, Item, Misfit, item_of
-from nczfs.formats.cdl.lists import CdlData, read_list
-from nczfs.formats.cdl.scope import GroupScope, VariableScope
-from nczfs.formats.cdl.tokens import Kind, Scanner, Token, name_of, names_of_path
 from nczfs.formats.names import is_name
 from nczfs.model.declaration import GroupDeclaration
 from nczfs.model.dtypes import NcType

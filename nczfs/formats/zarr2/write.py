@@ -7,7 +7,7 @@ import json
 from nczfs.formats.jsontext import plain
 from nczfs.formats.nodes import ZARRAY
 from nczfs.formats.rewriting import Encoding, Members
-from nczfs.formats.zarr2_fill_write import fill_json
+from nczfs.formats.zarr2.fill_write import fill_json
 from nczfs.model.dtypes import DataType
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json, Variable
 

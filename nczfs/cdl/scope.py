@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nczfs.formats.cdl.constants import (
+from nczfs.cdl.constants import (
     Item,
     Marker,
     Misfit,
@@ -13,9 +13,9 @@ from nczfs.formats.cdl.constants import (
     joined,
     text_of,
 )
-from nczfs.formats.cdl.lists import CdlData, Layout, Node, needed_lengths, placed
-from nczfs.formats.cdl.special import OF_THE_FILE, StoredForm
-from nczfs.formats.cdl.tokens import decoded
+from nczfs.cdl.lists import CdlData, Layout, Node, needed_lengths, placed
+from nczfs.cdl.special import OF_THE_FILE, StoredForm
+from nczfs.cdl.tokens import decoded
 from nczfs.formats.names import below
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import DEFAULT_FILL, NcType

@@ -1,4 +1,4 @@
-"""Writing the ``fill_value`` of a Zarr v2 array: the inverse of `zarr2_fill`."""
+"""Writing the ``fill_value`` of a Zarr v2 array: the inverse of `fill`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from nczfs.formats.attributes_write import attribute_json, attribute_typestr
 from nczfs.formats.base import Documents, FormatOptions
 from nczfs.formats.dimensions import SCALAR_NAME
 from nczfs.formats.names import below
-from nczfs.formats.nczarr_layouts import (
+from nczfs.formats.nczarr.layouts import (
     L1,
     Layout,
     array_member,
@@ -22,7 +22,7 @@ from nczfs.formats.nczarr_layouts import (
 )
 from nczfs.formats.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, ZGROUP, NodeDocuments
 from nczfs.formats.rewriting import Encoding, Members, OrderedMembers
-from nczfs.formats.zarr2_write import array_members
+from nczfs.formats.zarr2.write import array_members
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
 
 HIDDEN_TYPE = "|J0"

@@ -1,0 +1,1 @@
+"""NCZarr, the netCDF-4 data model upon Zarr version 2, in its four layouts."""
