@@ -20,16 +20,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import AccessDenied, DeadlinePassed, StoreError, Unavailable
+from nczfs.errors import AccessDenied, DeadlinePassed, NoSuchObject, StoreError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
-from nczfs.zmap.keys import ROOT
+from nczfs.zmap.base import Version
+from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.late import LateZMap
-from tests.support.trees import find, read
+from tests.support.trees import exists, find, read
 from tests.support.writing import mkdir, open_file, rename, truncate, unlink
 
 PAGE = 16
@@ -53,6 +54,14 @@ troubles = (
         repeats=st.sampled_from((1, 2, 1000)),
     )
     | st.builds(Fault, st.integers(0, 2), st.just(AccessDenied), operations=st.just(STORING))
+)
+renaming_troubles = st.none() | st.builds(
+    Fault,
+    st.integers(0, 3),
+    st.sampled_from((Unavailable, DeadlinePassed, AccessDenied)),
+    after=st.booleans(),
+    operations=st.sampled_from((STORING | {"copy"}, frozenset({"delete"}), ALL)),
+    repeats=st.sampled_from((1, 1000)),
 )
 offsets = st.integers(0, 3 * PAGE)
 pieces = st.binary(min_size=1, max_size=PAGE + 4)
@@ -263,19 +272,34 @@ class MountsOfObjects(RuleBasedStateMachine):
     # Names, times, and what is believed
 
     @precondition(lambda self: self.files)
-    @rule(data=st.data(), goal=names)
-    def rename(self, data: st.DataObject, goal: str) -> None:
+    @rule(data=st.data(), goal=names, trouble=renaming_troubles)
+    def rename(self, data: st.DataObject, goal: str, trouble: Trouble) -> None:
         content = self.some_file(data)
         if goal == content.name:
             return
         self.late_requests_arrive()
-        rename(self.fs, self.path(content.name), self.path(goal))
+        if content.is_dirty:
+            content.possible.add(content.seen)
+        path, before = self.path(content.name), self.version(goal)
+        try:
+            with self.failing(trouble):
+                rename(self.fs, path, self.path(goal))
+        except StoreError:
+            if self.version(goal) == before:
+                return
+            is_moved = not exists(self.fs, path)
+        else:
+            is_moved = True
         if goal in self.files:
             self.gone(self.files[goal])
-        del self.files[content.name]
-        content.name = goal
-        self.files[goal] = content
-        content.stored()
+        if is_moved:
+            del self.files[content.name]
+            content.name = goal
+            self.files[goal] = content
+            content.stored()
+        else:  # both are there
+            copy = bytes(self.memory.read(self.key(goal)).data)
+            self.files[goal] = Content(goal, copy, is_dirty=False, possible={copy})
 
     @rule()
     def rename_the_directory(self) -> None:
@@ -340,6 +364,15 @@ class MountsOfObjects(RuleBasedStateMachine):
         for found in self.handles:
             if found.flags & os.O_ACCMODE != os.O_WRONLY:
                 assert bytes(self.fs.read(found.handle, 0, 1000)) == found.content.seen
+
+    def key(self, name: str) -> Key:
+        return Key(f"{self.directory}/{name}")
+
+    def version(self, name: str) -> Version | None:
+        try:
+            return self.memory.stat(self.key(name)).version
+        except NoSuchObject:
+            return None
 
     def path(self, name: str) -> str:
         return f"objects/{self.directory}/{name}"

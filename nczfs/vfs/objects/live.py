@@ -202,6 +202,12 @@ class LiveFile:
         """Whether the store has an object of the file, be it one that arrived without an answer."""
         return self.base is not None or self._landed(self.key) is not None
 
+    @property
+    def state(self) -> tuple[Key, Stat | None, int]:
+        """What `moved` needs to have the file be again what it is now."""
+        with self.lock:
+            return self.key, self.base, self._stored
+
     def moved(self, key: Key, base: Stat | None, generation: int | None = None) -> None:
         """The object is at another key, and the file is that one from now on.
 

@@ -22,8 +22,9 @@ def rename_file(
 ) -> None:
     """Rename an object, or a file that is being written: what it holds is stored by that.
 
-    The new object is there before the old one goes: whoever ends in between leaves both. The caller
-    has both names `LiveFiles.changing`, as that of `rename_prefix` has.
+    The new object is there before the old one goes: whoever ends in between leaves both. Where the
+    old one could not be deleted, an open file is that one again. The caller has both names
+    `LiveFiles.changing`, as that of `rename_prefix` has.
     """
     with (
         files.held(goal) as replaced,
@@ -33,13 +34,24 @@ def rename_file(
     ):
         if replaced is not None:
             replaced.hold()
-        if live is None:
-            _move_stored(store, key, goal, replace=replace)
-        elif live.dirty:
-            _move_written(store, live, goal, replace=replace)
-        else:
-            live.moved(goal, _move_stored(store, key, goal, replace=replace))
+        was_stored = live is None or live.has_object()
+        before = live.state if live is not None else None
+        copy = _copied(store, live, key, goal, replace=replace)
         files.unlink(goal)
+        store.kept.move(key, goal, copy)
+        try:
+            if was_stored:
+                store.delete(key)
+            else:
+                store.deleted(key)
+        except NczfsError:
+            if live is not None and before is not None:
+                if before[1] is None or _is_gone(store, key):
+                    files.rename(live, goal)
+                else:
+                    live.moved(*before)
+                    store.kept.move(goal, key, before[1])
+            raise
         if live is not None:
             files.rename(live, goal)
 
@@ -119,23 +131,17 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
             store.announce(changed)
 
 
-def _move_written(store: ObjectStore, live: LiveFile, goal: Key, *, replace: bool) -> None:
-    """What is dirty becomes the new object; the old one is deleted, if it is still ours."""
-    key, was_stored = live.key, live.has_object()
-    if live.base is not None:
-        live.check_base()
-    copy = live.store_elsewhere(goal, replace=replace)
-    store.kept.move(key, goal, copy)
-    if was_stored:
-        store.delete(key)
-    else:
-        store.deleted(key)
-
-
-def _move_stored(store: ObjectStore, key: Key, goal: Key, *, replace: bool) -> Stat:
+def _copied(
+    store: ObjectStore, live: LiveFile | None, key: Key, goal: Key, *, replace: bool
+) -> Stat:
+    """Make the new object; an open file is that one from then on."""
+    if live is not None and live.dirty:
+        if live.base is not None:
+            live.check_base()
+        return live.store_elsewhere(goal, replace=replace)
     copy = store.copy(store.stat(key), goal, replace=replace)
-    store.kept.move(key, goal, copy)
-    store.delete(key)
+    if live is not None:
+        live.moved(goal, copy)
     return copy
 
 

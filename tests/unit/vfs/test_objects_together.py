@@ -604,3 +604,36 @@ def test_many_at_one_file_lose_nothing(
     for handle in handles:
         close(fs, handle)
     assert stored(store)["m/f"] == bytes([59]) * 4
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize("is_dirty", [False, True])
+def test_an_open_file_whose_old_object_could_not_be_deleted_is_what_its_name_says(
+    fs: TreeFileSystem,
+    store: GatedZMap,
+    threads: ThreadPoolExecutor,
+    *,
+    is_dirty: bool,
+    is_gone: bool,
+) -> None:
+    """SEMANTICS O6, O11: both objects are there, and what is written then is in that of the name."""
+    handle = open_file(fs, "objects/d/a")
+    fs.write(handle, 0, b"one")
+    if not is_dirty:
+        fsync(fs, handle)
+    with store.stopping("delete", "d/a", "after" if is_gone else "before") as gate:
+        renaming = threads.submit(rename, fs, "objects/d/a", "objects/d/c")
+        assert gate.reached.wait(WAIT_S)
+        gate.open(Unavailable("d/a"))
+        with pytest.raises(Unavailable):
+            renaming.result(WAIT_S)
+    name = "d/c" if is_gone else "d/a"
+    assert ("d/a" in stored(store)) is not is_gone
+    assert stored(store)["d/c"] == b"one"
+    fs.write(handle, 0, b"two")
+    fsync(fs, handle)
+    assert stored(store)[name] == b"two"
+    close(fs, handle)
+    assert read(fs, f"objects/{name}") == b"two"
+    if not is_gone:
+        assert read(fs, "objects/d/c") == b"one"
