@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -137,6 +138,27 @@ def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
         except OSError as error:
             raise AccessDenied(f"{url.path}: cannot be created: {error.strerror}") from error
     return open_store(url, options)
+
+
+def missing_paths(url: StoreUrl) -> list[str]:
+    """The local paths that `create_store` would make for a URL, the outermost first."""
+    if url.kind not in ("file", "zip") or not url.path:
+        return []
+    paths, path = [url.path], os.path.dirname(url.path)
+    while url.kind == "file" and path and not os.path.lexists(path):
+        paths.append(path)
+        path = os.path.dirname(path)
+    return [path for path in reversed(paths) if not os.path.lexists(path)]
+
+
+def remove_made(paths: list[str]) -> None:
+    """Remove directories and archives that were made for nothing; a directory in use stays."""
+    for path in reversed(paths):
+        with suppress(OSError):
+            if os.path.isdir(path):
+                os.rmdir(path)
+            else:
+                os.unlink(path)
 
 
 def open_directory(url: StoreUrl, options: StoreOptions) -> ZMap:

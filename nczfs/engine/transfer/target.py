@@ -23,7 +23,13 @@ from nczfs.formats.base import MetadataFormat
 from nczfs.formats.detect import options_of
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
-from nczfs.zmap.registry import StoreOptions, create_store, open_store
+from nczfs.zmap.registry import (
+    StoreOptions,
+    create_store,
+    missing_paths,
+    open_store,
+    remove_made,
+)
 from nczfs.zmap.url import StoreUrl, parse_url
 
 
@@ -101,8 +107,7 @@ def opened_target(
     ObjectExists : something is there that must not be overwritten, or another process is making it.
     ForeignObjects, NotADataset : files that belong to no dataset are there. StoreError.
     """
-    store = (open_store if new.path else create_store)(new.place, new.store_options)
-    try:
+    with _opened_store(new) as store:
         if new.path:
             dataset = _opened(new, "r+")
             place = MarkedPlace(store, dataset.engine_dataset.prefix(new.path))
@@ -129,8 +134,28 @@ def opened_target(
             _end(place, notice)
             raise
         dataset.discard()  # everything is stored
-    finally:
-        store.close()
+
+
+@contextmanager
+def _opened_store(new: NewNode) -> Iterator[ZMap]:
+    """Open the store of a target; one that is made, and is empty after an error, is removed."""
+    made = [] if new.path else missing_paths(new.place)
+    is_unused = True
+    try:
+        store = (open_store if new.path else create_store)(new.place, new.store_options)
+        try:
+            is_unused = False
+            yield store
+        except BaseException:
+            with suppress(NczfsError):
+                is_unused = next(iter(store.search(ROOT)), None) is None
+            raise
+        finally:
+            store.close()
+    except BaseException:
+        if is_unused:
+            remove_made(made)
+        raise
 
 
 def _begun_dataset(

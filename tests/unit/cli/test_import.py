@@ -199,3 +199,45 @@ def test_wrong_options_are_wrong_usage(
     assert run("import", file, file.parent / "d", *words) == 2
     line(capsys)
     assert not (file.parent / "d").exists()
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A file with a chunk in its middle that cannot be decoded."""
+    path = tmp_path / "broken.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", 200_000)
+        variable = file.createVariable("v", "f8", ("x",), zlib=True, chunksizes=(10_000,))
+        variable[:] = np.random.default_rng(0).random(200_000)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 100_000] = bytes(100_000)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("target", ["new.zarr", "a/b/new.zarr", "new.zip"])
+def test_an_import_that_fails_leaves_nothing_that_was_not_there(broken: Path, target: str) -> None:
+    assert run("import", broken, broken.parent / target) == 1
+    assert os.listdir(broken.parent) == ["broken.nc"]
+
+
+def test_an_import_that_fails_leaves_a_store_that_was_there_as_it_was(
+    broken: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    (kept / "empty").mkdir(parents=True)
+    (kept / "a").mkdir()
+    assert run("create", kept / "a/b.zarr") == 0
+    before = tree_of(kept)
+    assert run("import", broken, kept / "empty") == 1
+    assert run("import", broken, kept / "a/c.zarr") == 1
+    assert run("import", broken, kept / "a/b.zarr") == 1
+    assert tree_of(kept) == before
+
+
+def tree_of(top: Path) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(top)): path.read_bytes() if path.is_file() else None
+        for path in top.rglob("*")
+    }
