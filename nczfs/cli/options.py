@@ -410,7 +410,19 @@ KERNEL_WORDS = frozenset(
 
 IGNORED_WORDS = frozenset(
     {"_netdev", "nofail", "auto", "noauto", "user", "users", "nouser", "owner", "group", "defaults"}
-    | {"relatime", "norelatime", "diratime", "nodiratime", "strictatime", "nostrictatime"}
-    | {"lazytime", "nolazytime", "nosymfollow", "default_permissions"}
+    | {"async", "atime", "relatime", "nostrictatime", "diratime", "nolazytime", "symfollow"}
+    | {"nomand", "noiversion", "silent", "loud", "default_permissions"}
 )
-"""Words of fstab without effect: for its other readers, or about times that are not kept."""
+"""Words of fstab that are for its other readers, or that say what is so without them."""
+
+_NO_ACCESS_TIMES = "reading changes no access time"
+WORDS_WITHOUT_EFFECT: Mapping[str, str] = {
+    "nosymfollow": "a mount shows no symbolic links",
+    "norelatime": _NO_ACCESS_TIMES,
+    "strictatime": _NO_ACCESS_TIMES,
+    "nodiratime": _NO_ACCESS_TIMES,
+    "lazytime": "times are not kept in memory",
+    "iversion": "files have no version numbers",
+    "mand": "no lock is mandatory",
+}
+"""Words of fstab that libfuse does not take, and why nothing is missing without them."""

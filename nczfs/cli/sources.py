@@ -19,6 +19,7 @@ from nczfs.cli.options import (
     OPTIONS,
     OTHERS_WORDS,
     S3FS_WORDS,
+    WORDS_WITHOUT_EFFECT,
     Option,
 )
 from nczfs.cli.spelling import hint
@@ -130,6 +131,9 @@ def read_words(lists: Iterable[str], *, sloppy: bool = False) -> MountWords:
     for word in (word for text in lists for word in split_words(text)):
         name, has_value, value = word.partition("=")
         if word in IGNORED_WORDS or name.startswith(("x-", "X-")) or name == "comment":
+            continue
+        if word in WORDS_WITHOUT_EFFECT:
+            found.hints.append(f"-o {word} has no effect: {WORDS_WITHOUT_EFFECT[word]}")
             continue
         if word == "remount":
             raise UsageError("-o remount: a mount cannot be changed; unmount it and mount it again")

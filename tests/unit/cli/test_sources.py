@@ -55,12 +55,23 @@ def test_words_of_fstab_are_understood_or_passed_over() -> None:
     assert read_words(["rw"]).options == {"read-only": "no"}
 
 
-def test_words_that_libfuse_does_not_know_are_passed_over() -> None:
+def test_words_that_say_what_is_so_anyway_are_passed_over() -> None:
     words = read_words(
-        ["relatime,nodiratime,strictatime,lazytime,nosymfollow,default_permissions,noatime"]
+        ["relatime,nostrictatime,async,atime,symfollow,nomand,silent,default_permissions,noatime"]
     )
     assert words.kernel == {"noatime"}
     assert words.options == {}
+    assert words.hints == []
+
+
+def test_words_that_libfuse_does_not_take_are_said_to_have_no_effect() -> None:
+    words = read_words(["nosymfollow,noatime,strictatime"])
+    assert words.kernel == {"noatime"}
+    assert words.options == {}
+    assert words.hints == [
+        "-o nosymfollow has no effect: a mount shows no symbolic links",
+        "-o strictatime has no effect: reading changes no access time",
+    ]
 
 
 @pytest.mark.parametrize("sloppy", [False, True])
