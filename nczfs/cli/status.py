@@ -16,12 +16,14 @@ from typing import Any
 
 from nczfs.cli.command import Command, Request
 from nczfs.cli.sizes import size_text, table
-from nczfs.cli.terminal import say
+from nczfs.cli.terminal import complain, say
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 
 WAIT_S = 0.2
+NEWS_S = 1.0  # at most one line in this time
+QUIET_S = 10.0  # the longest silence on a terminal
 ANSWER_S = 3.0  # a mount that does not answer for so long is listed as such
 
 Status = dict[str, Any]
@@ -76,7 +78,9 @@ def _one(arguments: argparse.Namespace) -> int:
         # The answer does not matter: the daemon tries again in the background.
         with suppress(OSError):
             Path(path, ".nczfs/flush").write_text("\n", "utf-8")
+        waiting = Waiting(path, is_terminal=sys.stderr.isatty())
         while _unsaved(document := _read(path)):
+            waiting.look(json.loads(document), time.monotonic())
             time.sleep(WAIT_S)
     status = json.loads(document)
     if arguments.json:
@@ -92,10 +96,44 @@ def _one(arguments: argparse.Namespace) -> int:
     return 0
 
 
+class Waiting:
+    """What is printed on stderr while something is not stored.
+
+    A line whenever that changes, and on a terminal at least every ten seconds.
+    """
+
+    def __init__(self, path: str, *, is_terminal: bool) -> None:
+        self._path = path
+        self._is_terminal = is_terminal
+        self._told: tuple[str, str | None] | None = None
+        self._told_at = 0.0
+
+    def look(self, status: Status, now: float) -> None:
+        """Print a line about a status if it is time for one."""
+        news = unsaved_text(status), status.get("last_error")
+        age_s = now - self._told_at
+        is_news = news != self._told and (self._told is None or age_s >= NEWS_S)
+        if is_news or (self._is_terminal and age_s >= QUIET_S):
+            self._told, self._told_at = news, now
+            complain("nczfs", f"{self._path}: waiting for {waiting_text(status)}")
+
+
+def waiting_text(status: Status) -> str:
+    """Return what is not stored yet, and what is being done about it."""
+    text = unsaved_text(status)
+    if (error := status.get("last_error")) is None:
+        return text
+    pause_s = status["next_attempt_s"]
+    when = f"in {pause_s:.0f} s" if pause_s else "under way"
+    return f"{text}; next attempt {when}, the last one failed: {error}"
+
+
 def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
     """Return what matters first: the place, what is not stored, and what the spool holds."""
     yield f"{path}: {status['url']}{' (read-only)' if status['read_only'] else ''}"
     yield f"unsaved: {unsaved_text(status) or 'nothing'}"
+    if (error := status.get("last_error")) is not None:
+        yield f"last error: {error}"
     kept = "nothing"
     if status["spooled"]:
         kept = (

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 TURNS = 5  # in the time after which a thing is old
 TURN_S_MIN = 0.05
+TURN_S_MAX = 5.0  # what failed is due after a pause of its own, however late the rest is
 
 _LIVING: weakref.WeakSet[Background] = weakref.WeakSet()
 
@@ -68,7 +69,7 @@ class Background:
         self._is_expecting = False
 
     def _run(self) -> None:
-        turn_s = max(self._age_s / TURNS, TURN_S_MIN)
+        turn_s = min(max(self._age_s / TURNS, TURN_S_MIN), TURN_S_MAX)
         while True:
             with self._lock:
                 self._wake.wait_for(lambda: self._is_expecting or self._closed)

@@ -70,10 +70,16 @@ class DirtyMap:
             return list(self.chunks.values())
 
     def aged(self, before: float) -> list[ChunkId]:
-        """Return the chunks written before some time; those that never failed come first."""
+        """Return the chunks written before some time, then those that failed, whatever their age.
+
+        Chunks that fail each time must not keep the others waiting.
+        """
         with self._lock:
-            # Chunks that fail each time must not keep the others waiting.
-            found = [item for item in self.chunks.items() if item[1].since <= before]
+            found = [
+                item
+                for item in self.chunks.items()
+                if item[1].since <= before or item[1].error is not None
+            ]
         return [i for i, _ in sorted(found, key=lambda item: item[1].retry.attempts)]
 
     def oldest(self, excess: int) -> list[ChunkId]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from nczfs import metrics
 from nczfs.errors import (
@@ -50,6 +50,11 @@ class Retry:
     def is_due(self) -> bool:
         return self.at <= time.monotonic()
 
+    @property
+    def pause_s(self) -> float:
+        """The rest of the pause."""
+        return max(0.0, self.at - time.monotonic())
+
     def failed(self) -> None:
         """Begin a pause, longer than the last one."""
         self.attempts += 1
@@ -59,6 +64,13 @@ class Retry:
     def succeeded(self) -> None:
         """Forget the failures."""
         self.attempts, self.at = 0, 0.0
+
+
+class Trouble(NamedTuple):
+    """Why something is not stored: the last error, and the seconds until the next attempt."""
+
+    error: str
+    pause_s: float
 
 
 class StoreHealth:

@@ -15,7 +15,7 @@ from nczfs.engine.dirtymap import DirtyMap
 from nczfs.engine.flushing import Flusher
 from nczfs.engine.loaded import ChunkId, Values
 from nczfs.engine.pools import Pools
-from nczfs.engine.retrying import StoreHealth
+from nczfs.engine.retrying import StoreHealth, Trouble
 from nczfs.engine.saving import Saver
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
@@ -83,6 +83,16 @@ class WriteBack:
     def unsaved(self) -> int:
         """The number of chunks that are not stored yet."""
         return len(self._dirty.chunks)
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why chunks are not stored; None: nothing has failed."""
+        failed = [chunk for chunk in self._dirty.all() if chunk.error is not None]
+        if not failed:
+            return None
+        pause_s = max(self._health.retry.pause_s, min(chunk.retry.pause_s for chunk in failed))
+        newest = max(failed, key=lambda chunk: chunk.retry.at)
+        return Trouble(str(newest.error), pause_s)
 
     def has_unsaved(self, is_wanted: Callable[[StoredArray], bool]) -> bool:
         """Return whether a chunk of the arrays selected by `is_wanted` is not stored yet."""
@@ -329,8 +339,12 @@ class WriteBack:
             if self._journal is not None and ended is not None:
                 self._journal.drop(ended)
         except Exception as error:  # noqa: BLE001 - the thread has nobody to tell it to
-            if not self._is_failing and not self._closed:
-                log.warning("what was written is kept, and tried again: %s", error)
+            if not self._closed:
+                level = logging.INFO if self._is_failing else logging.WARNING
+                pause_s = 0.0 if (trouble := self.trouble) is None else trouble.pause_s
+                log.log(
+                    level, "what was written is kept, and tried again in %.0f s: %s", pause_s, error
+                )
         self._is_failing = self._dirty.is_any_failed
         is_left = self._store_others(before) if self._health.is_due else True
         return is_left or bool(self._dirty.chunks)

@@ -191,6 +191,7 @@ def mount_tree(
     started_at = time.time()
 
     def status() -> Mapping[str, object]:
+        trouble = engine.writeback.trouble
         return {
             "pid": os.getpid(),
             "url": parsed.text,
@@ -202,6 +203,8 @@ def mount_tree(
             "unsaved_chunks": engine.writeback.unsaved,
             "unsaved_metadata": len(engine.changed()),
             "unsaved_files": objects.files.unsaved_count,
+            "last_error": None if trouble is None else trouble.error,
+            "next_attempt_s": None if trouble is None else round(trouble.pause_s, 3),
             "spool": str(spool.directory),
             "spooled": spool.kept_count,
             "spool_used_bytes": spool.bytes_used,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -85,6 +87,29 @@ def test_a_server_that_comes_back_gets_all_that_was_written(
     assert place.objects()["closed"] == NEW
     assert not list(spool.glob("*"))
     assert place.findings() == []
+
+
+def test_who_waits_during_an_outage_reads_why_and_when_the_next_attempt_is(
+    relay: Relay, tmp_path: Path
+) -> None:
+    """SEMANTICS W1."""
+    place, spool = bucket_of(relay.server), tmp_path / "spool"
+    place.make_dataset({"v": (VALUES, CHUNKS)})
+    options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "1h"]
+    with store_served(place.url, *options, expect=TOLD) as mount:
+        raw = mount.path / "datasets" / DATASET / "v/values.raw"
+        written = os.open(raw, os.O_RDWR)
+        os.pwrite(written, VALUES[1].tobytes(), 0)
+        relay.stop()
+        command = [sys.executable, "-m", "nczfs.cli.main", "status", "--wait", str(mount.path)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr is not None
+            lines = iter(waiting.stderr.readline, "")
+            assert next(line for line in lines if "; next attempt " in line)
+            relay.start()
+            assert waiting.wait(60) == 0  # the mount tries again by itself, whatever --flush-age
+        os.close(written)
+        np.testing.assert_array_equal(place.values("v")[0], VALUES[1])
 
 
 def test_a_rewrite_during_an_outage_is_kept_as_a_whole(relay: Relay, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nczfs.cli.status import status_lines, unsaved_text
+from nczfs.cli.status import Waiting, status_lines, unsaved_text
 
 STATUS: dict[str, Any] = {
     "pid": 12,
@@ -18,6 +18,8 @@ STATUS: dict[str, Any] = {
     "unsaved_chunks": 0,
     "unsaved_files": 0,
     "unsaved_metadata": 0,
+    "last_error": None,
+    "next_attempt_s": None,
     "spool": "/var/spool/x",
     "spooled": 0,
     "spool_used_bytes": 0,
@@ -63,3 +65,43 @@ def test_what_a_store_can_do_is_said_when_asked_for() -> None:
     full = list(status_lines("/mnt", STATUS, verbose=True))
     assert full[: len(brief)] == brief
     assert {"writable: yes", "markers: no"} <= set(full)
+
+
+DOWN = {"unsaved_chunks": 2, "dirty_bytes": 2048, "last_error": "s3://b/d/v/0: refused"}
+
+
+def test_who_waits_reads_each_change_at_most_once_a_second(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waiting = Waiting("/mnt", is_terminal=False)
+    for now, changed in (
+        (100.0, {"unsaved_chunks": 3}),
+        (100.2, {"unsaved_chunks": 3}),
+        (100.4, {"unsaved_chunks": 2}),
+        (101.2, {"unsaved_chunks": 2}),
+        (200.0, {"unsaved_chunks": 2}),
+        (201.0, DOWN | {"next_attempt_s": 41.9}),
+        (202.0, DOWN | {"next_attempt_s": 0.0}),
+    ):
+        waiting.look(STATUS | changed, now)
+    assert capsys.readouterr().err.splitlines() == [
+        "nczfs: /mnt: waiting for 3 chunks",
+        "nczfs: /mnt: waiting for 2 chunks",
+        "nczfs: /mnt: waiting for 2 chunks (2.00KiB); next attempt in 42 s, the last one failed: "
+        "s3://b/d/v/0: refused",
+    ]
+
+
+def test_a_terminal_is_never_silent_for_more_than_ten_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waiting = Waiting("/mnt", is_terminal=True)
+    for now in range(100, 131):
+        waiting.look(STATUS | DOWN | {"next_attempt_s": 130.0 - now}, float(now))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("attempt ")[1].split(",")[0] for line in lines] == [
+        "in 30 s",
+        "in 20 s",
+        "in 10 s",
+        "under way",
+    ]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.engine.retrying import RETRY_S_MAX
 from nczfs.errors import AccessDenied, StoreError, Unavailable
 from nczfs.testing.faults import Fault
 from nczfs.zmap.memory import MemoryZMap
@@ -56,6 +57,43 @@ def test_what_failed_is_tried_again_in_the_background_with_pauses(
         until(lambda: mount.writeback.unsaved == 0)
         assert mount.zmap.fired == 3
     assert stored(memory)[3] == 7
+
+
+def test_what_failed_at_fsync_is_tried_again_long_before_it_is_old(
+    memory: MemoryZMap, tmp_path: Path, expected_warnings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W1."""
+    expected_warnings.add("is kept, and tried again")
+    monkeypatch.setattr("nczfs.engine.retrying.RETRY_S", 0.01)
+    monkeypatch.setattr("nczfs.engine.background.TURN_S_MAX", 0.05)
+    with mounted(memory, tmp_path, age_s=3600.0) as mount:
+        mount.zmap.arm(Fault(0, operations=WRITES, repeats=3))
+        mount.write(3, 7)
+        with pytest.raises(Unavailable):
+            mount.writeback.flush()
+        until(lambda: mount.writeback.unsaved == 0)
+        assert mount.zmap.fired == 3
+    assert stored(memory)[3] == 7
+
+
+def test_the_last_error_and_the_pause_are_known_while_something_is_not_stored(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nczfs.engine.retrying.RETRY_S", 3600.0)
+    with mounted(memory, tmp_path, age_s=3600.0) as mount:
+        mount.write(3, 7)
+        assert mount.writeback.trouble is None
+        mount.zmap.arm(DOWN)
+        for _ in range(3):
+            with pytest.raises(Unavailable):
+                mount.writeback.flush()
+        trouble = mount.writeback.trouble
+        assert trouble is not None
+        assert trouble.error
+        assert 0 < trouble.pause_s <= RETRY_S_MAX == 60.0
+        mount.zmap.arm()
+        mount.writeback.flush()
+        assert mount.writeback.trouble is None
 
 
 def test_during_a_pause_the_background_asks_the_store_nothing_and_fsync_asks_at_once(
