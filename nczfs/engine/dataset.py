@@ -17,9 +17,9 @@ from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.chunks import ArrayChunks
 from nczfs.engine.consolidate import ConsolidatedCopy
 from nczfs.engine.edits import Edits
-from nczfs.engine.hierarchy import Hierarchy
+from nczfs.engine.hierarchy import Hierarchy, node_to_hold
 from nczfs.engine.lease import Leases
-from nczfs.engine.ledger import Ledger
+from nczfs.engine.ledger import Ledger, Shelf
 from nczfs.engine.loaded import Values
 from nczfs.engine.metadata import LEDGER_SHARE, MetadataCache
 from nczfs.engine.options import EngineOptions
@@ -59,6 +59,7 @@ class Engine:
         self.cache = ChunkCache(self.options.memory_limit_bytes, tier=tier)
         self.windows = Windows(self.cache)
         self.ledger = Ledger(self.options.memory_limit_bytes // LEDGER_SHARE, self.cache.claim)
+        self.texts: Shelf[object, bytes] = Shelf(self.ledger)
         self.arrays = StoredArrays()
         is_kept = spool is not None and spool.survives is not Survives.NOTHING
         self.journal = Journal(spool) if spool is not None and is_kept else None
@@ -169,7 +170,7 @@ class Dataset(Hierarchy):
                 array, outdated = known[1].resized(variable.array), None
             else:
                 array, outdated = self._new_array(variable), known
-            self._arrays[variable.path] = (variable, array)
+            self._arrays[variable.path] = (node_to_hold(variable), array)
         if outdated is not None:
             self.engine.cache.discard(outdated[1].stored)
             outdated[1].stored.note_changed()
@@ -404,15 +405,14 @@ class Dataset(Hierarchy):
 
     def _new_array(self, variable: Variable) -> Array:
         engine, prefix = self.engine, self.prefix(variable.key)
-        stored = engine.arrays.of(self._metadata.zmap, prefix, variable.array)
+        array = variable.array  # the variable itself is not held: its attributes may be large
+        stored = engine.arrays.of(self._metadata.zmap, prefix, array)
         io = ChunkIO(
             self.zmap,
             stored.place,
-            variable.array,
+            array,
             engine.options.missing_chunks,
-            confirm=Confirmation(
-                lambda: self._confirm(variable.array, stored), lambda: stored.doubts
-            ),
+            confirm=Confirmation(lambda: self._confirm(array, stored), lambda: stored.doubts),
         )
         chunks = ArrayChunks(
             io,

@@ -5,36 +5,55 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
 
 from nczfs.engine.edits import Edits
 from nczfs.engine.ledger import Shelf
 from nczfs.engine.metadata import MetadataCache, StoreDocuments
+from nczfs.engine.quantize import ATTRIBUTE as ROUNDING
 from nczfs.engine.weight import weight_of_node
 from nczfs.errors import BadMetadata, MetadataError, NczfsError, NoSuchNode, NotADataset
 from nczfs.formats import consolidated
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of
-from nczfs.model.hierarchy import Dimension, Group, GroupHeader, Variable
+from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
 
 log = logging.getLogger(__name__)
 
+HELD_BYTES_MAX = 16 << 10
 LEVELS_MAX = 512  # levels of groups: a key has 1024 bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loaded:
     """A node as it was read, and the versions of the documents it was read from.
 
     Attributes
     ----------
     mtime_ns : of the newest of the documents; None if the store has no times.
+    nbytes : memory that the node takes.
     """
 
     node: Node
     used: dict[Key, Version]
     mtime_ns: int | None
+    nbytes: int = 0
+
+    @cached_property
+    def attributes(self) -> Mapping[str, Attribute]:
+        """The attributes of the node, by name."""
+        return {attribute.name: attribute for attribute in self.node.attributes}
+
+    @property
+    def to_hold(self) -> Loaded:
+        """The same for code that holds it outside of the budget of the metadata.
+
+        A node that takes much memory is reduced to what its values need; load it for the rest.
+        """
+        return self if self.nbytes <= HELD_BYTES_MAX else replace(self, node=_light(self.node))
 
 
 class Hierarchy:
@@ -97,8 +116,7 @@ class Hierarchy:
         if revision == 0:
             return stored
         edited = None if node is None else _edited(stored, node)
-        is_new = edited is not None and edited is not stored
-        nbytes = weight_of_node(edited.node) if is_new and edited is not None else 0
+        nbytes = 0 if edited is None or edited is stored else edited.nbytes
         self._edited.put(path, (stored, revision, edited), nbytes)
         return edited
 
@@ -167,7 +185,7 @@ class Hierarchy:
         return self._loaded_members(path, names)
 
     def _loaded_members(
-        self, path: str, names: Iterable[str]
+        self, path: str, names: Iterable[str], room: _Room | None = None
     ) -> tuple[list[Node], list[tuple[str, str]]]:
         nodes: list[Node] = []
         broken: list[tuple[str, str]] = []
@@ -176,6 +194,8 @@ class Hierarchy:
             child = _joined(path, name)
             try:
                 loaded = self.load(child)
+                if loaded is not None and room is not None:
+                    room.take(loaded.nbytes, self.url(child))
             except MetadataError as error:
                 broken.append((name, str(error)))
                 continue
@@ -200,7 +220,7 @@ class Hierarchy:
             raise NotADataset(f"{self.url(path)}: is a variable, not a group")
         if self._metadata.far:
             self._fetch_below(header)
-        group = self._whole(header)
+        group = self._whole(header, self._new_room())
         if not path and (stale := self.stale()):
             problem = (
                 f"the consolidated metadata ({consolidated.KEY}) are stale: {len(stale)} of their "
@@ -210,14 +230,17 @@ class Hierarchy:
             group = replace(group, header=header)
         return group
 
-    def _whole(self, header: GroupHeader) -> Group:
-        nodes, broken = self._loaded_members(header.path, self._documented_names(header))
+    def _new_room(self) -> _Room:
+        return _Room(self._metadata.group_bytes_max)
+
+    def _whole(self, header: GroupHeader, room: _Room) -> Group:
+        nodes, broken = self._loaded_members(header.path, self._documented_names(header), room)
         variables = tuple(node for node in nodes if isinstance(node, Variable))
         groups: list[Group] = []
         for node in nodes:
             if isinstance(node, GroupHeader):
                 try:
-                    groups.append(self._whole(node))
+                    groups.append(self._whole(node, room))
                 except NczfsError as error:
                     broken.append((node.name, str(error)))
         dimensions = dimensions_of(header, variables, tuple(groups))
@@ -231,8 +254,13 @@ class Hierarchy:
             self._metadata.fetch_names(self.prefix(group.path) for group in unlisted)
             names = {group.path: self._documented_names(group) for group in level}
             self._fetch_all(level, names)
-            nodes = [self._loaded_members(group.path, names[group.path])[0] for group in level]
-            level = [node for found in nodes for node in found if isinstance(node, GroupHeader)]
+            room = self._new_room()
+            level = [
+                node
+                for group in level
+                for node in self._loaded_members(group.path, names[group.path], room)[0]
+                if isinstance(node, GroupHeader)
+            ]
             if not level:
                 return
 
@@ -336,8 +364,8 @@ class Hierarchy:
             return None
         for problem in node.problems:
             log.info("%s/%s", self.url(""), problem)
-        loaded = Loaded(node, documents.used, documents.mtime_ns)
-        self._nodes.put(path, loaded, weight_of_node(node))
+        loaded = Loaded(node, documents.used, documents.mtime_ns, weight_of_node(node))
+        self._nodes.put(path, loaded, loaded.nbytes)
         return loaded
 
     def _lists_members(self, path: str) -> bool:
@@ -359,6 +387,46 @@ class Hierarchy:
             self._metadata.stamp(key, bytes_max(key)).version == version
             for key, version in known.used.items()
         )
+
+
+N = TypeVar("N", bound=Node)
+
+
+def node_to_hold(node: N) -> N:
+    """The node as `Loaded.to_hold` has it."""
+    return node if weight_of_node(node) <= HELD_BYTES_MAX else _light(node)
+
+
+def _light(node: N) -> N:
+    """A node without attributes but that of rounding, without problems and names of members."""
+    attributes = tuple(
+        each
+        for each in node.attributes
+        if each.name == ROUNDING and isinstance(each.value, tuple) and len(each.value) == 1
+    )
+    if isinstance(node, Variable):
+        return replace(node, attributes=attributes, problems=())
+    arrays, groups = (None if names is None else () for names in (node.arrays, node.groups))
+    return replace(
+        node, dimensions=(), attributes=attributes, arrays=arrays, groups=groups, problems=()
+    )
+
+
+class _Room:
+    """The memory that the nodes of a group may take together when it is read whole."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._taken = 0
+
+    def take(self, nbytes: int, place: str) -> None:
+        """Count a node. Raises BadMetadata if there is no room for it."""
+        if self._taken + nbytes > self._bytes_max:
+            raise BadMetadata(
+                f"{place}: left out: the metadata of the group take more than {self._bytes_max} "
+                "bytes of memory (--memory-limit)"
+            )
+        self._taken += nbytes
 
 
 def _joined(path: str, name: str) -> str:
@@ -403,8 +471,10 @@ def consolidated_of(store: StoreDocuments) -> consolidated.ConsolidatedDocuments
 
 def _edited(stored: Loaded | None, node: Node) -> Loaded:
     if stored is None:
-        return Loaded(node, {}, 0)
-    return stored if stored.node is node else replace(stored, node=node)
+        return Loaded(node, {}, 0, weight_of_node(node))
+    if stored.node is node:
+        return stored
+    return replace(stored, node=node, nbytes=weight_of_node(node))
 
 
 def _all_variables(group: Group) -> list[Variable]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar, cast
 
@@ -12,6 +13,7 @@ from nczfs.engine.ledger import Ledger, Shelf
 from nczfs.engine.listings import Listings
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
+from nczfs.engine.turns import FETCHING, PARSING, take
 from nczfs.errors import BadMetadata, NczfsError, NoSuchObject
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
@@ -20,6 +22,7 @@ from nczfs.zmap.keys import Key, Prefix, join
 NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
 PROMPT_TTL_S: Final = 1.0  # with no longer TTL, opening a file shows what was stored before
 USUAL_DOCUMENT_BYTES: Final = 1 << 20  # a larger document is measured before it is read whole
+GROUP_BYTES_LEAST: Final = 96 << 20  # of all nodes of a group that is read whole
 LEDGER_SHARE: Final = 4  # metadata may take up to a quarter of the memory
 
 T = TypeVar("T")
@@ -67,6 +70,7 @@ class MetadataCache:
         self.far = not zmap.features.near
         self.ttl_s = options.metadata_ttl_s if self.far else min(options.metadata_ttl_s, NEAR_TTL_S)
         self.is_prompt = self.ttl_s <= PROMPT_TTL_S
+        self.group_bytes_max = max(GROUP_BYTES_LEAST, options.memory_limit_bytes)
         self.ledger = ledger or Ledger(options.memory_limit_bytes // LEDGER_SHARE)
         self._pools = pools
         self._clock = clock
@@ -96,12 +100,14 @@ class MetadataCache:
                 return Document(None, ABSENT, None, answer.checked_at)
             body = self._bodies.get(key)
             if body is not None and body[0] == answer.version:
+                take(len(body[1]))
                 return Document(body[1], answer.version, answer.mtime_ns, answer.checked_at)
         asked_at = self._clock()
         try:
             usual = min(bytes_max, USUAL_DOCUMENT_BYTES)
             blob = self.zmap.read(key, 0, usual)
             if usual < blob.object_size <= bytes_max:
+                take(blob.object_size)
                 blob = self.zmap.read(key, 0, bytes_max + 1)
         except NoSuchObject:
             self._keep(key, _Answer(ABSENT, None, asked_at), None)
@@ -137,10 +143,8 @@ class MetadataCache:
             return
 
         def ask(key: Key) -> None:
-            try:
+            with FETCHING.visit(), suppress(NczfsError):
                 self.get(key, bytes_max[key])
-            except NczfsError:
-                return
 
         wanted = [key for key in bytes_max if not self._is_here(key)]
         look = level is not None and self.lists_ahead
@@ -338,7 +342,8 @@ class StoreDocuments:
         ------
         MetadataError : its documents cannot be read.
         """
-        node = metadata_format.read_node(path, self)
+        with PARSING.visit():
+            node = metadata_format.read_node(path, self)
         return None if all(version == ABSENT for version in self.used.values()) else node
 
     def fetch(self, keys: Iterable[str], *, level: bool = False) -> None:

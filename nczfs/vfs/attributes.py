@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from hashlib import blake2b
 
 from nczfs import metrics
 from nczfs.engine.dataset import Dataset
@@ -19,7 +20,6 @@ from nczfs.errors import (
     StaleHandle,
 )
 from nczfs.formats.attributes import attribute_text, is_hidden
-from nczfs.formats.base import Node as StoredNode
 from nczfs.formats.names import checked_name
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Variable
@@ -66,16 +66,16 @@ class AttributesDirectory(Directory):
         if not self._is_shown(name):
             raise NoSuchPath(f"{name}: no such attribute")
         loaded = self._loaded()
-        return self._file(_attribute_called(loaded.node, name).name, loaded)
+        return self._file(_attribute_called(loaded, name).name, loaded)
 
     def lookup_if_cached(self, name: str) -> Node | None:
         loaded = self._at.loaded
         if self._dataset.edits.revision != self._revision or not self._is_shown(name):
             return None
-        for attribute in loaded.node.attributes:
-            if attribute_file_name(attribute) == name:
-                return self._file(attribute.name, loaded)
-        return None
+        attribute = loaded.attributes.get(name)
+        if attribute is None or attribute_file_name(attribute) != name:
+            return None
+        return self._file(attribute.name, loaded)
 
     def listing(self) -> Iterator[tuple[str, Node]]:
         loaded = self._loaded()
@@ -95,7 +95,7 @@ class AttributesDirectory(Directory):
             held = arrivals.hold(self._prefix, name, lambda _: False, exclusive=exclusive)
             return held, held.open(writing=True)
         try:
-            known = _attribute_called(loaded.node, name).name
+            known = _attribute_called(loaded, name).name
         except NoSuchPath:
             known = None
         if known is not None and exclusive and self._is_shown(name):
@@ -116,9 +116,9 @@ class AttributesDirectory(Directory):
             arrivals.let_go(self._prefix, name)
             return
         loaded = self._loaded()
-        moved = _attribute_called(loaded.node, name)
+        moved = _attribute_called(loaded, name)
         try:
-            known = _attribute_called(loaded.node, new_name)
+            known = _attribute_called(loaded, new_name)
         except NoSuchPath:
             renamed = dataclasses.replace(moved, name=self._new_name(new_name))
         else:
@@ -139,7 +139,7 @@ class AttributesDirectory(Directory):
         arrivals = self._context.arrivals
         if arrivals is not None and arrivals.let_go(self._prefix, name):
             return
-        attribute = _attribute_called(self._loaded().node, name)
+        attribute = _attribute_called(self._loaded(), name)
         removing = self._editing(name).removing
         if not removing.is_allowed:
             raise self.refusal(name)
@@ -228,7 +228,7 @@ class AttributeFile(File):
         self._name = name
         self._mtime_ns = context.mtime_ns_of(loaded)
         self._revision = dataset.edits.revision
-        self._data = _text_in(loaded, name)
+        self._note(_text_in(loaded, name))
         self._editing = context.editing_of(dataset)
         self._refusals = refusals
         self.writable = self._editing is not None
@@ -236,7 +236,7 @@ class AttributeFile(File):
 
     @property
     def pages_token(self) -> object:
-        return self._data
+        return self._digest
 
     def stat(self) -> NodeStat:
         self._ask(self._dataset.load(self._path))
@@ -247,13 +247,13 @@ class AttributeFile(File):
         if writer is not None and writer.is_dirty:
             return NodeStat(writer.size, self._mtime_ns)
         return NodeStat(
-            len(self._data), self._mtime_ns, exact=self._revision == self._dataset.edits.revision
+            self._size, self._mtime_ns, exact=self._revision == self._dataset.edits.revision
         )
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        self._ask(self._context.load(self._dataset, self._path))
+        data = self._ask(self._context.load(self._dataset, self._path))
         if not (writing or truncate):
-            return FixedContent(self._data, self._refusals.check)
+            return FixedContent(data, self._refusals.check)
         if self._editing is None:
             raise NotPermitted(f"{self._name}: can only be read")
         self._writer = OpenAttribute(
@@ -261,7 +261,7 @@ class AttributeFile(File):
             self._dataset,
             self._path,
             self._name,
-            b"" if truncate else self._data,
+            b"" if truncate else data,
             self._refusals,
             is_there=_attribute(self._dataset.load(self._path), self._name) is not None,
             takes_any_name=self._context.arrivals is not None,
@@ -276,13 +276,21 @@ class AttributeFile(File):
         file.truncate(size)
         file.flush()
 
-    def _ask(self, loaded: Loaded | None) -> None:
+    def _ask(self, loaded: Loaded | None) -> bytes:
+        """Take over what the attribute is by now, and return its text."""
         revision = self._dataset.edits.revision
-        if loaded is not None:
-            if loaded.mtime_ns is not None:
-                self._mtime_ns = loaded.mtime_ns
-            self._data = _text_in(loaded, self._name)
-            self._revision = revision
+        if loaded is None:
+            raise StaleHandle(f"/{self._path}: no longer exists")
+        if loaded.mtime_ns is not None:
+            self._mtime_ns = loaded.mtime_ns
+        data = _text_in(loaded, self._name)
+        self._note(data)
+        self._revision = revision
+        return data
+
+    def _note(self, data: bytes) -> None:
+        """Keep what tells the text from another one: the text itself may take much memory."""
+        self._size, self._digest = len(data), blake2b(data, digest_size=16).digest()
 
 
 class OpenAttribute(OpenFile):
@@ -395,8 +403,11 @@ def name_shown_as(file_name: str) -> str:
     return file_name.replace("%2F", "/").replace("%00", "\0")
 
 
-def _attribute_called(node: StoredNode, file_name: str) -> Attribute:
-    for attribute in node.attributes:
+def _attribute_called(loaded: Loaded, file_name: str) -> Attribute:
+    # A name with a percent sign may stand for another one.
+    known = loaded.attributes.get(file_name)
+    candidates = loaded.node.attributes if "%" in file_name else () if known is None else (known,)
+    for attribute in candidates:
         if attribute_file_name(attribute) == file_name:
             return attribute
     raise NoSuchPath(f"{file_name}: no such attribute")
@@ -404,8 +415,7 @@ def _attribute_called(node: StoredNode, file_name: str) -> Attribute:
 
 def _attribute(loaded: Loaded | None, name: str) -> Attribute | None:
     """Return the attribute of a node by its name; None: there is none."""
-    attributes = () if loaded is None else loaded.node.attributes
-    return next((attribute for attribute in attributes if attribute.name == name), None)
+    return None if loaded is None else loaded.attributes.get(name)
 
 
 def _text_in(loaded: Loaded, name: str) -> bytes:

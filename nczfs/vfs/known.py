@@ -73,7 +73,7 @@ class KnownDatasets:
             return Plain()
         if isinstance(loaded.node, Variable):
             dataset.array(loaded.node)  # open files follow it when it grows
-        return At(dataset, path, loaded)
+        return At(dataset, path, loaded.to_hold)
 
     def forget(self, prefix: Prefix) -> None:
         """Read the datasets at, below or around a prefix anew.

@@ -258,7 +258,7 @@ class PrefixDirectory(Directory):
         removing = self._removable
         if removing is None or not isinstance(resolved, At):
             return False
-        node = resolved.loaded.node
+        node = resolved.dataset.node(resolved.path)
         if isinstance(node, Variable) or node.attributes or node.dimensions:
             return False
         arrivals = self._tree.arrivals

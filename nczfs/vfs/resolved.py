@@ -17,7 +17,12 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A group or variable of a dataset."""
+    """A group or variable of a dataset.
+
+    Attributes
+    ----------
+    loaded : what can be held of it as long as the kernel knows it (`Loaded.to_hold`).
+    """
 
     dataset: Dataset
     path: str

@@ -81,7 +81,8 @@ class ViewContext:
 class ViewFile(File):
     """A computed text as a file.
 
-    `_lock` guards the text and its age; it is held while the text is made, which may block.
+    `_lock` guards the size of the text and its age; it is held while the text is made, which may
+    block. The text itself is kept as long as the ledger of the engine has room for it.
 
     Parameters
     ----------
@@ -105,7 +106,8 @@ class ViewFile(File):
         self._token = token
         self._mtime_ns = mtime_ns
         self._lock = threading.Lock()
-        self._text: bytes | None = None
+        self._key = object()
+        self._size: int | None = None
         self._made_at = 0.0
         self._revision = revision
         self._made_of = 0
@@ -115,11 +117,14 @@ class ViewFile(File):
         return self._token
 
     def stat(self) -> NodeStat:
-        return NodeStat(len(self._current_text()), self._mtime_ns)
+        return NodeStat(self._current_size(), self._mtime_ns)
+
+    def stat_if_cached(self) -> NodeStat | None:
+        return self.listing_stat() if self._is_current() else None  # making a text takes time
 
     def listing_stat(self) -> NodeStat:
         if self._view.is_arithmetic or self._is_current():
-            return NodeStat(len(self._current_text()), self._mtime_ns)
+            return NodeStat(self._current_size(), self._mtime_ns)
         return NodeStat(0, self._mtime_ns, exact=False)
 
     def change(self, changes: Changes) -> None:
@@ -129,19 +134,28 @@ class ViewFile(File):
         return FixedContent(self._current_text(), self._synced)
 
     def _is_current(self) -> bool:
-        if self._text is None or self._made_of != self._revision():
+        if self._size is None or self._made_of != self._revision():
             return False
         return self._view.is_arithmetic or now() - self._made_at < self._context.ttl_s
 
+    def _current_size(self) -> int:
+        size = self._size
+        return size if size is not None and self._is_current() else len(self._current_text())
+
     def _current_text(self) -> bytes:
-        """Return the text, made once if it follows from the description, else after its TTL."""
+        """Return the text, made once if it follows from the description, else after its TTL.
+
+        If there was no room to keep the text, it is made again.
+        """
+        texts = self._context.engine.texts
         with self._lock:
-            if not self._is_current():
-                self._made_of = self._revision()
-                self._text = self._view.layout().text()
-                self._made_at = now()
-            assert self._text is not None
-            return self._text
+            text = texts.get(self._key) if self._is_current() else None
+            if text is None:
+                made_of = self._revision()
+                text = self._view.layout().text()
+                texts.put(self._key, text, len(text))
+                self._made_of, self._size, self._made_at = made_of, len(text), now()
+            return text
 
 
 class OpenView(OpenFile):

@@ -11,6 +11,7 @@ import numpy as np
 from nczfs.cdl import printer as cdl
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
+from nczfs.engine.turns import PARSING, take
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import CodecError
 from nczfs.model.grid import ChunkIndex
@@ -146,11 +147,13 @@ def group_views(
         node = dataset.node(header.path)
         if isinstance(node, Variable):  # it has become one
             return _info(dataset, node, list(notes()))
-        return Layout([Literal(info.group_info(dataset.group(header.path), notes()))])
+        with PARSING.visit():
+            return Layout([Literal(info.group_info(dataset.group(header.path), notes()))])
 
     def printed(_: Variables) -> Layout:
-        text = cdl.header(dataset.group(header.path), name=file_name)
-        return Layout([Literal(text.encode("utf-8", "surrogateescape"))])
+        with PARSING.visit():
+            text = cdl.header(dataset.group(header.path), name=file_name)
+            return Layout([Literal(text.encode("utf-8", "surrogateescape"))])
 
     return {
         f"{file_name}.cdl": View(printed, is_arithmetic=False, is_text=True),
@@ -183,8 +186,13 @@ def broken_view(path: str, problem: str) -> View:
 
 
 def _info(dataset: Dataset, variable: Variable, problems: list[str]) -> Layout:
-    problems = [*dataset.problems(variable), *problems]
-    return Layout([Literal(info.variable_info(variable, problems))])
+    with PARSING.visit():
+        loaded = dataset.load(variable.path)  # the view may hold less of the variable
+        if loaded is not None and isinstance(loaded.node, Variable):
+            variable = loaded.node
+            take(loaded.nbytes)
+        problems = [*dataset.problems(variable), *problems]
+        return Layout([Literal(info.variable_info(variable, problems))])
 
 
 def _all_native(dataset: Dataset, variable: Variable) -> Run:

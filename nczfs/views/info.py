@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -90,8 +91,10 @@ def attribute_json(attribute: Attribute) -> Json:
 
 
 def _document(fields: dict[str, Json]) -> bytes:
-    text = json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False)
-    return _UNPRINTABLE.sub(_escaped, text).encode() + b"\n"
+    encoder = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False)
+    text = io.StringIO()
+    text.writelines(encoder.iterencode(fields))  # `dumps` holds all pieces of it at once
+    return _UNPRINTABLE.sub(_escaped, text.getvalue()).encode() + b"\n"
 
 
 def _escaped(found: re.Match[str]) -> str:

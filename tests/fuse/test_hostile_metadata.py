@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from nczfs.zmap.base import ZMap
 from nczfs.zmap.registry import open_store
 from tests.support.enduring import enduring
 from tests.support.looking import failing_with, store_served
+from tests.support.neighbour import cpu_s
 
+MANY_CPU_S = 20.0  # a sixth of it, measured; one look after the other at all took a minute
 FIELD = np.arange(24, dtype="<f4").reshape(4, 6)
 
 
@@ -97,3 +100,46 @@ def test_fields_of_any_name_have_a_npy_header(tmp_path: Path) -> None:
         values = np.load(mount.path / "datasets/d.zarr/odd/values.npy")
     assert values.shape == (6,)
     assert values.dtype.names == ("海面", "\x1b[2J", "é")
+
+
+def test_documents_that_take_much_memory_are_all_shown_within_the_budget(tmp_path: Path) -> None:
+    """SEMANTICS A7."""
+    store = store_with_neighbour(tmp_path)
+    numbers = [f"numbers{n}" for n in range(2)]
+    texts = [f"texts{n}" for n in range(8)]
+    for name in (*numbers, *texts):
+        put_json(store, f"d.zarr/{name}/.zarray", described())
+        value = list(range(10, 250_000)) if name in numbers else "x" * (12 << 20)
+        put_json(store, f"d.zarr/{name}/.zattrs", {"a": value})
+
+    def looked_at(place: Path) -> int:
+        for entry in place.iterdir():
+            entry.stat()
+        return len((place / "info.json").read_bytes()) + len((place / "attributes/a").read_bytes())
+
+    with store_served(tmp_path, "--memory-limit", "64MiB", "--request-timeout", "60s") as mount:
+        place = mount.path / "datasets/d.zarr"
+        with enduring(mount, place / "good/values.raw"):
+            with ThreadPoolExecutor(2) as pool:
+                sizes = list(pool.map(looked_at, [place / name for name in (*texts, *numbers)]))
+            text = (place / "d.cdl").read_text()
+        assert min(sizes) > 1 << 20
+        assert "float good(" in text
+        problems = json.loads((place / "info.json").read_text())["problems"]
+        assert any("--memory-limit" in problem for problem in problems)
+        assert len(problems) < len(numbers) + len(texts)
+
+
+def test_a_directory_of_many_attributes_takes_a_moment(tmp_path: Path) -> None:
+    """SEMANTICS A7."""
+    store = store_with_neighbour(tmp_path)
+    put_json(store, "d.zarr/many/.zarray", described())
+    put_json(store, "d.zarr/many/.zattrs", {f"a{n}": n for n in range(60_000)})
+    with store_served(tmp_path, "--memory-limit", "64MiB") as mount:
+        place = mount.path / "datasets/d.zarr"
+        with enduring(mount, place / "good/values.raw"):
+            before = cpu_s(mount.process.pid)
+            assert len(os.listdir(place / "many/attributes")) == 60_000
+            for n in range(0, 60_000, 600):
+                assert (place / f"many/attributes/a{n}").read_text() == f"{n}\n"
+            assert cpu_s(mount.process.pid) - before < MANY_CPU_S

@@ -1,0 +1,62 @@
+"""Turns for work on large documents: each of them takes many times its size while it lasts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+LARGE_BYTES: Final = 1 << 20
+TURNS: Final = 2
+
+
+class Turns:
+    """Lets a few threads at a time work on something large; others wait. Small work goes on."""
+
+    def __init__(self, count: int = TURNS) -> None:
+        self._free = threading.Semaphore(count)
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """Within it, the first `take` of this thread waits for a turn, which ends with it.
+
+        A visit within another one belongs to that.
+        """
+        if _current.turns is not None:
+            yield
+            return
+        _current.turns = self
+        try:
+            yield
+        finally:
+            if _current.has_turn:
+                self._free.release()
+            _current.turns, _current.has_turn = None, False
+
+    def _take(self) -> None:
+        self._free.acquire()
+        _current.has_turn = True
+
+
+class _Current(threading.local):
+    """The visit of this thread."""
+
+    turns: Turns | None = None
+    has_turn: bool = False
+
+
+_current = _Current()
+
+
+PARSING: Final = Turns()
+"""Of documents that become nodes, and of nodes that become texts."""
+
+FETCHING: Final = Turns()
+"""Of documents that are fetched before a thread needs them, which may have its turn to parse."""
+
+
+def take(nbytes: int) -> None:
+    """Wait for a turn if so many bytes are large, and this thread is on a visit."""
+    if nbytes > LARGE_BYTES and _current.turns is not None and not _current.has_turn:
+        _current.turns._take()
