@@ -12,7 +12,6 @@ from typing import Any
 import netCDF4
 import numpy as np
 import pytest
-from tests.unit.cdl.test_printer import NESTED_TEXT
 
 import nczfs as library
 from nczfs.cdl.parse import Cdl, parse_cdl
@@ -23,6 +22,7 @@ from nczfs.testing.documents import DictDocuments, documents_in, read_group
 from tests.support.cdl_samples import copied, write_all_types, write_unlimited
 from tests.support.mounts import nczfs
 from tests.support.reference import reference_root
+from tests.unit.cdl.test_printer import NESTED_TEXT
 
 
 def ncdump(file: Path) -> str:

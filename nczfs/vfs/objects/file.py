@@ -98,7 +98,7 @@ class ObjectFile(File):
                 self._tree.store.kept.change(self._key, replace(changes, mtime_ns=None))
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        """Open the version that is there now (a far store is asked once in its TTL)."""
+        """Open the version that is there now (a far store is asked once in a longer TTL)."""
         tree = self._tree
         writing = writing or truncate  # what O_RDONLY truncated is stored when it is closed, too
         live = None
@@ -108,7 +108,7 @@ class ObjectFile(File):
             mark = tree.store.mark()
             try:
                 if tree.files.unsaved(key) is None:
-                    self._look(anew=writing or not tree.store.metadata.far)
+                    self._look(anew=writing or tree.store.metadata.is_prompt)
             except NoSuchPath:
                 if not self._is_elsewhere(key, renames):
                     raise

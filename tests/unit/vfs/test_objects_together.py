@@ -616,7 +616,7 @@ def test_an_open_file_whose_old_object_could_not_be_deleted_is_what_its_name_say
     is_dirty: bool,
     is_gone: bool,
 ) -> None:
-    """SEMANTICS O6, O11: both objects are there, and what is written then is in that of the name."""
+    """SEMANTICS O6, O11: both objects are there, and what is written then is in the named one."""
     handle = open_file(fs, "objects/d/a")
     fs.write(handle, 0, b"one")
     if not is_dirty:
