@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from nczfs.zmap.base import ABSENT, Version
 
@@ -79,10 +80,26 @@ class Traits:
     sources: SourceCheck | None = None
 
 
+class Kept(Protocol):
+    """What outlives the process."""
+
+    def read(self, bucket: tuple[str, str]) -> Traits:
+        """Return what is kept of a bucket."""
+
+    def write(self, bucket: tuple[str, str], traits: Traits) -> None:
+        """Keep what is known of a bucket."""
+
+
 @dataclass(slots=True)
 class Memory:
-    """The traits of buckets, by endpoint and name. The lock guards the table."""
+    """The traits of buckets, by endpoint and name. The lock guards the table.
 
+    Parameters
+    ----------
+    kept : what other processes found out, and will; None: nothing of that.
+    """
+
+    kept: Kept | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: dict[tuple[str, str], Traits] = field(default_factory=dict)
 
@@ -91,10 +108,22 @@ class Memory:
         with self._lock:
             return self._known.get(bucket, Traits())
 
+    def recall(self, bucket: tuple[str, str]) -> Traits:
+        """Return what is known of a bucket, also to other processes."""
+        with self._lock:
+            known = self._known.get(bucket)
+        if known is None and self.kept is not None:
+            known = self.kept.read(bucket)
+            with self._lock:
+                known = self._known.setdefault(bucket, known)
+        return known or Traits()
+
     def learn(self, bucket: tuple[str, str], add: Callable[[Traits], Traits]) -> None:
         """Add to what is known of a bucket."""
         with self._lock:
-            self._known[bucket] = add(self._known.get(bucket, Traits()))
+            known = self._known[bucket] = add(self._known.get(bucket, Traits()))
+        if self.kept is not None:
+            self.kept.write(bucket, known)
 
 
 def _etag(version: Version, *, quoted: bool) -> str:

@@ -75,7 +75,7 @@ class ConditionalWriteProbe:
 
     def puts(self) -> Conditions:
         """Return the conditions of a PUT. Without write permission none count as honoured."""
-        known = self._memory.get(self._bucket).puts
+        known = self._memory.recall(self._bucket).puts
         if known is None:
             known = self._tried(self._put)
             if known is None:
@@ -85,7 +85,7 @@ class ConditionalWriteProbe:
 
     def copies(self) -> Conditions:
         """Return the conditions on the goal of a copy."""
-        known = self._memory.get(self._bucket).copies
+        known = self._memory.recall(self._bucket).copies
         if known is None:
             with self._key() as source:
 
@@ -99,7 +99,7 @@ class ConditionalWriteProbe:
 
     def completions(self) -> Conditions:
         """Return the conditions of completing an upload in parts."""
-        known = self._memory.get(self._bucket).completions
+        known = self._memory.recall(self._bucket).completions
         if known is None:
             known = self._tried(self._upload) or Conditions()
             self._memory.learn(self._bucket, partial(replace, completions=known))
@@ -107,7 +107,7 @@ class ConditionalWriteProbe:
 
     def sources(self) -> SourceCheck:
         """Return the conditions on the source of a copy."""
-        known = self._memory.get(self._bucket).sources
+        known = self._memory.recall(self._bucket).sources
         if known is None:
             with self._key() as source, self._key() as goal:
                 put = self._put(source, b"nczfs probes conditional copies", {})

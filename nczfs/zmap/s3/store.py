@@ -31,6 +31,7 @@ from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Answer, Request
 from nczfs.zmap.s3.page import Page
 from nczfs.zmap.s3.pieces import PART_BYTES_MIN
 from nczfs.zmap.s3.probe import ConditionalWriteProbe
+from nczfs.zmap.s3.remembered import Remembered
 from nczfs.zmap.s3.transport import Transport
 from nczfs.zmap.s3.uploads import Notes
 from nczfs.zmap.s3.writing import OBJECT_BYTES_MAX, Writer
@@ -48,7 +49,7 @@ _FEATURES = Features(
     markers=True,
     text_keys=True,
 )
-_conditions = Memory()
+_conditions = Memory(Remembered())
 
 
 class S3ZMap(ZMap):
