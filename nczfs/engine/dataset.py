@@ -473,8 +473,16 @@ def open_dataset(
 
 
 def _same_array(one: Variable, other: Variable) -> bool:
-    # Compared as text because a fill value of NaN equals nothing, not even itself.
-    return one is other or (one.key == other.key and repr(one.array) == repr(other.array))
+    if one is other:
+        return True
+    ours, theirs = one.array, other.array
+    if one.key != other.key or ours.shape != theirs.shape:
+        return False
+    # The fill value as text because NaN equals nothing, not even itself, and 0.0 equals -0.0.
+    is_same_fill = repr(ours.fill_value) == repr(theirs.fill_value)
+    if is_same_fill and replace(ours, fill_value=None) == replace(theirs, fill_value=None):
+        return True
+    return repr(ours) == repr(theirs)
 
 
 def _resized(one: Variable, other: Variable) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -47,12 +48,16 @@ class ProcessIdentity:
 
 def current_process() -> ProcessIdentity | None:
     """Return this process; None if the system does not give what is needed (proc(5))."""
-    pid = os.getpid()
+    return _identity(os.getpid(), _PROC)
+
+
+@lru_cache(maxsize=1)
+def _identity(pid: int, proc: Path) -> ProcessIdentity | None:
     try:
-        if (_PROC / "self").readlink().name != str(pid):  # /proc belongs to another namespace
+        if (proc / "self").readlink().name != str(pid):  # /proc belongs to another namespace
             return None
         boot = _BOOT.read_text().strip()
-        spaces = [str((_PROC / "self/ns" / name).stat().st_ino) for name in _NAMESPACES]
+        spaces = [str((proc / "self/ns" / name).stat().st_ino) for name in _NAMESPACES]
     except OSError:
         return None
     found = _state(pid)

@@ -199,8 +199,12 @@ class LiveFile:
             raise StaleHandle(f"{self.key}: replaced or deleted since it was opened")
 
     def has_object(self) -> bool:
-        """Whether the store has an object of the file, be it one that arrived without an answer."""
-        return self.base is not None or self._landed(self.key) is not None
+        """Whether the store has an object of the file."""
+        return self.stored_object() is not None
+
+    def stored_object(self) -> Stat | None:
+        """The object of the file in the store, be it one that arrived without an answer."""
+        return self.base or self._landed(self.key)
 
     @property
     def state(self) -> tuple[Key, Stat | None, int]:

@@ -85,8 +85,12 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
                 live.check_base()
         stats = _below(store, prefix)
         with store.noted(prefix, goal) if stats or markers else nullcontext():
+            sources = {
+                key: there.version
+                for key, live in written.items()
+                if (there := live.stored_object()) is not None
+            }
             stored = {key: live.stored_at(new_key(key)) for key, live in written.items()}
-            sources = {key: live.base.version for key, live in written.items() if live.base}
             copies: dict[Key, Stat] = {}
             left = [stat for stat in stats.values() if stat.key not in written]
             for _ in range(ROUNDS_MAX):

@@ -637,3 +637,20 @@ def test_an_open_file_whose_old_object_could_not_be_deleted_is_what_its_name_say
     assert read(fs, f"objects/{name}") == b"two"
     if not is_gone:
         assert read(fs, "objects/d/c") == b"one"
+
+
+def test_an_object_whose_answer_was_lost_is_renamed_with_its_directory(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O11: nothing of a new file stays under the old name."""
+    handle = open_file(fs, "objects/d/new", os.O_RDWR | os.O_CREAT)
+    fs.write(handle, 0, b"one")
+    with store.stopping("write", "d/new", "after") as gate:
+        syncing = threads.submit(fsync, fs, handle)
+        assert gate.reached.wait(WAIT_S)
+        gate.open(Unavailable("d/new"))
+        with pytest.raises(Unavailable):
+            syncing.result(WAIT_S)
+    rename(fs, "objects/d", "objects/e")
+    assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old", "e/new": b"one"}
+    close(fs, handle)
