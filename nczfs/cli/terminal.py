@@ -44,7 +44,7 @@ def prepare() -> None:
 
 
 def words_of(error: OSError) -> str:
-    """An error of the operating system as programs print it: the file, and what is wrong."""
+    """Format an error of the operating system as programs print it: the file, and the fault."""
     text = error.strerror or str(error)
     return f"{os.fsdecode(error.filename)}: {text}" if error.filename else text
 

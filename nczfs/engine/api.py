@@ -63,7 +63,7 @@ class Group(OpenNode):
         return (*self.header.problems, *(f"{name}: {why}" for name, why in broken))
 
     def __getitem__(self, path: str) -> Group | Variable:
-        """The group or variable at a path: relative, or from the root with a leading slash."""
+        """Return the group or variable at a path: relative, or absolute with a leading slash."""
         try:
             node = self._dataset.node(self._full(path))
         except NoSuchNode as error:
@@ -240,7 +240,7 @@ class OpenDataset(Group):
             self._editor.sync()
 
     def close(self) -> None:
-        """`sync`, stop the threads and close the store. May be called twice."""
+        """Call `sync`, stop the threads and close the store. May be called twice."""
         editor, self._editor = self._editor, None
         self._opened.is_closed = True
         try:
@@ -308,7 +308,7 @@ class RootArray(OpenDataset):
 
 
 def element_type(dtype: Any, name: str) -> ElementType:
-    """The type that a caller means: netCDF's by its name, str, or a numpy dtype.
+    """Return the type that a caller means: netCDF's by its name, str, or a numpy dtype.
 
     Raises
     ------
@@ -330,7 +330,7 @@ def element_type(dtype: Any, name: str) -> ElementType:
 
 
 def codec_of(codec: CodecSpec | Mapping[str, Any]) -> CodecSpec:
-    """A codec from the mapping that Zarr v2 metadata have for it. Raises UsageError."""
+    """Return the codec that a mapping of Zarr v2 metadata describes. Raises UsageError."""
     if isinstance(codec, CodecSpec):
         return codec
     members = dict(codec)

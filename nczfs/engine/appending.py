@@ -98,7 +98,7 @@ class Appends:
             return start
 
     def claim_for(self, path: str) -> None:
-        """Have a place for all records that were appended to a variable.
+        """Claim a place for all records that were appended to a variable.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Appends:
             self._release(path)
 
     def claim(self) -> dict[str, NczfsError]:
-        """As `claim_for` for all variables; by path, why there is no place for some records."""
+        """Claim places for all variables. Returns the errors by path."""
         failures: dict[str, NczfsError] = {}
         for path in list(self._rows):
             try:

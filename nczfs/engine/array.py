@@ -236,7 +236,7 @@ class Array:
             self.stored.note_written()
 
     def held(self, box: Box) -> Values:
-        """A copy of elements that were all written and are not stored. Raises Unavailable."""
+        """Return a copy of elements that were all written and are unsaved. Raises Unavailable."""
         out = np.empty(box.shape, self.description.dtype.native)
         for part in self.description.grid.parts(box):
             out[part.target.slices()] = self._chunks.held(part)

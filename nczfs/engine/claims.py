@@ -74,7 +74,7 @@ def with_claim(data: bytes, key: str, name: str, start: int, count: int) -> tupl
 
 
 def without_covered(data: bytes, key: str) -> bytes:
-    """The document without the claims that its shape covers. Raises BadMetadata."""
+    """Return the document without the claims that its shape covers. Raises BadMetadata."""
     if MEMBER.encode() not in data:
         return data
     document, _ = parse_object(data, key)
@@ -86,7 +86,7 @@ def _length(document: dict[str, Json]) -> int:
 
 
 def _open_claims(document: dict[str, Json]) -> list[AppendClaim]:
-    """The claims of a document that count; what is no claim is left out."""
+    """Return the valid claims of a document."""
     found = document.get(MEMBER)
     claims = map(_claim_of, found if isinstance(found, list) else [])
     length = _length(document)

@@ -345,7 +345,7 @@ class Dataset(Hierarchy):
         return None
 
     def _growing(self, reason: NczfsError) -> dict[str, NczfsError]:
-        """The reason for all nodes that get another length."""
+        """Return the reason for all nodes that get another length."""
         return {path: reason for path in self.edits.pending() if self.edits.grows(path)}
 
     def forget_clean(self) -> None:

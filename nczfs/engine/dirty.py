@@ -257,12 +257,12 @@ class DirtyChunk:
             self.values, self.shared, self.is_lent = np.array(self.values), False, False
 
     def copy_of(self, box: Box) -> Values:
-        """Elements that were written. Takes `lock`. Raises Unavailable."""
+        """Return elements that were written. Takes `lock`. Raises Unavailable."""
         with self.lock:
             return np.array(self._values()[box.slices()])
 
     def without(self, box: Box) -> DirtyChunk | None:
-        """What is left of it without some elements. Holds `lock`. Raises Unavailable."""
+        """Return the rest of it without some elements. Holds `lock`. Raises Unavailable."""
         assert self.flying is None
         flags = self.written.flags()
         flags[box.slices()] = False

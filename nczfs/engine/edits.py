@@ -308,7 +308,7 @@ class Edits:
         self._metadata.ask_again({key for node in nodes for key in self._keys(node)})
 
     def _suffices(self, changes: list[Change]) -> bool:
-        """Whether what is believed of the documents will do for a first attempt at some changes.
+        """Return whether cached documents suffice for a first attempt at some changes.
 
         A length that grows is right already where it is longer; all else is compared by the store.
         """
@@ -402,7 +402,7 @@ class Edits:
 def _as_long_as_stored(
     variable: Variable, changes: Iterable[Change], documents: StoreDocuments
 ) -> Variable:
-    """A variable that grows, no shorter than its document says.
+    """Return a growing variable, no shorter than its document says.
 
     It reads as long as its dimension, which another client that appends stores after the shape.
     """

@@ -253,7 +253,7 @@ def store_snapshot(
 
 
 def _is_held(chunk_id: ChunkId, io: ChunkIO) -> bool:
-    """Whether a chunk may have appended records that have no place yet."""
+    """Return whether a chunk may have appended records that have no place yet."""
     array, index = chunk_id
     first = array.held_from
     return first is not None and (index[0] + 1) * io.array.chunk_shape[0] > first

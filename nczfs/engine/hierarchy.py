@@ -393,12 +393,12 @@ N = TypeVar("N", bound=Node)
 
 
 def node_to_hold(node: N) -> N:
-    """The node as `Loaded.to_hold` has it."""
+    """Return the node as `Loaded.to_hold` has it."""
     return node if weight_of_node(node) <= HELD_BYTES_MAX else _light(node)
 
 
 def _light(node: N) -> N:
-    """A node without attributes but that of rounding, without problems and names of members."""
+    """Return a node without problems, names of members, and attributes except that of rounding."""
     attributes = tuple(
         each
         for each in node.attributes

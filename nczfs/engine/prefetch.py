@@ -45,7 +45,7 @@ class AheadOptions:
     place_bytes: int = 1
 
     def widest(self, other: AheadOptions) -> AheadOptions:
-        """Return what reads ahead as far as either of the two."""
+        """Return options that read ahead as far as either of the two."""
         return AheadOptions(
             max(self.window_bytes, other.window_bytes),
             max(self.ahead_bytes, other.ahead_bytes),
@@ -59,7 +59,7 @@ NOT_AHEAD = AheadOptions(0, 0, 0)
 
 
 class _Window:
-    """Bytes that a thread puts together; `data` stays None when that fails."""
+    """Bytes that a thread assembles; `data` stays None if that fails."""
 
     __slots__ = ("data", "done")
 
@@ -73,7 +73,7 @@ def _set(event: threading.Event, _: Future[None]) -> None:
 
 
 class Windows:
-    """The windows of all open files: where their memory comes from, and when it goes back.
+    """The windows of all open files: their memory, and its release.
 
     Parameters
     ----------
@@ -92,11 +92,11 @@ class Windows:
         self._background.expect()
 
     def close(self) -> None:
-        """Look no longer for windows to drop."""
+        """Stop looking for windows to drop."""
         self._background.close()
 
     def _drop_idle(self, before: float) -> bool:
-        """Drop what nobody has read since then. Returns whether windows are left."""
+        """Drop windows of files that were not read since then. Returns whether any are left."""
         is_left = False
         for reader in list(self._readers):
             if reader.last_read < before:
@@ -189,7 +189,7 @@ class ReadAhead:
     def wait(self, offset: int, size: int) -> Buffer | None:
         """Return what `if_ready` does, after a wait for windows under way.
 
-        None when there are no such windows, or one failed.
+        None if there are no such windows, or one failed.
         """
         window_bytes = self._options.window_bytes
         if not self._windows or not window_bytes:
@@ -214,18 +214,18 @@ class ReadAhead:
         self.drop()
 
     def _lead(self, offset: int, forecast: Forwards | Backwards, limit: int) -> tuple[int, int]:
-        """The range that will be read next, up to `limit` bytes of it."""
+        """Return the range that will be read next, up to `limit` bytes of it."""
         if isinstance(forecast, Forwards):
             return offset, min(offset + limit, forecast.stop, self._size)
         return max(offset - limit, forecast.start), offset
 
     def _numbers(self, start: int, stop: int) -> range:
-        """The windows of a range of bytes."""
+        """Return the windows of a range of bytes."""
         window_bytes = self._options.window_bytes
         return range(start // window_bytes, -(-stop // window_bytes))
 
     def _wants(self, offset: int, forecast: Forwards | Backwards | Strided) -> bool:
-        """Whether enough is missing before the reader to be worth a task."""
+        """Return whether enough data are missing ahead of the reader to be worth a task."""
         options = self._options
         if isinstance(forecast, Strided):
             return self._hint is not None
@@ -252,7 +252,7 @@ class ReadAhead:
             self._advancing = False
 
     def _unhinted(self, offset: int, forecast: Forwards | Backwards) -> tuple[int, int] | None:
-        """The range before the reader that was not hinted yet."""
+        """Return the range ahead of the reader that was not hinted yet."""
         start, stop = self._lead(offset, forecast, self._options.hint_bytes)
         if self._hinted is not None:
             if isinstance(forecast, Forwards):
@@ -276,7 +276,7 @@ class ReadAhead:
         self._hint(start, stop)
 
     def _hint_places(self, offset: int, forecast: Strided) -> None:
-        """Hint the next places of a reader that leaves out what is between them."""
+        """Hint the next places of a reader that skips what is between them."""
         assert self._hint is not None
         room = max(1, self._options.hint_bytes // self._options.place_bytes)
         for number in range(1, min(forecast.places, room) + 1):
@@ -318,7 +318,7 @@ class ReadAhead:
             window.done.set()
 
     def _drop_behind(self, offset: int, forecast: Forwards | Backwards) -> None:
-        """Forget what lies more than a window behind the reader."""
+        """Drop windows that lie more than a window behind the reader."""
         here = offset // self._options.window_bytes
         is_forwards = isinstance(forecast, Forwards)
         with self._lock:

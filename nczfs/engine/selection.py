@@ -100,7 +100,7 @@ class Selection:
         return wide[(*backwards, ...)].reshape(self.shape)
 
     def by_chunk(self, chunk_shape: tuple[int, ...]) -> ChunkSelections:
-        """The selected elements chunk by chunk."""
+        """Return the selected elements chunk by chunk."""
         if prod(self.shape) == 0:
             return ChunkSelections(self.shape, chunk_shape, [[]])
         splits = [_split(axis, size) for axis, size in zip(self.axes, chunk_shape, strict=True)]

@@ -81,7 +81,7 @@ class SequenceDetector:
         self._ahead = self._first
 
     def _is_strided(self, step: int, size: int) -> bool:
-        """Whether the last steps were the same, and leave something out."""
+        """Return whether the last steps were equal, and skip something."""
         is_same = abs(step - self._step) <= STRIDE_SLACK_BYTES and abs(step) > size
         if not is_same or abs(step) - size < STRIDE_BYTES_MIN:
             self._step, self._strides = step, 1

@@ -19,7 +19,7 @@ class Turns:
 
     @contextmanager
     def visit(self) -> Iterator[None]:
-        """Within it, the first `take` of this thread waits for a turn, which ends with it.
+        """Let the first `take` of this thread in the block wait for a turn, which ends with it.
 
         A visit within another one belongs to that.
         """

@@ -191,7 +191,7 @@ class WriteBack:
         self._flusher.flush(self._dirty.ids(is_wanted))
 
     def held(self, chunk_id: ChunkId, box: Box) -> Values:
-        """A copy of elements that were written. Raises Unavailable."""
+        """Return a copy of elements that were written. Raises Unavailable."""
         chunk = self.find(chunk_id)
         if chunk is None:
             chunk_id[0].check()

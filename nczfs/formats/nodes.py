@@ -79,7 +79,7 @@ def read_documents(
 
 
 def stored_shape(data: bytes, key: str) -> tuple[int, ...]:
-    """The shape in a ``.zarray``; an array may read as shorter, see `dimensions.by_reference`.
+    """Return the shape in a ``.zarray``; arrays may read shorter, see `dimensions.by_reference`.
 
     Raises BadMetadata.
     """
@@ -87,7 +87,7 @@ def stored_shape(data: bytes, key: str) -> tuple[int, ...]:
 
 
 def shape_of(document: dict[str, Json]) -> tuple[int, ...]:
-    """The shape in a parsed ``.zarray``; what is no length counts as 0."""
+    """Return the shape in a parsed ``.zarray``; an invalid length counts as 0."""
     shape = document.get("shape")
     sizes = shape if isinstance(shape, list) else []
     return tuple(size if isinstance(size, int) else 0 for size in sizes)

@@ -27,7 +27,7 @@ class LayoutSuite(ABC):
     @pytest.fixture
     @abstractmethod
     def layout(self) -> Layout:
-        """A layout of at least one byte."""
+        """Return a layout of at least one byte."""
 
     @pytest.fixture
     def whole(self, layout: Layout) -> bytes:

@@ -178,7 +178,7 @@ class Access:
         )
 
     def _along(self) -> str:
-        """Of which variable, and along which dimension, if one view shows one variable.
+        """Return the variable and the dimension of the reads, if the view shows one variable.
 
         The most frequent step between two reads tells the dimension.
         """
@@ -196,7 +196,7 @@ class Access:
         return f"{named}, axis {axis}" if axis else named
 
     def _box(self) -> str:
-        """The smallest box of each variable that holds all between the first and last byte read."""
+        """Return each variable's smallest box around everything between the first and last byte."""
         found: dict[ElementSource, tuple[int, int]] = {}
         for span in self._layout.spans(self._start, self._stop):
             first, stop = found.get(span.source, (span.first, span.stop))

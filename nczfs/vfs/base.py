@@ -129,7 +129,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def judges_access(self, *, shared: bool) -> bool:
-        """Whether `access` says who may do what; otherwise the kernel judges by the modes.
+        """Return whether `access` decides on permissions; otherwise the kernel does, by modes.
 
         Only where nothing can be changed: the answer to an attempt is then that, whoever makes it.
 
@@ -140,7 +140,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def access(self, ino: InodeNo, mask: int, uid: int) -> bool:
-        """Whether a user may do to a node what `mask` names, as access(2). Raises ReadOnlyMount."""
+        """Return whether `mask` is permitted to a user, as access(2). Raises ReadOnlyMount."""
 
     @abstractmethod
     def lookup(self, parent: InodeNo, name: bytes) -> Attributes:

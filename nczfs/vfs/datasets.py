@@ -167,7 +167,7 @@ class DatasetsTree:
             self.editing.sync()
 
     def store_below(self, prefix: Prefix) -> None:
-        """Have everything stored that was written at or below a prefix, or to datasets around it.
+        """Store everything written at or below a prefix, or to datasets around it.
 
         Raises
         ------

@@ -83,7 +83,7 @@ class Editing:
     def store(
         self, dataset: Dataset, variables: Sequence[Variable], arrays: Sequence[StoredArray]
     ) -> None:
-        """Have everything stored that was written to variables, and made them longer."""
+        """Store everything that was written to variables, and their new lengths."""
         wanted = set(arrays)
         self._engine.writeback.flush(lambda known: known in wanted)
         if dataset.has_changes:
@@ -239,7 +239,7 @@ class Growing:
             self.show()
 
     def _claim(self) -> None:
-        """Have a place for what was appended before."""
+        """Claim a place for what was appended before."""
         with self._dataset.edits.naming:
             self._dataset.appends.claim_for(self._latest().path)
 

@@ -94,7 +94,7 @@ class KernelCache:
             self._forget_content(inode)
 
     def forget_showing(self, array: StoredArray) -> None:
-        """Have the kernel ask again for the files that show an array together with others."""
+        """Make the kernel ask again for the files that show an array together with others."""
         self.forget_contents(list(self._showing.get(array, ())))
 
     def forget_contents(self, inodes: Iterable[Inode]) -> None:

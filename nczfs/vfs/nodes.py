@@ -201,7 +201,7 @@ class OpenFile(ABC):
 
     @abstractmethod
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
-        """As `read`, never blocking: None when it would have to."""
+        """Read as `read` does, or return None if that would block."""
 
     def write(self, offset: int, data: Buffer) -> int:
         """Write all of `data`."""

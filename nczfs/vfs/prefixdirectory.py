@@ -267,7 +267,7 @@ class PrefixDirectory(Directory):
         return removing.hollow(resolved.dataset, resolved.path)
 
     def has_members(self) -> bool:
-        """Whether groups, variables or other prefixes are in this directory."""
+        """Return whether groups, variables or other prefixes are in this directory."""
         resolved = self.resolve()
         if isinstance(resolved, Broken):
             return False
@@ -328,7 +328,7 @@ class PrefixDirectory(Directory):
         return removing
 
     def _is_part_of_a_copy(self, name: str) -> bool:
-        """Whether a directory would only hold more files that are refused.
+        """Return whether a directory would only contain more refused files.
 
         That is the one of a variable's chunks, and any in a new group in which a file was refused
         that is called like a view: a program that copies goes no deeper then.
@@ -340,7 +340,7 @@ class PrefixDirectory(Directory):
         return name == CHUNKS or any(catalog.is_like_a_view(goal_of(n) or n) for n in refused)
 
     def _noted(self, name: str, error: NotPermitted) -> NotPermitted:
-        """A refusal, which the `problems` of this node say if it is the first one."""
+        """Return a refusal, which the node's `problems` name if it is the first one."""
         self._tree.context.refusals.note_once(self._prefix, name, str(error))
         return error
 

@@ -45,7 +45,7 @@ class Refusals:
         return tuple(_message(name, why) for name, why in found)
 
     def names(self, prefix: Prefix) -> tuple[str, ...]:
-        """The files of a node of which something is to be said."""
+        """Return the files of a node that have notes."""
         if not self._notes:
             return ()
         with self._lock:

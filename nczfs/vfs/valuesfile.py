@@ -20,12 +20,12 @@ from nczfs.views.layout import Layout
 class ValuesFile(File):
     """A view of values. Its layout follows the variables when they grow.
 
-    `_lock` guards the layout; it is held while that is built, which blocks if it is no arithmetic.
+    `_lock` guards the layout, also while it is built, which blocks unless it is pure arithmetic.
 
     Parameters
     ----------
     name : for messages and the access log.
-    group : the path of the group whose file it is; None: it is a file of its one variable.
+    group : the path of the group that the file belongs to; None: it belongs to its one variable.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class ValuesFile(File):
 
     @property
     def token(self) -> object:
-        """Another one when bytes lie elsewhere by now.
+        """A token that changes when the positions of bytes change.
 
-        They do not when the one variable of a file has grown.
+        They do not change when a file's only variable has grown.
         """
         fixed = tuple(
             each.size
@@ -80,7 +80,7 @@ class ValuesFile(File):
         return self._stat_of(self.layout())
 
     def layout(self) -> Layout:
-        """Return what the file is made of by now."""
+        """Return the present layout of the file."""
         variables = self._now()
         with self._lock:
             found = self._known(variables)
@@ -154,18 +154,18 @@ class ValuesFile(File):
         return NodeStat(size, max(self._mtime_ns, written_ns))
 
     def _known(self, variables: Variables) -> Layout | None:
-        """The layout, if it was built for these incarnations of the variables."""
+        """Return the layout, if it was built for these incarnations of the variables."""
         known = self._layout
         if known is None or not all(a is b for a, b in zip(known[0], variables, strict=True)):
             return None
         return known[1]
 
     def _look_anew(self) -> None:
-        """Have the layout be that of the variables now.
+        """Update the layout to the present variables.
 
         Raises
         ------
-        StaleHandle : one was removed, or made anew; the kernel looks the path up again then.
+        StaleHandle : one was removed or replaced; the kernel then looks the path up again.
         """
         for variable, array in zip(self._view.variables, self.arrays, strict=True):
             loaded = self._context.load(self._dataset, variable.path)
@@ -174,13 +174,13 @@ class ValuesFile(File):
                 raise StaleHandle(f"{self.place}: the variable was removed or replaced")
 
     def _store(self) -> None:
-        """Have all stored that was written to the variables, through any file or handle."""
+        """Store everything that was written to the variables, through any file or handle."""
         editing = self._context.editing_of(self._dataset)
         if editing is not None:
             editing.store(self._dataset, self._now(), self.arrays)
 
     def _now(self) -> Variables:
-        """The variables as long as they are by now, and where they are."""
+        """Return the variables with their present lengths and paths."""
         latest = self._dataset.latest
         return tuple(map(latest, self._view.variables, self.arrays))
 

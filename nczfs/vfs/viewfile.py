@@ -164,7 +164,7 @@ class OpenView(OpenFile):
     Parameters
     ----------
     fresh_since : chunks that were last confirmed before that time are confirmed again.
-    store : has everything stored that was written to the arrays that are shown.
+    store : stores everything that was written to the shown arrays.
     """
 
     def __init__(

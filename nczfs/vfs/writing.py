@@ -175,7 +175,7 @@ class WritingView(OpenFile):
             self.drop()
 
     def _drop_tail(self, growing: Growing) -> None:
-        """A part of a record that was appended goes with its writer."""
+        """Drop an incomplete appended record together with its writer."""
         if self._tail:
             growing.waits(-len(self._tail))
             self._tail = b""

@@ -1,4 +1,4 @@
-"""Attributes from the text of their files: the opposite of `attribute_text`."""
+"""Attributes from the text of their files: the inverse of `attribute_text`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SEPARATOR = re.compile(r"\s*,\s*|\s+")
 
 
 def attribute_from(name: str, data: bytes, known: Attribute | None) -> Attribute:
-    """The attribute in a file, without the newline at its end.
+    """Parse the attribute in a file, without the newline at its end.
 
     Parameters
     ----------
-    known : the attribute as it is, whose type stays; None: it is new, and has the type that CDL
-        gives numbers written so, separated by blanks or commas. Everything else is text, and so is
-        what stands in double quotes, without them.
+    known : the present attribute, whose type stays; None: it is new, and has the type that CDL
+        gives such numbers, separated by blanks or commas. Everything else is text, and so is
+        anything in double quotes, without these.
 
     Raises
     ------
@@ -55,17 +55,17 @@ def attribute_from(name: str, data: bytes, known: Attribute | None) -> Attribute
 
 
 def check_beginning(name: str, data: bytes, nc_type: NcType | None, *, is_single: bool) -> None:
-    """Refuse a text that no more text behind it can make an attribute of a type.
+    """Refuse a text that no further text can make an attribute of a type.
 
     Parameters
     ----------
-    data : the bytes from the first one on, as far as they were written.
-    nc_type : that the attribute will have; None: whatever the text makes it.
-    is_single : it is one value.
+    data : the leading bytes, as far as they were written.
+    nc_type : of the attribute; None: as the text implies.
+    is_single : whether it must be one value.
 
     Raises
     ------
-    BadValue : whatever follows, `attribute_from` would raise it.
+    BadValue : `attribute_from` would raise it for any continuation.
     """
     try:
         text = _DECODER().decode(data)
@@ -117,7 +117,7 @@ def _new(name: str, text: str) -> Attribute:
 
 
 def _numbers(text: str) -> list[Constant] | None:
-    """The numbers of a list in CDL; None if an item is not a number."""
+    """Parse the numbers of a list in CDL; None if an item is not a number."""
     found: list[Constant] = []
     for word in _SEPARATOR.split(text.strip()):
         token = _token(word)
@@ -134,7 +134,7 @@ def _numbers(text: str) -> list[Constant] | None:
 
 
 def _token(word: str) -> Token | None:
-    """The CDL token of a text; None if it is not exactly one token."""
+    """Return the CDL token of a text; None if it is not exactly one token."""
     try:
         token = Scanner(f"netcdf a {{{word}".encode(), "").token
     except BadMetadata:

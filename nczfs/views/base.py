@@ -1,4 +1,4 @@
-"""What a virtual file is: a layout, the variables that it shows, and what can be written."""
+"""Virtual files: a layout, the variables that it shows, and what can be written."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class View:
     Attributes
     ----------
     build : makes the layout of the variables, which may have grown or been renamed since the view
-        was made; may block when `is_arithmetic` is false.
-    is_arithmetic : the layout, and so the size, follows from descriptions of arrays alone.
-    is_text : the layout has literals only, and is kept as one text.
+        was made; may block if `is_arithmetic` is false.
+    is_arithmetic : whether the layout, and so the size, follows only from descriptions of arrays.
+    is_text : whether the layout has only literals, and is kept as one text.
     variables : whose values it shows; reading it reads their chunks. None: it shows no values.
-    writing : what can be written. Which bytes of the layout can be, its segments know.
+    writing : what can be written. The segments of the layout decide which bytes.
     """
 
     build: Callable[[Variables], Layout]

@@ -1,4 +1,4 @@
-"""The virtual files of a variable, a chunk and a group, and their content."""
+"""The virtual files of a variable, a chunk and a group, and their contents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RENDERED_BYTES_MAX = 64 << 20
 """Variable-length elements are shown as text up to so many decoded bytes."""
 
 HELD_BYTES_MAX = 192 << 20
-"""Decoded elements of variable length that wait for being shown."""
+"""Decoded elements of variable length that wait to be shown."""
 
 FILE_BYTES_MAX = (1 << 63) - (1 << 32)
 """No system has larger files; the last 4 GiB are left to headers."""
@@ -44,17 +44,17 @@ LATER_GROUP_NAMES = ("zom.json", "preview.png")
 
 
 Notes: TypeAlias = Callable[[], tuple[str, ...]]
-"""What is to be said of a node besides what is wrong with it."""
+"""Notes on a node, in addition to its problems."""
 
 
 def variable_views(
     dataset: Dataset, variable: Variable, notes: Notes = tuple
 ) -> Mapping[str, View]:
-    """The files of a variable, by name, the attributes and chunks left out.
+    """Return the files of a variable, by name, without attributes and chunks.
 
     Parameters
     ----------
-    notes : stand among the problems of its info.json.
+    notes : are added to the problems of its info.json.
     """
     description = variable.array
     dtype, count = description.dtype, description.size
@@ -111,7 +111,7 @@ def variable_views(
 
 
 def chunk_view(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> View:
-    """The file of one chunk: its elements, or for variable-length types a JSON list of them."""
+    """Return the file of a chunk: its elements, or for variable-length types a JSON list."""
     if variable.array.dtype.vlen is None:
 
         def decoded(shown: Variables) -> Layout:
@@ -131,7 +131,7 @@ def chunk_view(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> View:
 
 
 def has_chunks(variable: Variable) -> bool:
-    """Whether the chunks of a variable can be shown as files."""
+    """Return whether the chunks of a variable can be shown as files."""
     description = variable.array
     if description.grid.chunk_count > FILE_BYTES_MAX:
         return False
@@ -141,7 +141,7 @@ def has_chunks(variable: Variable) -> bool:
 def group_views(
     dataset: Dataset, header: GroupHeader, file_name: str, notes: Notes = tuple
 ) -> Mapping[str, View]:
-    """The files of a group, by name; `file_name` is what they are called after."""
+    """Return the files of a group, by name; their names contain `file_name`."""
 
     def described(_: Variables) -> Layout:
         node = dataset.node(header.path)
@@ -162,7 +162,7 @@ def group_views(
 
 
 def reserved_group_names(file_name: str) -> frozenset[str]:
-    """The names that mean a virtual file in a group's directory, now or in a later version."""
+    """Return the names of a group's virtual files, now or in a later version."""
     return frozenset(
         (
             f"{file_name}.cdl",
@@ -175,13 +175,13 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
 
 
 def is_like_a_view(name: str) -> bool:
-    """Whether a virtual file of some group or variable has this name, now or in a later version."""
+    """Return whether any virtual file has this name, now or in a later version."""
     names = (*VARIABLE_VIEWS, *LATER_VARIABLE_NAMES, *LATER_GROUP_NAMES)
     return name in names or name.endswith((".cdl", *LATER_GROUP_SUFFIXES))
 
 
 def broken_view(path: str, problem: str) -> View:
-    """The info.json of a node whose metadata cannot be read."""
+    """Return the info.json of a node whose metadata cannot be read."""
     return View(lambda _: Layout([Literal(info.broken_info(path, problem))]), is_text=True)
 
 
@@ -201,9 +201,9 @@ def _all_native(dataset: Dataset, variable: Variable) -> Run:
 
 
 def _lines_of_all(dataset: Dataset, variable: Variable) -> bytes:
-    """The lines of all elements of variable length, read one row of chunks after the other."""
+    """Return the lines of all elements of variable length, read row of chunks by row of chunks."""
     array = dataset.array(variable)
-    array.require_codecs()  # which refuses more dimensions than NumPy has
+    array.require_codecs()  # refuses more dimensions than NumPy has
     place = dataset.url(f"{variable.path}/{LINES}")
     shown = JsonText(place, RENDERED_BYTES_MAX)
     for box in variable.array.grid.rows():

@@ -27,7 +27,7 @@ DECLARED = frozenset(
     }
 )
 SHOWN = frozenset({"name", "path", "format", "chunk_count", "decoded_bytes", "problems"})
-"""What the info.json of a variable shows besides: it may stand there."""
+"""Further members of a variable's info.json, which are accepted."""
 GROUP = frozenset(
     {
         *("name", "path", "format", "dimensions", "variables", "groups"),
@@ -44,10 +44,10 @@ class WantedDimension:
 
     Attributes
     ----------
-    name : None: it has none.
-    unlimited : of one that is made.
-    levels : how many groups lie between the one that declares it and the one that the variable is
-        in; None: the document does not say.
+    name : None: it is anonymous.
+    unlimited : for a new dimension.
+    levels : how many groups the declaring one is above that of the variable; None: the document
+        does not say.
     """
 
     name: str | None
@@ -62,7 +62,7 @@ class WantedVariable:
 
     Attributes
     ----------
-    format : of the dataset that the document was made of; None: it does not say.
+    format : of the dataset from which the document was made; None: it does not say.
     """
 
     declaration: VariableDeclaration
@@ -72,7 +72,7 @@ class WantedVariable:
 
 @dataclass(frozen=True, slots=True)
 class WantedGroup:
-    """The dimensions and attributes of a group; `format` as of `WantedVariable`."""
+    """The dimensions and attributes of a group; `format` as in `WantedVariable`."""
 
     dimensions: tuple[WantedDimension, ...]
     attributes: tuple[Attribute, ...]
@@ -83,14 +83,14 @@ Wanted: TypeAlias = "WantedVariable | WantedGroup"
 
 
 def wanted_node(name: str, data: bytes) -> Wanted:
-    """What an info.json asks for: with `shape` and `dtype` a variable, with members a group.
+    """Return what an info.json describes: a variable with `shape` and `dtype`, otherwise a group.
 
-    One that has `attribute_types`, as those that nczfs makes, is meant to the letter: the variable
-    has just these attributes, this dtype and this fill value.
+    A document with `attribute_types`, as nczfs makes it, is taken literally: the variable has
+    exactly these attributes, this dtype and this fill value.
 
     Raises
     ------
-    BadValue : it is no such document. Unfinished : it is the beginning of one.
+    BadValue : it is not such a document. Unfinished : it is the beginning of one.
     """
     try:
         document = plain(parse(data, "info.json").value)
@@ -164,7 +164,7 @@ def _group(document: dict[str, Json]) -> WantedGroup:
 def _dimensions(
     named: Json, shape: tuple[int, ...], group: str | None
 ) -> Iterable[WantedDimension]:
-    """The dimensions of a shape; `group` is the one that the document says the variable is in."""
+    """Return the dimensions of a shape; `group` is the variable's group by the document."""
     if named is None:
         return [WantedDimension(None, size) for size in shape]
     wanted = _list(named, "dimensions")
@@ -195,7 +195,7 @@ def _dimension(item: Json, size: int, group: str | None) -> WantedDimension:
 
 
 def _levels(declaring: str | None, group: str | None) -> int | None:
-    """How many groups lie between a group and the one above it that declares a dimension."""
+    """Return how many groups above a group the one is that declares a dimension."""
     if declaring is None or group is None:
         return None
     above = declaring.strip("/")
@@ -227,7 +227,7 @@ def _attributes(document: dict[str, Json], nc_type: NcType | None) -> Iterable[A
 
 
 def _typed(name: str, value: Json, type_name: Json) -> Attribute:
-    """An attribute of the type that is shown of it, by the inverse of `info.attribute_json`."""
+    """Return an attribute with its shown type: the inverse of `info.attribute_json`."""
     nc_type = _TYPES.get(type_name) if isinstance(type_name, str) else None
     attribute = None
     match nc_type:

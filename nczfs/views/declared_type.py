@@ -37,7 +37,7 @@ class Element:
 
     @property
     def nc_type(self) -> NcType | None:
-        """The netCDF type that it is; None where netCDF has none."""
+        """The equivalent netCDF type; None if netCDF has none."""
         if isinstance(self.type, NcType):
             return self.type
         return NC_TYPE_OF_CODE.get(self.type.str[1:])
@@ -46,16 +46,16 @@ class Element:
 def element_of(
     typestr: Json, nc_type: Json, codecs: tuple[CodecSpec, ...], *, is_shown: bool
 ) -> Element:
-    """The type that `dtype` and `nc_type` name together.
+    """Return the type that `dtype` and `nc_type` name together.
 
     Parameters
     ----------
-    codecs : the first one tells what objects (``|O``) are.
-    is_shown : the document is one that nczfs has made: the dtype is meant as it stands.
+    codecs : the first one determines the objects of ``|O``.
+    is_shown : whether nczfs has made the document, so that the dtype is taken literally.
 
     Raises
     ------
-    BadValue : they name none, or contradict each other.
+    BadValue : they name no type, or contradict each other.
     """
     known = _NC_TYPES.get(nc_type) if isinstance(nc_type, str) else None
     if nc_type is not None and known is None:
@@ -84,7 +84,7 @@ def element_of(
 
 
 def fill_of(document: dict[str, Json], element: Element, *, is_shown: bool) -> object:
-    """The `fill_value` of a document, as `VariableDeclaration` has it. Raises BadValue."""
+    """Return the `fill_value` of a document, as `VariableDeclaration` has it. Raises BadValue."""
     if "fill_value" not in document:
         return Fill.DEFAULT
     value = document["fill_value"]
@@ -102,7 +102,7 @@ def fill_of(document: dict[str, Json], element: Element, *, is_shown: bool) -> o
 
 
 def _shown_fill(value: Json, element: Element) -> object:
-    """The inverse of what is shown of a fill value."""
+    """Parse a fill value as info.json shows it."""
     if isinstance(element.type, NcType):
         if isinstance(value, str) and (element.type is NcType.CHAR or element.string_bytes):
             return _bytes(value)
@@ -126,7 +126,7 @@ def _of_vlen(value: Json, kind: VlenKind) -> object:
 
 
 def _of_dtype(value: Json, dtype: np.dtype[Any]) -> object:
-    """A value of a numpy dtype; records as `numpy.void`."""
+    """Return a value of a numpy dtype; records as `numpy.void`."""
     match dtype.kind, value:
         case "f", _ if (number := as_float(value)) is not None:
             return number
@@ -193,7 +193,7 @@ def _dtype(typestr: Json) -> np.dtype[Any]:
 
 
 def _nc_types(dtype: np.dtype[Any]) -> set[NcType | None]:
-    """The netCDF types that a dtype can be meant to store."""
+    """Return the netCDF types that a dtype can store."""
     if dtype.kind not in "SUO":
         return {NC_TYPE_OF_CODE.get(dtype.str[1:])}
     is_character = dtype.str[1:] in ("S1", "U1")

@@ -1,4 +1,4 @@
-"""Sources of elements: what the runs of a layout are made of."""
+"""Sources of elements for the runs of a layout."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from nczfs.model.hierarchy import Variable
 
 WINDOW_BYTES = 4 * MIB
 WINDOWS_AHEAD_BYTES = 12 * MIB
-ROWS_AHEAD_BYTES = 24 * MIB  # more brings nothing from a disk
+ROWS_AHEAD_BYTES = 24 * MIB  # more has no effect with a disk
 FAR_ROWS_AHEAD_BYTES = 64 * MIB
 
 
 class ElementSource(ABC):
-    """Elements that are numbered from 0 on."""
+    """A source of elements that are numbered from 0."""
 
     @property
     @abstractmethod
     def dtype(self) -> np.dtype[Any]:
-        """Of the elements in memory: native byte order."""
+        """The dtype of the elements in memory, in native byte order."""
 
     @property
     @abstractmethod
@@ -52,25 +52,25 @@ class ElementSource(ABC):
 
     @abstractmethod
     def peek(self, first: int, out: Values, fresh_since: float) -> bool:
-        """As `read` from memory alone; False when something is missing. Never blocks."""
+        """Read from memory only. Returns False if something is missing. Never blocks."""
 
     @abstractmethod
     def peek_bytes(self, start: int, stop: int, fresh_since: float) -> list[memoryview] | None:
-        """Bytes [start, stop) of the elements, uncopied, None when that cannot be. Never blocks."""
+        """Return bytes [start, stop) of the elements, uncopied, or None. Never blocks."""
 
     @abstractmethod
     def request(self, first: int, stop: int, tally: Tally, fresh_since: float) -> None:
-        """Have the elements [first, stop) loaded ahead by other threads."""
+        """Let other threads load the elements [first, stop) ahead."""
 
     @abstractmethod
     def ahead(self, width: int, room: int, *, uncopied: bool) -> AheadOptions:
-        """How a file is read ahead that shows the elements in order.
+        """Return how to read ahead a file that shows the elements in order.
 
         Parameters
         ----------
         width : bytes of an element in the file.
         room : bytes of memory that reading ahead may take.
-        uncopied : the bytes of the file are those in memory.
+        uncopied : whether the bytes of the file are those in memory.
         """
 
     @property
@@ -80,11 +80,11 @@ class ElementSource(ABC):
 
     @abstractmethod
     def box(self, first: int, stop: int) -> str:
-        """The smallest box that holds the elements [first, stop), for the access log."""
+        """Return the smallest box with the elements [first, stop), for the access log."""
 
     @abstractmethod
     def axis(self, step: int) -> str | None:
-        """The dimension along which two elements lie `step` apart."""
+        """Return the dimension along which two elements are `step` apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,10 +118,10 @@ class ArrayElements(ElementSource):
         self.array.request_run(first, stop, tally, fresh_since)
 
     def ahead(self, width: int, room: int, *, uncopied: bool) -> AheadOptions:
-        """Where a chunk is a run of the file, bytes are answered out of decoded chunks.
+        """Return how to read ahead: if a chunk is a run of the file, decoded chunks answer reads.
 
-        Elsewhere the chunks of at least one row of chunks beyond the current one are wanted, and
-        threads put the bytes together in windows.
+        Otherwise at least one row of chunks beyond the current one is needed, and threads assemble
+        the bytes in windows.
         """
         array = self.array
         first = FAR_FIRST_AHEAD_BYTES if array.far else FIRST_AHEAD_BYTES
@@ -157,7 +157,7 @@ class ArrayElements(ElementSource):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkElements(ElementSource):
-    """All elements of one chunk in C order, filler beyond the edge of the array included."""
+    """All elements of one chunk in C order, including filler beyond the edge of the array."""
 
     array: Array
     variable: Variable
@@ -176,7 +176,7 @@ class ChunkElements(ElementSource):
             out[...] = values.reshape(-1)[first : first + len(out)]
 
     def write(self, first: int, values: Values) -> None:
-        """Replace the elements; filler is taken and ignored."""
+        """Replace the elements; filler is accepted and ignored."""
         grid = self.array.description.grid
         origin = grid.origin(self.chunk)
         inside = grid.box(self.chunk).relative_to(origin)
@@ -206,7 +206,7 @@ class ChunkElements(ElementSource):
         self.array.request(self.chunk, tally, fresh_since)
 
     def ahead(self, width: int, room: int, *, uncopied: bool) -> AheadOptions:
-        return NOT_AHEAD  # the first read brings it all
+        return NOT_AHEAD  # the first read loads everything
 
     @property
     def name(self) -> str:
@@ -229,14 +229,14 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Elements that some bytes stand for, and where they belong."""
+    """Elements that some bytes represent, and their place."""
 
     source: ElementSource
     first: int
     values: Values
 
     def write(self) -> None:
-        """Put them there."""
+        """Write the elements to their place."""
         self.source.write(self.first, self.values)
 
 

@@ -1,4 +1,4 @@
-"""How an element becomes bytes of a file."""
+"""The forms in which elements become bytes of a file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 
 class Form(ABC):
-    """How an element becomes bytes; every element the same number of them."""
+    """The form in which elements become bytes, the same number for each."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Bytes of one element."""
+        """The bytes of one element."""
 
     @property
     @abstractmethod
@@ -49,7 +49,7 @@ class Form(ABC):
 
         Raises
         ------
-        BadValue : there are none.
+        BadValue : there are no such elements.
         """
 
     @abstractmethod
@@ -63,7 +63,7 @@ class BinaryForm(Form):
 
     Attributes
     ----------
-    dtype : of the bytes: that of the elements but for the byte order.
+    dtype : of the bytes: that of the elements except for the byte order.
     """
 
     dtype: np.dtype[Any]

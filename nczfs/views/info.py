@@ -1,4 +1,4 @@
-"""``info.json``: what a node is, as a program may read it."""
+"""``info.json``: the description of a node for programs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from nczfs.model.hierarchy import (
     Variable,
 )
 
-# Halves of a pair have no UTF-8; DEL, C1 and what turns the direction of writing drive terminals.
+# Half surrogate pairs have no UTF-8; DEL, C1 and changes of direction control terminals.
 _UNPRINTABLE = re.compile(
     "[\\x7f-\\x9f\\xad\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ud800-\\udfff\\ufeff]"
 )
 
 
 def variable_info(variable: Variable, problems: Sequence[str]) -> bytes:
-    """The info.json of a variable; `problems` are its own and those of its codecs and views."""
+    """Return the info.json of a variable, with `problems` of it, its codecs and its views."""
     array = variable.array
     return _document(
         {
@@ -54,7 +54,7 @@ def variable_info(variable: Variable, problems: Sequence[str]) -> bytes:
 
 
 def group_info(group: Group, notes: Iterable[str] = ()) -> bytes:
-    """The info.json of a group: itself and the names of its members; `notes` are more problems."""
+    """Return the info.json of a group, with the names of its members; `notes` are more problems."""
     header = group.header
     return _document(
         {
@@ -76,13 +76,13 @@ def group_info(group: Group, notes: Iterable[str] = ()) -> bytes:
 
 
 def broken_info(path: str, problem: str) -> bytes:
-    """The info.json of a node whose metadata cannot be read."""
+    """Return the info.json of a node whose metadata cannot be read."""
     name = path.rpartition("/")[2]
     return _document({"name": name, "path": f"/{path}", "problems": [problem]})
 
 
 def attribute_json(attribute: Attribute) -> Json:
-    """The value of an attribute as JSON: one number or string by itself, several as a list."""
+    """Return the value of an attribute as JSON: a single number or string, several as a list."""
     value = attribute.value
     if isinstance(value, tuple):
         items = [_plain(item) for item in value]
@@ -117,7 +117,7 @@ def _types(attributes: Iterable[Attribute]) -> Json:
 
 
 def _dtype(array: ArrayDescription) -> Json:
-    """The typestr; for a structured type, the list of fields that it is in Zarr v2."""
+    """Return the typestr, or for a structured type its list of fields as in Zarr v2."""
     typestr = array.dtype.typestr
     return json.loads(typestr) if typestr.startswith("[") else typestr
 
@@ -131,7 +131,7 @@ def _codecs(chain: CodecChain) -> Json:
 
 
 def _plain(value: object) -> Json:
-    """A value as strict JSON: numpy scalars unwrapped, NaN and infinities by their Zarr names."""
+    """Convert a value to strict JSON: no numpy scalars, NaN and infinities by their Zarr names."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return int(value.view(np.int64))
     if isinstance(value, np.void) and value.dtype.names is not None:

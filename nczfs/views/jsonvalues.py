@@ -20,11 +20,11 @@ _PIECE_CHARACTERS = 1 << 16
 
 
 class JsonText:
-    """A text of elements, up to a limit: an element that is a byte in a chunk may be any text.
+    """A text of elements, up to a limit, because one byte of a chunk may become any text.
 
     Parameters
     ----------
-    place : what the text shows, for messages.
+    place : of the values, for messages.
     bytes_max : a longer text is refused.
     """
 
@@ -49,7 +49,7 @@ class JsonText:
         self._write("[]\n" if between == "[" else "]\n")
 
     def taken(self) -> bytes:
-        """The text, which is complete."""
+        """Return the complete text."""
         return self._text.getvalue()
 
     def _add(self, pieces: Iterable[str]) -> None:
@@ -108,7 +108,7 @@ def json_pieces(value: object) -> Iterator[str]:
 
 
 class _Mark(str):
-    """What stands between values."""
+    """A text between values."""
 
     __slots__ = ()
 
@@ -118,7 +118,7 @@ _COLON = _Mark(": ")
 
 
 def _plain(value: object) -> object:
-    """A value that JSON does not know as one that it knows."""
+    """Convert a value that JSON lacks to one that it has."""
     match value:
         case bytes():
             return value.decode("latin-1")
@@ -153,11 +153,11 @@ def _of_numbers(value: Values) -> Iterator[str]:
 
 
 def elements_of_lines(lines: Sequence[bytes], dtype: DataType) -> Values:
-    """Elements of a variable-length type by their lines: the inverse of `JsonText.add_lines`.
+    """Parse elements of a variable-length type from lines: the inverse of `JsonText.add_lines`.
 
     Raises
     ------
-    ValueError : a line is no JSON, or none of the type.
+    ValueError : a line is not JSON, or does not fit the type.
     """
     values = np.empty(len(lines), object)
     for number, line in enumerate(lines):
@@ -170,7 +170,7 @@ def elements_of_lines(lines: Sequence[bytes], dtype: DataType) -> Values:
 
 
 def _element(value: object, dtype: DataType) -> object:
-    """The inverse of `json_pieces`."""
+    """Parse an element: the inverse of `json_pieces`."""
     match dtype.vlen, value:
         case VlenKind.JSON, _:
             return value

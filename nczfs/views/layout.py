@@ -1,7 +1,7 @@
-"""Byte layouts: what every view of array data is.
+"""Byte layouts, the basis of every view of array data.
 
 A layout is an ordered list of segments: literal bytes, runs of elements in some form (numbers in a
-byte order, lines of text), records. Sizes follow by arithmetic, whatever the data are.
+byte order, lines of text), records. Sizes follow by arithmetic, without the data.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Piece:
 
 
 class Layout:
-    """Segments one behind the other. Immutable."""
+    """Consecutive segments. Immutable."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.segments = tuple(segment for segment in segments if segment.size)
@@ -40,7 +40,7 @@ class Layout:
         self.size = ends[-1]
 
     def pieces(self, start: int, stop: int) -> Iterator[Piece]:
-        """Yield what the bytes [start, stop) are made of, in order, cut at the end."""
+        """Yield the pieces of the bytes [start, stop), in order, cut at the end."""
         stop = min(stop, self.size)
         if start >= stop:
             return
@@ -58,24 +58,24 @@ class Layout:
             yield from piece.segment.spans(piece.start, piece.stop)
 
     def text(self) -> bytes:
-        """Return the bytes of a layout that no array has a part in."""
+        """Return the bytes of a layout without arrays."""
         assert not self.sources
         return b"".join(segment.read(0, segment.size, Tally(), 0.0) for segment in self.segments)
 
     @cached_property
     def sources(self) -> tuple[ElementSource, ...]:
-        """Where the elements come from, each once."""
+        """The sources of the elements, each once."""
         found = (source for segment in self.segments for source in segment.sources)
         return tuple(dict.fromkeys(found))
 
     @cached_property
     def arrays(self) -> tuple[StoredArray, ...]:
-        """The arrays that are shown, each once."""
+        """The shown arrays, each once."""
         return tuple(dict.fromkeys(source.stored for source in self.sources))
 
     @property
     def revision(self) -> int:
-        """Another number after each write to any of the arrays."""
+        """A number that changes with each write to any of the arrays."""
         return max((array.revision for array in self.arrays), default=0)
 
     def ahead(self, room: int) -> AheadOptions:

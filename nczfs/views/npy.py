@@ -1,4 +1,4 @@
-"""The header that ``np.save`` writes: ``values.npy`` is it and the elements."""
+"""The header that ``np.save`` writes: ``values.npy`` is this header and the elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LENGTH_BYTES = 4
 
 
 def header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """The .npy header of an array in C order, in the oldest version of the format that fits.
+    """Return the .npy header of an array in C order, in the oldest possible version.
 
     Source: NEP 1 and ``numpy.lib.format``; `np.save` tries the versions in the same order.
     """
@@ -34,7 +34,7 @@ def header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
 
 
 def _header_3_0(fields: dict[str, Any]) -> bytes:
-    """A header of version 3.0, whose text is UTF-8; numpy has no public function for it."""
+    """Return a header of version 3.0, whose text is UTF-8; numpy has no public function for it."""
     text = "".join(f"{name!r}: {value!r}, " for name, value in sorted(fields.items()))
     data = f"{{{text}}}".encode()
     start = np.lib.format.magic(3, 0)

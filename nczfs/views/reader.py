@@ -1,4 +1,4 @@
-"""Any byte range of any layout: the one algorithm that every view is read by."""
+"""Reading any byte range of any layout: the one algorithm for every view."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read_at(
     Parameters
     ----------
     tally : counts the chunks that had to be loaded.
-    fresh_since : chunks that were confirmed with the store before that time are asked for again.
+    fresh_since : chunks that were last confirmed before that time are confirmed again.
     """
     buffers = [
         piece.segment.read(piece.start, piece.stop, tally, fresh_since)
@@ -36,7 +36,7 @@ def read_if_cached(layout: Layout, offset: int, size: int, fresh_since: float) -
 
 
 def request(layout: Layout, start: int, stop: int, tally: Tally, fresh_since: float) -> None:
-    """Have the chunks under the bytes [start, stop) loaded ahead."""
+    """Let other threads load the chunks under the bytes [start, stop) ahead."""
     for span in layout.spans(start, stop):
         span.source.request(span.first, span.stop, tally, fresh_since)
 

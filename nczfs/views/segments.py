@@ -20,8 +20,8 @@ from nczfs.errors import BadValue, CorruptStore, NotPermitted
 from nczfs.views.elements import ElementSource, Span, Written
 from nczfs.views.forms import Buffer, Form
 
-# A range from memory is put together on the event loop up to this size: what costs more than about
-# a fifth of a millisecond belongs in a thread.
+# A range from memory is assembled on the event loop up to this size: work of more than about a
+# fifth of a millisecond belongs in a thread.
 PEEK_ASSEMBLED_BYTES_MAX = 1 << 20
 PEEK_RENDERED_BYTES_MAX = 64 << 10
 
@@ -32,7 +32,7 @@ class Segment(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
 
     @abstractmethod
     def read(self, start: int, stop: int, tally: Tally, fresh_since: float) -> Buffer:
@@ -41,12 +41,12 @@ class Segment(ABC):
         Parameters
         ----------
         tally : counts the chunks that had to be loaded.
-        fresh_since : chunks that were confirmed before that time are asked for again.
+        fresh_since : chunks that were last confirmed before that time are confirmed again.
         """
 
     @abstractmethod
     def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
-        """As `read`, from memory alone and quickly, or else None. Never blocks."""
+        """Read as `read` does, from memory and quickly, or return None. Never blocks."""
 
     @abstractmethod
     def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
@@ -59,7 +59,7 @@ class Segment(ABC):
         Raises
         ------
         NotPermitted : a byte would change that does not come from an array.
-        BadValue : some bytes stand for no element of its type.
+        BadValue : some bytes represent no element of its type.
         """
 
     @abstractmethod
@@ -69,10 +69,10 @@ class Segment(ABC):
     @property
     @abstractmethod
     def sources(self) -> Sequence[ElementSource]:
-        """Where its elements come from."""
+        """The sources of its elements."""
 
     def settled(self, start: int, stop: int) -> int:
-        """Return up to where [start, stop) can be written before the bytes behind are known."""
+        """Return up to where [start, stop) can be written before later bytes are known."""
         return stop
 
     def ahead(self, room: int) -> AheadOptions:
@@ -86,7 +86,7 @@ class Literal(Segment):
 
     Attributes
     ----------
-    forgotten : ranges [start, stop) whose bytes may be written; they keep what they are.
+    forgotten : ranges [start, stop) whose bytes may be written without effect.
     """
 
     data: bytes
@@ -116,7 +116,7 @@ class Literal(Segment):
 
 @dataclass(frozen=True, slots=True)
 class FileLiteral(Segment):
-    """Literal bytes that lie in a file, which nobody changes.
+    """Literal bytes in a file, which does not change.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class FileLiteral(Segment):
         return self.file.read(self.begin + start, stop - start)
 
     def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
-        return None  # a disk can make one wait
+        return None  # reading a disk can block
 
     def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
         known = self.file.read(self.begin + start, len(data))
@@ -154,7 +154,7 @@ class FileLiteral(Segment):
 
 
 class LiteralFile:
-    """A file of literal bytes; it is closed when nothing refers to it any more.
+    """A file of literal bytes, closed when nothing refers to it any more.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class LiteralFile:
 
 @dataclass(frozen=True, slots=True)
 class Padding(Segment):
-    """Zeros; what is written there is ignored."""
+    """Zeros, to which writes are ignored."""
 
     length: int
 
@@ -206,8 +206,8 @@ class Run(Segment):
 
     Attributes
     ----------
-    is_compared : a write changes only elements whose bytes differ from what they are: for programs
-        that write more than they change.
+    is_compared : whether a write changes only elements with different bytes, for programs that
+        write more than they change.
     """
 
     source: ElementSource
@@ -261,9 +261,9 @@ class Run(Segment):
         return (self.source,)
 
     def settled(self, start: int, stop: int) -> int:
-        """All but a last element that begins among the bytes and does not end there.
+        """Return the end without a last element that does not end among the bytes.
 
-        Half of a line of text tells nothing.
+        Half of a line of text has no meaning.
         """
         if self.form.is_binary:
             return stop
@@ -274,7 +274,7 @@ class Run(Segment):
         return self.source.ahead(self.form.width, room, uncopied=self.form.is_uncopied)
 
     def _replaced(self, start: int, data: memoryview) -> Written:
-        """All elements that the bytes touch; what an edge leaves of an element stays."""
+        """Return all elements that the bytes touch, completed at the edges."""
         width = self.form.width
         first, last = start // width, (start + len(data) - 1) // width
         if start % width or (start + len(data)) % width:
@@ -289,7 +289,7 @@ class Run(Segment):
         return Written(self.source, self.first + first, self.form.parse(data, self.source.dtype))
 
     def _changed(self, start: int, data: memoryview) -> list[Written]:
-        """The elements with changed bytes."""
+        """Return the elements with changed bytes."""
         width = self.form.width
         first, stop = start // width, -(-(start + len(data)) // width)
         old = self._values(first, stop - first, 0.0)
@@ -323,11 +323,11 @@ class Run(Segment):
 
 @dataclass(frozen=True)
 class Records(Segment):
-    """Records one behind the other, each with the same number of elements of several sources.
+    """Consecutive records, each with the same number of elements of several sources.
 
-    A record has the elements of each member one behind the other; record `r` has the elements
+    A record has the elements of each member one after the other; record `r` has the elements
     [r * n, (r + 1) * n) of a member with n elements a record. Where a member ends before the next
-    one begins, or the record ends, there are zeros, and what is written there is ignored.
+    one begins, or the record ends, there are zeros, and writes to them are ignored.
 
     Attributes
     ----------
@@ -398,7 +398,7 @@ class Records(Segment):
         return [offset for offset, _ in self.members]
 
     def _parts(self, start: int, stop: int) -> Iterator[_Part]:
-        """What of the members lies in [start, stop): whole records together, the edges alone."""
+        """Yield the parts of members in [start, stop): whole records together, edges alone."""
         size = self.record_bytes
         first, last = -(-start // size), stop // size
         if first >= last:
@@ -416,7 +416,7 @@ class Records(Segment):
             yield from self._parts_of(last, start, stop)
 
     def _parts_of(self, record: int, start: int, stop: int) -> Iterator[_Part]:
-        """What of one record lies in [start, stop)."""
+        """Yield the parts of one record in [start, stop)."""
         base = record * self.record_bytes
         number = max(0, bisect_right(self._begins, start - base) - 1)
         for offset, run in self.members[number:]:
@@ -436,7 +436,7 @@ class Records(Segment):
 class _Part:
     """Bytes [start, stop) of all elements of a member: the same number in each of some records.
 
-    `begin` is where they begin in the segment.
+    `begin` is their position in the segment.
     """
 
     run: Run
@@ -446,11 +446,11 @@ class _Part:
     records: int
 
     def shaped(self, data: Buffer) -> Values:
-        """The bytes, a row for each record."""
+        """Return the bytes, a row for each record."""
         return np.frombuffer(data, np.uint8).reshape(self.records, -1)
 
     def cells(self, bytes_: Values, record_bytes: int, origin: int) -> Values:
-        """Where they lie among the bytes of the segment from `origin` on, a row a record."""
+        """Return them as a part of the segment's bytes from `origin` on, a row for each record."""
         width = (self.stop - self.start) // self.records
         begin = self.begin - origin
         if self.records == 1:

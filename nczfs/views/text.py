@@ -30,8 +30,8 @@ class TextForm(Form):
     ----------
     columns : bytes of a line without its newline.
     lines : the lines of a one-dimensional array of elements.
-    elements : of a type, that whole lines stand for; raises ValueError, OverflowError.
-    shown : which elements their lines show as they are; None: all.
+    elements : parses whole lines to elements of a type; raises ValueError, OverflowError.
+    shown : which elements their lines show exactly; None: all.
     """
 
     columns: int
@@ -76,7 +76,7 @@ class TextForm(Form):
 
 
 def text_form(dtype: DataType) -> TextForm | None:
-    """The form of a line for a fixed-size type; structured and void types have none.
+    """Return the form of a line for a fixed-size type; structured and void types have none.
 
     Integers are right-aligned to the widest value of the type, floats are printed with the digits
     that read back to the same bits, dates as their int64, complex numbers as two columns.
@@ -195,7 +195,7 @@ def _parsed_text(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
 
 
 def _without_controls(values: Values) -> Flags:
-    """Which texts contain no control characters, which lines show as "?"."""
+    """Return which texts contain no control characters, which lines show as "?"."""
     if values.dtype.kind == "S":
         controls = bytes((*range(0x20), 0x7F))
         clean = [value.translate(None, controls) == value for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""Writing any byte range of any layout: what `nczfs.views.reader` does, backwards."""
+"""Writing any byte range of any layout: the inverse of `nczfs.views.reader`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def write_at(layout: Layout, offset: int, data: Buffer) -> None:
     Raises
     ------
     NotPermitted : a byte would change that does not come from an array.
-    BadValue : some bytes stand for no element of its type. In both cases nothing was changed.
+    BadValue : some bytes represent no element of its type. In both cases nothing was changed.
     CodecError, StoreError : some of it may be written.
     """
     for elements in elements_at(layout, offset, data):
@@ -34,10 +34,10 @@ def elements_at(layout: Layout, offset: int, data: Buffer) -> list[Written]:
 
 
 def settled(layout: Layout, start: int, stop: int) -> int:
-    """Return up to where [start, stop) can be written before the bytes behind are known.
+    """Return up to where [start, stop) can be written before later bytes are known.
 
-    That is all of them, but for a last line of text that begins among them and does not end there:
-    half of it tells nothing.
+    That is all of them, except a last line of text that does not end among them: half of it has no
+    meaning.
     """
     for piece in layout.pieces(max(start, stop - 1), stop):
         begin = stop - piece.stop

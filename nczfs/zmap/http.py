@@ -151,7 +151,7 @@ class HttpZMap(ZMap):
         return self._stat(key, answer)
 
     def _end(self, key: Key, size: int, version: Version | None) -> Blob:
-        """The last bytes of an object, of a server that does not count from the end."""
+        """Read the last bytes of an object from a server that does not count from the end."""
         stat = self.stat(key)
         return self.read(key, max(0, stat.size - size), stat.size, version=version or stat.version)
 

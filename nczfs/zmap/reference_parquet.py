@@ -102,7 +102,7 @@ class ParquetReferences:
         self._parts: OrderedDict[Key, Any] = OrderedDict()
 
     def find(self, key: str) -> Reference | None:
-        """The reference of a key."""
+        """Return the reference of a key."""
         found = self._documents.find(key)
         if found is not None:
             return found
@@ -117,7 +117,7 @@ class ParquetReferences:
         return None
 
     def below(self, prefix: Prefix) -> Iterator[tuple[Key, Reference]]:
-        """All references below a prefix."""
+        """Yield all references below a prefix."""
         yield from self._documents.below(prefix)
         for path, grid in self._grids.items():
             if not prefix or path == prefix or path.startswith(f"{prefix}/"):
@@ -125,7 +125,7 @@ class ParquetReferences:
                     yield join(path, name), found
 
     def children(self, prefix: Prefix) -> Iterator[tuple[str, Reference | None, bool]]:
-        """Names of the next level: the reference of that name, and whether others are below it."""
+        """Yield names of the next level with their references, and whether others are below."""
         yield from self._documents.children(prefix)
         grid = self._grids.get(prefix)
         if grid is None:

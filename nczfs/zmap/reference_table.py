@@ -158,18 +158,18 @@ class Table:
         return len(self._targets)
 
     def find(self, key: str) -> Reference | None:
-        """The reference of a key."""
+        """Return the reference of a key."""
         wanted = _encoded(key)
         row = self._bisect(wanted)
         return self._at(row) if row < len(self) and self._key(row) == wanted else None
 
     def below(self, prefix: Prefix) -> Iterator[tuple[Key, Reference]]:
-        """All references below a prefix."""
+        """Yield all references below a prefix."""
         for row in range(*self._span(prefix)):
             yield Key(_decoded(self._key(row))), self._at(row)
 
     def children(self, prefix: Prefix) -> Iterator[tuple[str, Reference | None, bool]]:
-        """Names of the next level: the reference of that name, and whether others are below it."""
+        """Yield names of the next level with their references, and whether others are below."""
         skip = len(_encoded(prefix)) + 1 if prefix else 0
         row, end = self._span(prefix)
         first = row

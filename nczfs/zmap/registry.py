@@ -141,7 +141,7 @@ def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
 
 
 def missing_paths(url: StoreUrl) -> list[str]:
-    """The local paths that `create_store` would make for a URL, the outermost first."""
+    """Return the local paths that `create_store` would make for a URL, the outermost first."""
     if url.kind not in ("file", "zip") or not url.path:
         return []
     paths, path = [url.path], os.path.dirname(url.path)

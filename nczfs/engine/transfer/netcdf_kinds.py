@@ -140,7 +140,7 @@ class _Fitting:
         )
 
     def _takes_name(self, noun: str, name: str, names: set[str], path: str) -> bool:
-        """Whether a name of a member of a group can be given; `names` gets it."""
+        """Return whether a member's name is possible and free; `names` gets it."""
         wrong = _name_fault(name, names)
         if wrong is not None:
             self.refused.append(f"/{path} has a {noun} {shown(name)} ({wrong})")
@@ -237,7 +237,7 @@ class _Fitting:
 
 
 def stored_name(name: str) -> str:
-    """The form in which netCDF stores a name, or a path."""
+    """Return the form in which netCDF stores a name or a path."""
     return unicodedata.normalize("NFC", name)
 
 

@@ -132,7 +132,7 @@ def _private_bytes(path: Path) -> bytes:
 
 
 def _is_here(endpoint: str) -> bool:
-    """Whether an endpoint is on this machine, by its name."""
+    """Return whether an endpoint is on this machine, by its name."""
     host = (urlsplit(endpoint).hostname or "").rstrip(".")
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(host)

@@ -256,7 +256,7 @@ class S3ZMap(ZMap):
         return listing.pages(self._transport, start, one_level=one_level)
 
     def _end(self, key: Key, size: int, version: Version | None) -> Blob:
-        """The last bytes of an object, of a server that does not count from the end."""
+        """Read the last bytes of an object from a server that does not count from the end."""
         stat = self.stat(key)
         return self.read(key, max(0, stat.size - size), stat.size, version=version or stat.version)
 

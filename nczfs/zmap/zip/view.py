@@ -62,7 +62,7 @@ class View:
         self.changes = Changes()
 
     def find(self, key: bytes) -> Member | None:
-        """The member with a key."""
+        """Return the member with a key."""
         if key not in self.changes.by_key:
             return self.index.find(key)
         written = self.changes.by_key[key]
