@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from nczfs.cli.sources import Settings
-from nczfs.engine.spool.space import make_private
+from nczfs.engine.spool.disk import make_private
 from nczfs.errors import UsageError
 
 _TEXT = "%(asctime)s %(levelname)s %(message)s"

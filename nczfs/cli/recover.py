@@ -17,7 +17,8 @@ from nczfs.errors import NczfsError, SpoolError, UsageError
 from nczfs.model.printing import printable
 
 if TYPE_CHECKING:
-    from nczfs.engine.spool.recovery import Found, Store
+    from nczfs.engine.spool.found import Found
+    from nczfs.engine.spool.recovery import Store
     from nczfs.zmap.registry import StoreOptions
 
 
@@ -85,8 +86,6 @@ class _Work:
             store.close()
 
     def _done(self, found: Found) -> tuple[str, str]:
-        from nczfs.engine.spool import recovery
-
         arguments = self._arguments
         is_read_only = arguments.list or arguments.export is not None
         if found.is_foreign and not (is_read_only or arguments.force):
@@ -95,12 +94,12 @@ class _Work:
                 "DIR shows it, --force trusts it"
             )
         if arguments.discard:
-            recovery.remove(found)
+            found.remove()
             return str(found.path), "discarded"
-        description = recovery.describe(found)
+        description = found.describe()
         if arguments.export is not None:
-            return description, f"written to {recovery.export(found, arguments.export)}"
-        if found.leftover is not None:
+            return description, f"written to {found.export(arguments.export)}"
+        if found.is_leftover:
             return description, "incomplete"
         if arguments.list:
             if found.is_foreign:
@@ -109,7 +108,7 @@ class _Work:
         if found.is_owned:
             return description, "left to its mount, which is running"
         self._store_of(found).put_back(found, force=arguments.force)
-        recovery.remove(found)
+        found.remove()
         return description, "stored"
 
     def _store_of(self, found: Found) -> Store:
@@ -117,8 +116,7 @@ class _Work:
         from nczfs.zmap.registry import open_store
         from nczfs.zmap.url import parse_url
 
-        assert found.entry is not None
-        url = found.entry.url
+        url = found.whole.url
         if url not in self._stores:
             place = parse_url(url)
             given = self._arguments.url and parse_url(self._arguments.url)
@@ -130,7 +128,7 @@ class _Work:
         return self._stores[url]
 
     def _tell(self, found: Found, description: str, done: str) -> None:
-        entry = found.entry
+        entry = None if found.is_leftover else found.entry
         if self._arguments.json:
             document: dict[str, object] = {"name": found.name, "what": description, "state": done}
             if entry is not None:

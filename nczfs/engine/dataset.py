@@ -62,7 +62,7 @@ class Engine:
         self.texts: Shelf[object, bytes] = Shelf(self.ledger)
         self.arrays = StoredArrays()
         is_kept = spool is not None and spool.survives is not Survives.NOTHING
-        self.journal = Journal(spool) if spool is not None and is_kept else None
+        self.journal = Journal(spool.log) if spool is not None and is_kept else None
         self.writeback = WriteBack(
             self.cache,
             self.pools,
@@ -109,8 +109,6 @@ class Engine:
         self.cache.close()
         self.pools.close()
         self.writeback.join()
-        if self.journal is not None:
-            self.journal.close()
         self.leases.close()
 
 

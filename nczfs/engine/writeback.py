@@ -258,7 +258,7 @@ class WriteBack:
 
     @property
     def _is_journal_long(self) -> bool:
-        return self._journal is not None and self._journal.is_long
+        return self._journal is not None and self._journal.log.is_long
 
     @property
     def _excess(self) -> int:
@@ -337,7 +337,7 @@ class WriteBack:
         try:
             self._flusher.flush(list(dict.fromkeys([*aged, *oldest])), only_due=ended is None)
             if self._journal is not None and ended is not None:
-                self._journal.drop(ended)
+                self._journal.log.drop(ended)
         except Exception as error:  # noqa: BLE001 - the thread has nobody to tell it to
             if not self._closed:
                 level = logging.INFO if self._is_failing else logging.WARNING
@@ -354,7 +354,7 @@ class WriteBack:
 
         None if there is none, or it is not time yet to try that.
         """
-        if self._journal is None or not self._journal.is_long:
+        if self._journal is None or not self._journal.log.is_long:
             return None
         is_due = self._health.is_due and self._dirty.are_due
-        return self._journal.ended() if is_due else None
+        return self._journal.log.ended() if is_due else None

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from nczfs.engine.spool.basis import Sent
-from nczfs.engine.spool.entries import SUFFIX, Entry, Kind, seal
-from nczfs.engine.spool.space import Spool, Survives, disk
-from nczfs.engine.spool.staged import StagedLog
+from nczfs.engine.spool.disk import disk
+from nczfs.engine.spool.space import Spool
+from nczfs.engine.spool.staged import Staged, StagedLog
 from nczfs.errors import NczfsError, ObjectTooLarge, Unavailable
 from nczfs.model.ranges import Ranges
 from nczfs.vfs.base import Buffer
@@ -99,8 +99,7 @@ class StagedFile:
         self._sent: list[Sent] = []
         self._moving = threading.Lock()  # guards bytes that a snapshot has to go on seeing
         self._snapshots: list[Snapshot] = []
-        is_kept = spool.survives is not Survives.NOTHING
-        self._log = StagedLog(spool, path, fd) if is_kept else None
+        self._log = StagedLog(spool, path, fd)
         self._resize(size)
 
     def read(self, offset: int, size: int, fetched: Fetched | None = None) -> bytes | None:
@@ -176,7 +175,7 @@ class StagedFile:
             is_shorter = size < self.size
             self._cut(size)
         self.changes += 1
-        if self._log is not None and is_shorter:
+        if is_shorter:
             self._log.cut(size)
 
     def snapshot(self) -> Snapshot:
@@ -191,8 +190,7 @@ class StagedFile:
 
         What is done to it from now on does so too. Raises NoSpace, Unavailable.
         """
-        if self._log is not None:
-            self._log.begin(key, replaces, list(self._valid.gaps(0, self._base_stop)))
+        self._log.begin(key, replaces, self._missing)
 
     def note_stored(self, key: str, replaces: Version) -> None:
         """An older state of the file is in the store, as a version under a key.
@@ -200,25 +198,22 @@ class StagedFile:
         Never raises: what is kept of it then stands for the version that it replaced before.
         """
         self._sent = []
-        if self._log is not None:
-            self._log.renew(key, replaces, list(self._valid.gaps(0, self._base_stop)))
+        self._log.renew(key, replaces, self._missing)
 
     @property
     def is_logged(self) -> bool:
         """Whether what is noted of it survives this process."""
-        return self._log is not None
+        return self._log.is_wanted
 
     def note_sent(self, attempt: Sent) -> None:
         """Note what was, or is about to be, sent to the store: it may arrive unanswered."""
         self._sent = [*(each for each in self._sent if each != attempt), attempt]
-        if self._log is not None:
-            self._log.sending(attempt)
+        self._log.sending(attempt)
 
     def note_saved(self) -> None:
         """The file is in the store, or will never be."""
         self._sent = []
-        if self._log is not None:
-            self._log.clear()
+        self._log.clear()
 
     def rebase(self, base: Base) -> None:
         """What was never fetched is the same in another version, and comes from there."""
@@ -238,21 +233,14 @@ class StagedFile:
         ------
         NoSpace, Unavailable : it is no entry; its bytes, if it has any, are left where they are.
         """
-        missing = list(self._valid.gaps(0, self._base_stop))
-        attempts = [each.document() for each in self._sent]
-        details = {"replaces": replaces, "missing": missing, "sent": attempts}
-        entry = Entry(Kind.OBJECT, self._spool.url, key, reason, details)
+        said = Staged.begun(key, replaces, self._missing, self._sent)
         try:
-            kept = self._spool.pressed(lambda: self._sealed(entry))
+            kept = self._spool.pressed(lambda: self._log.keep(said, reason, self.size))
         except NczfsError:
-            whole = self.path.with_name(self.path.name + SUFFIX)
-            if whole.exists():  # and a power failure may take its name away
-                kept = whole
-            elif self._log is not None and self._log.leave():
-                kept, self._log = self.path, None
-            else:
+            if not self._log.is_said:
                 self._close() if self._valid.total else self.discard()
                 raise
+            kept = self._log.path  # what was said survives, though not a power failure
         self._spool.keep(kept, self._valid.total)
         self._valid.cut(0)
         self._close()
@@ -262,13 +250,13 @@ class StagedFile:
         """Remove the file."""
         with contextlib.suppress(OSError):
             os.unlink(self.path)
+        self._log.clear()
         self._close()
 
-    def _sealed(self, entry: Entry) -> Path:
-        if self._log is not None:
-            self._log.sealing(self.size)
-        self._resize(self.size)  # a try before this one may have left a part of what it ends in
-        return seal(self.path, self._fd, entry, self._spool.sync)
+    @property
+    def _missing(self) -> list[tuple[int, int]]:
+        """Ranges that are those of the base, and were never fetched."""
+        return list(self._valid.gaps(0, self._base_stop))
 
     def _write(self, offset: int, data: Buffer) -> None:
         stop = offset + len(data)
@@ -287,8 +275,7 @@ class StagedFile:
             raise
         self._valid.add(offset, stop)
         self.size = max(self.size, stop)
-        if self._log is not None:
-            self._log.wrote((a, min(b, self._base_stop)) for a, b in gaps if a < self._base_stop)
+        self._log.wrote((a, min(b, self._base_stop)) for a, b in gaps if a < self._base_stop)
 
     def _preserve(self, start: int, stop: int) -> None:
         for snapshot in self._snapshots:
@@ -315,8 +302,6 @@ class StagedFile:
         self._valid.cut(0)
         os.close(self._fd)
         self._spool.end_promise()
-        if self._log is not None:
-            self._log.remove()
 
 
 class Snapshot:

@@ -262,7 +262,7 @@ def _opened(place: StoreUrl, options: StoreOptions, survives: Survives) -> ZMap:
 
 def _tell_of_unsaved(spool_dir: Path, url: str) -> None:
     left = left_of(spool_dir, url)
-    if unsaved := sum(found.entry is not None for found in left):
+    if unsaved := sum(not found.is_leftover for found in left):
         log.warning(
             "%s: %d pieces of what was written in an earlier mount are not stored: `nczfs recover` "
             "puts them back, `nczfs recover --list` shows them",

@@ -404,12 +404,12 @@ def test_a_file_that_cannot_be_stored_is_told_and_kept(store: Path, tmp_path: Pa
         wait_until(mount, dirty_bytes=0, unsaved_files=0, spooled=1, spool_used_bytes=5)
         waited = nczfs("status", mount.path, "--wait")
         assert (waited.returncode, "nczfs recover" in waited.stderr) == (1, True), waited
-    (kept,) = (tmp_path / "spool").glob("*/*.unsaved")
+    (kept,) = (tmp_path / "spool").glob("*/*.kept")
     refused = nczfs("recover", "--spool-dir", tmp_path / "spool")
     assert refused.returncode == 1
     assert "a: another client has replaced" in refused.stdout
     nczfs("recover", "--spool-dir", tmp_path / "spool", "--export", tmp_path)
-    (exported,) = tmp_path.glob(f"*-{kept.name.removesuffix('.unsaved')}")
+    (exported,) = tmp_path.glob(f"*-{kept.name.removesuffix('.kept')}")
     assert exported.read_text() == "ours\n"
 
 

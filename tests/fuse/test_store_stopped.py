@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nczfs.engine.spool.entries import SUFFIX
+from nczfs.engine.spool.space import SUFFIX
 from tests.support.looking import failing_with, mounting_of, store_served
 from tests.support.mounts import nczfs, served
 from tests.support.places import DATASET, bucket_of

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from nczfs.engine.dataset import Engine
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
-from nczfs.engine.spool import journal
+from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.space import Survives
 from nczfs.errors import NczfsError, StoreError
 from nczfs.testing.faults import Fault, Faulty
@@ -71,7 +71,7 @@ class KilledMounts(RuleBasedStateMachine):
 
     @initialize(segment_bytes=st.sampled_from((300, 1 << 20)))
     def begin(self, segment_bytes: int) -> None:
-        self.patched = mock.patch.object(journal, "SEGMENT_BYTES", segment_bytes)
+        self.patched = mock.patch.object(spool_log, "FILE_BYTES", segment_bytes)
         self.patched.start()
         self.place = Path(tempfile.mkdtemp(prefix="nczfs-test-"))
         self.numbers = itertools.count()

@@ -148,7 +148,7 @@ class ReplacedObject(RuleBasedStateMachine):
         found = list(recovery.entries(self.spool))
         assert len(found) == (self.dirty and self.is_gone)
         for each in found:
-            recovery.remove(each)
+            each.remove()
         self.dirty = self.is_gone = False
         if self.key in self.stored:
             self.content = self.stored[self.key]

@@ -24,6 +24,7 @@ from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions, Tally, format_options
 from nczfs.engine.spool import recovery
+from nczfs.engine.spool.chunks import KeptChunk
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import (
     AccessDenied,
@@ -296,17 +297,17 @@ class Mortal(RuleBasedStateMachine):
         for faulty in (Faulty(self.memory, *([] if fault is None else [fault])), self.memory):
             store = recovery.Store(Faulty(faulty), parse_url("memory://store"))
             for found in recovery.entries(self.directory):
-                assert found.entry is not None
-                (index,) = found.entry.details["index"]
+                assert isinstance(found.entry, KeptChunk)
+                (index,) = found.entry.details.index
                 try:
                     store.put_back(found, force=force)
-                    recovery.remove(found)
+                    found.remove()
                 except SpoolError:
                     assert not force
                     assert index in self.foreign
                     if faulty is self.memory:
                         refused.add(index)
-                        recovery.remove(found)
+                        found.remove()
                 except NczfsError:
                     assert faulty is not self.memory
             store.close()

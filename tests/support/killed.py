@@ -6,6 +6,9 @@ import shutil
 from pathlib import Path
 
 from nczfs.engine.spool import recovery
+from nczfs.engine.spool.entries import Entry
+from nczfs.engine.spool.found import Home
+from nczfs.engine.spool.objects import KeptObject
 from nczfs.errors import SpoolError
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT
@@ -22,6 +25,19 @@ def left_by(spool_dir: Path, copy: Path) -> Path:
     return copy
 
 
+def entry_of(path: Path) -> Entry:
+    """The entry that a file of a spool belongs to."""
+    (found,) = (each for each in Home(path.parent, tidies=False).found if each.path == path)
+    return found.whole
+
+
+def object_of(path: Path) -> KeptObject:
+    """The entry of an object that a file of a spool is the bytes of."""
+    entry = entry_of(path)
+    assert isinstance(entry, KeptObject)
+    return entry
+
+
 def recovered(spool_dir: Path, zmap: ZMap, *, refusing: bool = False) -> list[str]:
     """Put everything back that a spool holds: what it was. Closes no store.
 
@@ -34,7 +50,7 @@ def recovered(spool_dir: Path, zmap: ZMap, *, refusing: bool = False) -> list[st
     try:
         for found in recovery.entries(spool_dir):
             assert found.entry is not None, found.problem
-            what = recovery.describe(found).partition(" ")[2]
+            what = found.describe().partition(" ")[2]
             try:
                 store.put_back(found)
             except SpoolError:
@@ -43,7 +59,7 @@ def recovered(spool_dir: Path, zmap: ZMap, *, refusing: bool = False) -> list[st
                 said.append(what)
             else:
                 said += [] if refusing else [what]
-            recovery.remove(found)
+            found.remove()
     finally:
         store.close()
     return said

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nczfs.engine.spool.space import LOCK
 from tests.support.looking import store_served
 from tests.support.mounts import Served
 
@@ -76,5 +75,5 @@ def gauge(mount: Served, name: str) -> float:
 
 
 def files_in(spool: Path) -> list[str]:
-    """The files of a spool, but for the locks of mounts."""
-    return sorted(path.name for path in spool.glob("*/*") if path.name != LOCK)
+    """The files of a spool that hold data, besides the logs of mounts."""
+    return sorted(path.name for path in spool.glob("*/[0-9]*"))

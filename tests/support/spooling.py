@@ -18,6 +18,7 @@ from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions, Tally, format_options
 from nczfs.engine.spool import recovery
+from nczfs.engine.spool.found import Found
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.writeback import WriteBack
 from nczfs.errors import AccessDenied, DeadlinePassed
@@ -89,7 +90,7 @@ class Mount:
     def chunk(self, index: int) -> DirtyChunk | None:
         return self.writeback.find((self.v.stored, (index,)))
 
-    def entries(self) -> list[recovery.Found]:
+    def entries(self) -> list[Found]:
         return recovery.entries(self.spool.directory.parent)
 
     def close(self) -> None:
@@ -134,7 +135,7 @@ def recover(memory: MemoryZMap, directory: Path) -> None:
     store = recovery.Store(Kept(memory), parse_url("memory://store"))
     for found in recovery.entries(directory):
         store.put_back(found)
-        recovery.remove(found)
+        found.remove()
     store.close()
 
 

@@ -1,11 +1,12 @@
-"""Dirty chunks as entries of the spool."""
+"""Elements of chunks that are not in the store: saved by dirty chunks, and put back later."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,22 +16,33 @@ from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.dirty import Frozen, Saved
 from nczfs.engine.loaded import Values
 from nczfs.engine.spool.basis import Basis
-from nczfs.engine.spool.entries import Entry, Kind, read_entry, read_section, write_entry
-from nczfs.engine.spool.space import Spool, Survives, disk
+from nczfs.engine.spool.disk import disk
+from nczfs.engine.spool.entries import (
+    Entry,
+    copied,
+    heading,
+    heading_of,
+    read_records,
+    write_records,
+)
+from nczfs.engine.spool.records import Data, Record, packed, size_of
+from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import NczfsError, SpoolError, Unavailable
+from nczfs.formats.zarr2.types import data_type
+from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 
+CHUNK: Final = "chunk"  # is the record of one; its bytes are a bit for each element: written?
 VALUES: Final = "values"  # of the chunk in C order, in native byte order
 ENCODED: Final = "encoded"  # as the codecs of the array have them: elements of variable length
-FLAGS: Final = "flags"  # a bit for each element: whether it was written
 DESCRIPTION_BYTES: Final = 1024  # what an entry counts for besides its values
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkDetails:
-    """Which chunk an entry has the elements of, and what the array was."""
+    """Which chunk something has the elements of, and what the array was."""
 
     index: ChunkIndex
     shape: tuple[int, ...]
@@ -44,25 +56,21 @@ class ChunkDetails:
         return cls(index, array.shape, array.chunk_shape, array.dtype.typestr, codecs_digest(array))
 
     @classmethod
-    def parsed(cls, entry: Entry) -> ChunkDetails:
-        """Those that an entry has. Raises SpoolError."""
-        details = entry.details
-        try:
-            found = cls(
-                _counts(details["index"]),
-                _counts(details["shape"]),
-                _counts(details["chunk_shape"]),
-                str(details["typestr"]),
-                str(details["codecs"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise SpoolError(f"{entry.key}: the entry cannot be understood: {error!r}") from error
+    def parsed(cls, document: Mapping[str, Any]) -> ChunkDetails:
+        """Those that a record has. Raises KeyError, TypeError, ValueError."""
+        found = cls(
+            _counts(document["index"]),
+            _counts(document["shape"]),
+            _counts(document["chunk_shape"]),
+            str(document["typestr"]),
+            str(document["codecs"]),
+        )
         if not len(found.index) == len(found.shape) == len(found.chunk_shape):
-            raise SpoolError(f"{entry.key}: the entry cannot be understood: its lengths differ")
+            raise ValueError("its lengths differ")
         return found
 
     def document(self) -> dict[str, Any]:
-        """As an entry has them."""
+        """As a record has them."""
         return {
             "index": list(self.index),
             "shape": list(self.shape),
@@ -71,13 +79,167 @@ class ChunkDetails:
             "codecs": self.codecs,
         }
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the elements, in native byte order. Raises MetadataError."""
+        is_record = self.typestr.startswith("[")
+        return data_type(json.loads(self.typestr) if is_record else self.typestr, (), "").native
 
-def basis_of(entry: Entry) -> Basis:
-    """Upon what the bytes of an entry were written. Raises SpoolError."""
-    try:
-        return Basis.parsed(entry.details, int(entry.saved_at * 1e9))
-    except (TypeError, ValueError) as error:
-        raise SpoolError(f"{entry.key}: the entry cannot be understood: {error!r}") from error
+    @property
+    def clip(self) -> Box:
+        """The elements of the chunk that lie in the array."""
+        lengths = zip(self.shape, self.index, self.chunk_shape, strict=True)
+        stop = tuple(min(n, max(0, shape - i * n)) for shape, i, n in lengths)
+        return Box((0,) * len(stop), stop)
+
+    def is_like(self, other: ChunkDetails) -> bool:
+        """Whether they are of the same chunk, and differ at most in the length of the array."""
+        return replace(self, shape=other.shape) == other and len(self.shape) == len(other.shape)
+
+    def grown(self, other: ChunkDetails) -> ChunkDetails:
+        """Those of the array as long as either."""
+        return replace(self, shape=tuple(map(max, self.shape, other.shape)))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some elements of a chunk that were written at one time.
+
+    Attributes
+    ----------
+    box : in which they lie, counted from the first element of the chunk.
+    data : the values of the box.
+    bits : a bit for each element of the chunk, whether it was written: then `data` are the values
+        of the whole chunk. Empty: all in the box were.
+    is_encoded : by the codecs of the array.
+    """
+
+    box: Box
+    data: Data
+    bits: Data | None = None
+    is_encoded: bool = False
+
+    def mark(self, flags: Values) -> None:
+        """Set the flags of its elements in those of the chunk. Raises SpoolError."""
+        if self.bits is None or not self.bits.size:
+            flags[self.box.slices()] = True
+            return
+        if self.bits.size != -(-flags.size // 8):
+            raise SpoolError(f"{self.bits.path}: has flags of other than {flags.size} elements")
+        bits = np.unpackbits(self.bits.read("flags"), count=flags.size)
+        flags |= bits.astype(bool).reshape(flags.shape)
+
+    def put(self, values: Values, io: ChunkIO | None) -> None:
+        """Put its elements into the values of the chunk. Raises SpoolError, CodecError.
+
+        Parameters
+        ----------
+        io : what decodes elements of variable length.
+        """
+        data, path = self.data.read(VALUES), self.data.path
+        if self.bits is None:
+            values[self.box.slices()] = data.view(values.dtype).reshape(self.box.shape)
+            return
+        if self.is_encoded:
+            if io is None:
+                raise SpoolError(f"{path}: its values cannot be interpreted without their variable")
+            given = io.pipeline.decode(data.tobytes())
+        else:
+            if data.size != values.nbytes or values.dtype.hasobject:
+                raise SpoolError(f"{path}: {data.size} bytes are not such a chunk")
+            given = data.view(values.dtype).reshape(values.shape)
+        flags = np.zeros(values.shape, bool)
+        self.mark(flags)
+        np.copyto(values, given, where=flags)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptChunk(Entry):
+    """Elements of the chunk of an array, whose prefix is `key`; or none: the array was longer.
+
+    Attributes
+    ----------
+    basis : upon what they were written.
+    pieces : in the order in which they were written.
+    """
+
+    details: ChunkDetails
+    basis: Basis
+    pieces: tuple[Piece, ...]
+
+    @classmethod
+    def parsed(cls, path: Path, records: list[Record]) -> KeptChunk:
+        """The one of an entry of its own. Raises KeyError, TypeError, ValueError."""
+        first, second = records
+        named = heading_of(first.document)
+        details = ChunkDetails.parsed(first.document)
+        basis = Basis.parsed(first.document, int(named["saved_at"] * 1e9))
+        is_encoded = {VALUES: False, ENCODED: True}[second.document["is"]]
+        whole = Piece(details.clip, second.data, first.data, is_encoded)
+        return cls(**named, files=(path,), details=details, basis=basis, pieces=(whole,))
+
+    @property
+    def written_ns(self) -> int:
+        """As of an entry."""
+        return self.basis.written_ns
+
+    def flags(self) -> Values:
+        """Which elements were written, in the chunk's shape. Raises SpoolError."""
+        found = np.zeros(self.details.chunk_shape, bool)
+        for piece in self.pieces:
+            piece.mark(found)
+        return found
+
+    def values(self, dtype: np.dtype[Any], io: ChunkIO | None = None) -> Values:
+        """The values of the whole chunk; only those that were written mean something.
+
+        Parameters
+        ----------
+        dtype : of the elements, in native byte order.
+        io : what decodes elements of variable length.
+
+        Raises
+        ------
+        SpoolError : the entry is damaged; CodecError.
+        """
+        values = np.zeros(self.details.chunk_shape, dtype)
+        for piece in self.pieces:
+            piece.put(values, io)
+        return values
+
+    def describe(self) -> str:
+        """As of an entry."""
+        details, flags = self.details, self.flags()
+        count = int(flags.sum())
+        if not count:
+            return f": its shape, {details.shape}"
+        if not flags.ndim:
+            return f": {count} elements"
+        origin = [i * n for i, n in zip(details.index, details.chunk_shape, strict=True)]
+        places = np.nonzero(flags)
+        start = tuple(int(axis.min()) + at for axis, at in zip(places, origin, strict=True))
+        stop = tuple(int(axis.max()) + 1 + at for axis, at in zip(places, origin, strict=True))
+        ranges = ", ".join(f"{a}:{b}" for a, b in zip(start, stop, strict=True))
+        whole = Box(start, stop).size
+        return f"[{ranges}]" + ("" if count == whole else f": {count} of {whole} elements")
+
+    def export(self, path: Path) -> Path:
+        """As of an entry: a ``.npy`` file of records, of a value, and whether it was written.
+
+        Elements of variable length are a ``.chunk`` file, as the codecs of the variable have it.
+        """
+        for piece in self.pieces:
+            if piece.is_encoded:
+                piece.data.check(VALUES)
+                return copied(piece.data, path.with_name(f"{path.name}.chunk"))
+        values = self.values(self.details.dtype)
+        record = np.empty(values.shape, [("value", values.dtype), ("written", bool)])
+        record["value"] = values
+        record["written"] = self.flags()
+        target = path.with_name(f"{path.name}.npy")
+        with open(target, "xb") as file:
+            np.save(file, record)
+        return target
 
 
 def save_chunk(
@@ -98,25 +260,26 @@ def save_chunk(
     array = io.array
     is_mappable = array.dtype.vlen is None
     if is_mappable:
-        first = (VALUES, np.ascontiguousarray(frozen.values))
+        values = np.ascontiguousarray(frozen.values).reshape(-1).view(np.uint8)
     else:
-        first = (ENCODED, np.frombuffer(bytes(io.pipeline.encode(frozen.values)), np.uint8))
-    sections = [first]
-    if frozen.flags is not None:
-        sections.append((FLAGS, np.packbits(frozen.flags)))
-    nbytes = sum(data.nbytes for _, data in sections) + DESCRIPTION_BYTES
+        values = np.frombuffer(bytes(io.pipeline.encode(frozen.values)), np.uint8)
+    flags = np.packbits(frozen.flags) if frozen.flags is not None else None
     details = ChunkDetails.of(array, index).document() | frozen.basis.document()
-    entry = Entry(Kind.CHUNK, spool.url, io.prefix, reason, details)
+    first = packed({"is": CHUNK, **heading(spool.url, io.prefix, reason), **details}, flags)
+    kind = VALUES if is_mappable else ENCODED
+    records = [first, packed({"is": kind}, values, at=size_of(first))]
+    nbytes = values.nbytes + (flags.nbytes if flags is not None else 0) + DESCRIPTION_BYTES
     spool.reserve(nbytes, always=always)
     try:
-        path = write_entry(spool.new_path(io.key(index)), entry, sections)
+        path = write_records(spool.new_path(io.key(index)), records)
     except BaseException:
         spool.reserve(-nbytes)
         raise
-    values = None
-    if is_mappable and frozen.values.nbytes:
-        values = partial(_mapped, path, array.dtype.native, array.chunk_shape)
-    return Saved(path, nbytes, values, partial(_flags, path))
+    mapped = None
+    if is_mappable and values.nbytes:
+        offset = sum(map(size_of, records)) - values.nbytes
+        mapped = partial(_mapped, path, array.dtype.native, array.chunk_shape, offset)
+    return Saved(path, nbytes, mapped, partial(_flags, path))
 
 
 def discard(spool: Spool, saved: Saved) -> None:
@@ -128,57 +291,15 @@ def discard(spool: Spool, saved: Saved) -> None:
     spool.reserve(-saved.nbytes)
 
 
-def read_flags(path: Path, entry: Entry, details: ChunkDetails) -> Values:
-    """Which elements were written, in the chunk's shape. Raises SpoolError."""
-    flags = entry.section(FLAGS)
-    if flags is None:
-        whole = np.zeros(details.chunk_shape, bool)
-        lengths = zip(details.shape, details.index, details.chunk_shape, strict=True)
-        whole[tuple(slice(max(0, shape - i * n)) for shape, i, n in lengths)] = True
-        return whole
-    count = prod(details.chunk_shape)
-    if flags.size != -(-count // 8):
-        raise SpoolError(f"{path}: has {flags.size} bytes of flags for {count} elements")
-    bits = np.unpackbits(read_section(path, flags), count=count)
-    return bits.astype(bool).reshape(details.chunk_shape)
-
-
-def read_values(
-    path: Path, entry: Entry, details: ChunkDetails, dtype: np.dtype[Any], io: ChunkIO | None
-) -> Values:
-    """The values of the whole chunk; only those that were written mean something.
-
-    Parameters
-    ----------
-    dtype : of the elements, in native byte order.
-    io : what decodes elements of variable length.
-
-    Raises
-    ------
-    SpoolError : the entry is damaged; CodecError.
-    """
-    values, encoded = entry.section(VALUES), entry.section(ENCODED)
-    if values is not None:
-        if values.size != prod(details.chunk_shape) * dtype.itemsize:
-            raise SpoolError(f"{path}: {values.size} bytes are not a chunk of {entry.key}")
-        if not values.size:
-            return np.empty(details.chunk_shape, dtype)
-        return read_section(path, values).view(dtype).reshape(details.chunk_shape)
-    if encoded is None or io is None:
-        raise SpoolError(f"{path}: its values cannot be interpreted without their variable")
-    return io.pipeline.decode(read_section(path, encoded).tobytes())
-
-
-def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Values:
+def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Values:
     with disk(path):
-        return np.memmap(path, dtype, "r", shape=shape).view(np.ndarray)
+        return np.memmap(path, dtype, "r", offset, shape).view(np.ndarray)
 
 
 def _flags(path: Path) -> Values:
     try:
-        entry = read_entry(path)
-        return read_flags(path, entry, ChunkDetails.parsed(entry))
-    except SpoolError as error:
+        return KeptChunk.parsed(path, read_records(path)).flags()
+    except (SpoolError, OSError) as error:
         raise Unavailable(f"what was written can no longer be read: {error}") from error
 
 

@@ -1,23 +1,11 @@
-"""The journal: values that were written and are not in the store, for when the process is killed.
-
-Segments, ``journal-N-values``, are logs of these records:
-
-* ``journal``: the URL of the mount. The first one of a segment.
-* ``chunk``: a number that stands for a chunk in this segment from here on, and the `ChunkDetails`.
-* ``basis``: what a chunk is written upon, as in `Basis`; the last one counts.
-* ``wrote``: the elements of a box of a chunk.
-* ``stored``: what stands before it of a chunk is in the store, or will never be.
-* ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
-"""
+"""The journal: values that were written and are not stored, for when the process is killed."""
 
 from __future__ import annotations
 
 import itertools
-import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -25,21 +13,13 @@ from nczfs.engine.chunkio import ChunkIO
 from nczfs.engine.loaded import Values
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import ChunkDetails
-from nczfs.engine.spool.records import Log, packed
-from nczfs.engine.spool.space import Spool
-from nczfs.errors import NczfsError
+from nczfs.engine.spool.log import VALUES, Log
+from nczfs.engine.spool.records import Packed, packed
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.keys import Prefix
 
-log = logging.getLogger(__name__)
-
-FORMAT: Final = 1
-BEFORE: Final = "journal-"  # begins the name of a segment
-SEGMENT_BYTES: Final = 64 << 20
-
-_Packed = list[bytes | memoryview]
 _Place = tuple[Prefix, ChunkIndex]
 
 
@@ -52,27 +32,18 @@ class _Growth:
 
 
 class Journal:
-    """What was written to chunks and is not stored. `_lock` guards everything.
+    """What the log of a mount says of chunks. The lock of the log guards everything.
 
-    It is emptied whenever nothing is dirty. When there never comes such a time, segments end: the
-    user stores everything that was written before, and then drops the old ones.
+    All of it is stored whenever nothing is dirty. When there never comes such a time, files of the
+    log end: the user stores everything that was written before, and then drops the old ones.
     """
 
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-        self._lock = threading.Lock()
-        self._segments: list[tuple[int, Log]] = []
-        self._count = 0
+    def __init__(self, log: Log) -> None:
+        self.log = log
         self._numbers = itertools.count()
-        self._known: dict[_Place, tuple[ArrayDescription, int]] = {}
+        self._known: dict[_Place, tuple[ArrayDescription, int, int]] = {}
         self._dirty: set[_Place] = set()
         self._growing: dict[Prefix, _Growth] = {}
-        self._owed: list[_Packed] = []
-
-    @property
-    def is_long(self) -> bool:
-        """Whether there are segments that have ended. No lock."""
-        return len(self._segments) > 1
 
     def wrote(self, io: ChunkIO, index: ChunkIndex, box: Box, values: Values, basis: Basis) -> None:
         """Elements of a chunk were written; the last such call counts.
@@ -93,128 +64,68 @@ class Journal:
             return
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         place = (io.prefix, index)
-        with self._lock:
-            segment = self._segment()
-            known = self._known.get(place)
-            is_known = known is not None and known[0] is io.array
-            number = known[1] if known is not None and is_known else next(self._numbers)
-            records = [] if is_known else [packed(_chunk(number, io, index))]
+        with self.log.lock:
+            age = self.log.open()
+            array, number, said_at = self._known.get(place, (None, -1, -1))
+            is_known = array is io.array and said_at == age
+            if not is_known:
+                number = next(self._numbers)
+            records: list[Packed] = [] if is_known else [packed(_chunk(number, io, index))]
             if not is_known or place not in self._dirty:
                 records.append(packed(_basis(io, index, basis)))
             wrote = {"is": "wrote", "number": number, "start": box.start, "stop": box.stop}
-            self._append(segment, [*records, packed(wrote, data)])
-            self._known[place] = (io.array, number)
+            self.log.append([*records, packed(wrote, data)])
+            self._known[place] = (io.array, number, age)
             self._dirty.add(place)
+            self.log.hold(VALUES, self._records)
 
     def sending(self, io: ChunkIO, index: ChunkIndex, basis: Basis) -> None:
         """A chunk is written upon something else, or was sent once more. Never raises."""
-        with self._lock:
+        with self.log.lock:
             if (io.prefix, index) in self._dirty:
-                self._note(_basis(io, index, basis))
+                self.log.note(_basis(io, index, basis))
 
     def stored(self, io: ChunkIO, index: ChunkIndex, *, is_last: bool) -> None:
         """A chunk is in the store, or forgotten; `is_last`: nothing else is dirty. Never raises."""
         place = (io.prefix, index)
-        with self._lock:
-            if is_last and not self._is_growing():
-                self._clear()
-            elif place in self._dirty:
+        with self.log.lock:
+            void = []
+            if place in self._dirty:
                 self._dirty.discard(place)
-                self._note({"is": "stored", "key": io.prefix, "index": index})
+                void.append({"is": "stored", "key": io.prefix, "index": index})
+            self._settle(void, is_clean=is_last)
 
     def grown(
         self, prefix: Prefix, array: ArrayDescription, is_pending: Callable[[], bool]
     ) -> None:
         """An array became longer. Raises NoSpace, Unavailable."""
-        with self._lock:
-            segment = self._segment()
-            self._append(segment, [packed(_grown(prefix, array))])
+        with self.log.lock:
+            self.log.append([packed(_grown(prefix, array))])
             self._growing[prefix] = _Growth(array, is_pending)
+            self.log.hold(VALUES, self._records)
 
     def settled(self, *, is_clean: bool) -> None:
         """The store knows lengths by now; `is_clean`: no chunk is dirty. Never raises."""
-        with self._lock:
-            if is_clean and not self._is_growing():
-                self._clear()
-                return
-            for prefix in [p for p, each in self._growing.items() if not each.is_pending()]:
+        with self.log.lock:
+            known = [p for p, each in self._growing.items() if not each.is_pending()]
+            for prefix in known:
                 del self._growing[prefix]
-                self._note({"is": "settled", "key": prefix})
+            self._settle([{"is": "settled", "key": p} for p in known], is_clean=is_clean)
 
-    def ended(self) -> int | None:
-        """The last segment that has ended, None where none has.
-
-        Once all that was written by now is stored, `drop` may be told.
-        """
-        with self._lock:
-            return self._segments[-2][0] if self.is_long else None
-
-    def drop(self, number: int) -> None:
-        """Remove the segments up to one: all that is in them is stored."""
-        with self._lock:
-            while self.is_long and self._segments[0][0] <= number:
-                self._remove(self._segments.pop(0)[1])
-
-    def close(self) -> None:
-        """Remove it if it is empty; else leave it to those who put back what is in it."""
-        with self._lock:
-            for _, segment in self._segments:
-                if segment.size:
-                    segment.close()
-                else:
-                    self._remove(segment)
-            self._segments.clear()
-
-    def _segment(self) -> Log:
-        """The segment that is written to, which begins with what holds for all that follows."""
-        if not self._segments or self._segments[-1][1].size > SEGMENT_BYTES:
-            self._count += 1
-            log_of_values = Log(self._spool, self._spool.new_path("values", BEFORE))
-            self._segments.append((self._count, log_of_values))
+    def _settle(self, void: list[dict[str, Any]], *, is_clean: bool) -> None:
+        """Have the log say what is void now: all of it, where nothing is held any more."""
+        if is_clean and not any(each.is_pending() for each in self._growing.values()):
+            void += [{"is": "settled", "key": prefix} for prefix in self._growing]
+            self._growing.clear()
             self._known.clear()
-        segment = self._segments[-1][1]
-        if not segment.size:
-            growing = [packed(_grown(p, each.array)) for p, each in self._growing.items()]
-            first = {"is": "journal", "format": FORMAT, "url": self._spool.url}
-            segment.append([packed(first), *growing], always=True)
-        return segment
+            self._dirty.clear()
+            if self.log.release(VALUES):
+                return
+        if void:
+            self.log.note(*void)
 
-    def _append(self, segment: Log, records: list[_Packed]) -> None:
-        segment.append([*self._owed, *records])
-        self._owed.clear()
-
-    def _note(self, document: dict[str, Any]) -> None:
-        """Append what makes others void; where the disk has no room, with what comes next."""
-        self._owed.append(packed(document))
-        try:
-            self._segment().append(self._owed, always=True)
-        except NczfsError as error:
-            log.warning("the journal does not record that something was stored: %s", error)
-        else:
-            self._owed.clear()
-
-    def _is_growing(self) -> bool:
-        return any(growth.is_pending() for growth in self._growing.values())
-
-    def _clear(self) -> None:
-        self._known.clear()
-        self._dirty.clear()
-        self._growing.clear()
-        self._owed.clear()
-        while self.is_long:
-            self._remove(self._segments.pop(0)[1])
-        for _, segment in self._segments:
-            if segment.size:
-                try:
-                    segment.clear()
-                except NczfsError as error:
-                    log.warning("the journal still holds data that are stored: %s", error)
-
-    def _remove(self, segment: Log) -> None:
-        try:
-            segment.remove()
-        except NczfsError as error:
-            log.warning("the journal still holds data that are stored: %s", error)
+    def _records(self) -> list[Packed]:
+        return [packed(_grown(prefix, each.array)) for prefix, each in self._growing.items()]
 
 
 def _chunk(number: int, io: ChunkIO, index: ChunkIndex) -> dict[str, Any]:
@@ -223,7 +134,6 @@ def _chunk(number: int, io: ChunkIO, index: ChunkIndex) -> dict[str, Any]:
         "number": number,
         "key": io.prefix,
         "name": io.key(index),
-        "item_size": io.array.dtype.native.itemsize,
         **ChunkDetails.of(io.array, index).document(),
     }
 

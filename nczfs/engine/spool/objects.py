@@ -5,54 +5,74 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Final
 
 from nczfs.engine.spool.basis import BLOCK_BYTES, Sent, time_text
-from nczfs.engine.spool.entries import Entry, Section, check_section
-from nczfs.engine.spool.space import disk
+from nczfs.engine.spool.disk import disk
+from nczfs.engine.spool.entries import KILLED, Entry, copied
+from nczfs.engine.spool.records import Data
+from nczfs.engine.spool.staged import Staged
 from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, SpoolError
 from nczfs.model.ranges import Ranges
 from nczfs.zmap.base import ABSENT, Buffer, Part, Piece, Range, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, parse_key
 
-CONTENT: Final = "content"
 
-
-@dataclass(frozen=True, slots=True)
-class KeptObject:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptObject(Entry):
     """The bytes of an object in the spool.
 
     Attributes
     ----------
+    data : its bytes.
     replaces : the version that it was made from, `ABSENT` where there was none.
     missing : ranges that are those of that version.
     sent : what was sent to the store without an answer.
     """
 
-    path: Path
-    section: Section
-    key: Key
+    data: Data
     replaces: Version
     missing: tuple[tuple[int, int], ...]
     sent: tuple[Sent, ...]
 
     @classmethod
-    def parsed(cls, path: Path, entry: Entry) -> KeptObject:
-        """The one that an entry has. Raises SpoolError."""
-        section = content_of(path, entry)
-        details = entry.details
+    def of(cls, path: Path, url: str, staged: Staged, written_at: float) -> KeptObject:
+        """That of a staged file, by what the log says of it.
+
+        Parameters
+        ----------
+        written_at : when the log was written last, in seconds since 1970.
+        """
+        kept = staged.kept
+        size = path.stat().st_size if kept is None else kept.size
+        return cls(
+            url=url,
+            key=staged.key,
+            reason=KILLED if kept is None else kept.reason,
+            saved_at=written_at if kept is None else kept.saved_at,
+            files=(path,),
+            data=Data(path, 0, size, None if kept is None else kept.crc32c),
+            replaces=Version(staged.replaces),
+            missing=tuple(staged.missing(size)),
+            sent=tuple(staged.sent),
+        )
+
+    def describe(self) -> str:
+        """As of an entry."""
+        return f": {self.data.size} bytes"
+
+    def export(self, path: Path) -> Path:
+        """As of an entry: its bytes, those that were never fetched as zeros."""
+        self.data.check("content")
+        return copied(self.data, path)
+
+    @property
+    def object(self) -> Key:
+        """Where it belongs. Raises SpoolError."""
         try:
-            missing = tuple((int(start), int(stop)) for start, stop in details["missing"])
-            ordered = [0, *(at for each in missing for at in each), section.size]
-            if any(a > b for a, b in pairwise(ordered)):
-                raise ValueError(f"{missing!r} are not ranges of {section.size} bytes")
-            attempts = tuple(Sent.parsed(each) for each in details.get("sent", []))
-            replaces = Version(str(details["replaces"]))
-            return cls(path, section, parse_key(entry.key), replaces, missing, attempts)
-        except (KeyError, TypeError, ValueError, BadKey) as error:
-            raise SpoolError(f"{entry.key}: the entry cannot be understood: {error!r}") from error
+            return parse_key(self.key)
+        except BadKey as error:
+            raise SpoolError(f"{self.key}: the entry cannot be understood: {error!r}") from error
 
     @property
     def own(self) -> tuple[tuple[int, int], ...]:
@@ -60,7 +80,7 @@ class KeptObject:
         known = Ranges()
         for start, stop in self.missing:
             known.add(start, stop)
-        return tuple(known.gaps(0, self.section.size))
+        return tuple(known.gaps(0, self.data.size))
 
     def put(self, zmap: ZMap, *, force: bool) -> None:
         """Store it in place of the version that it was made from; `force`: of any.
@@ -72,8 +92,9 @@ class KeptObject:
         ------
         SpoolError : the store has another version, or the bytes are damaged. StoreError.
         """
-        check_section(self.path, self.section)
-        now = _stat(zmap, self.key)
+        self.data.check("content")
+        key = self.object
+        now = _stat(zmap, key)
         version = now.version if now is not None else ABSENT
         is_base = version == self.replaces
         if not is_base and now is not None and any(each.is_in(zmap, now) for each in self.sent):
@@ -85,13 +106,13 @@ class KeptObject:
         parts = list(self._parts(now if is_base else None)) or [b""]
         condition = version if zmap.features.conditional_writes else None
         try:
-            zmap.write_parts(self.key, parts, replaces=condition)
+            zmap.write_parts(key, parts, replaces=condition)
         except (Conflict, ObjectExists, NoSuchObject) as error:
             raise SpoolError(f"{self.key}: another client is writing it") from error
 
     def _parts(self, base: Stat | None) -> Iterator[Part]:
         at = 0
-        for start, stop in [*self.missing, (self.section.size, self.section.size)]:
+        for start, stop in [*self.missing, (self.data.size, self.data.size)]:
             if start > at:
                 yield Piece(self._read, at, start)
             if stop > start:
@@ -105,15 +126,15 @@ class KeptObject:
             at = stop
 
     def _read(self, start: int, stop: int) -> Buffer:
-        with disk(self.path), open(self.path, "rb") as file:
-            data = os.pread(file.fileno(), stop - start, self.section.offset + start)
+        with disk(self.data.path), open(self.data.path, "rb") as file:
+            data = os.pread(file.fileno(), stop - start, self.data.offset + start)
         if len(data) < stop - start:
-            raise SpoolError(f"{self.path}: another program has shortened it")
+            raise SpoolError(f"{self.data.path}: another program has shortened it")
         return data
 
     def _is_in(self, zmap: ZMap, stat: Stat) -> bool:
         """Whether an object has all the bytes that the spool has of it."""
-        if stat.size != self.section.size or (self.missing and not self.own):
+        if stat.size != self.data.size or (self.missing and not self.own):
             return False
         return _are_same(_reader(zmap, stat), self._read, self.own)
 
@@ -124,17 +145,9 @@ class KeptObject:
             when = f" at {time_text(now.mtime_ns)}" if now.mtime_ns is not None else ""
             what = f"another client has replaced it since{when}: it has {now.size} bytes there"
         return (
-            f"{self.key}: {what}, {self.section.size} in the spool; --export DIR gives you the "
+            f"{self.key}: {what}, {self.data.size} in the spool; --export DIR gives you the "
             "bytes, and --force overwrites it"
         )
-
-
-def content_of(path: Path, entry: Entry) -> Section:
-    """Where the bytes of an object are in its entry. Raises SpoolError."""
-    section = entry.section(CONTENT)
-    if section is None:
-        raise SpoolError(f"{path}: has no content")
-    return section
 
 
 def are_equal(zmap: ZMap, one: Stat, other: Stat) -> bool:

@@ -1,7 +1,7 @@
-"""Logs: files to which records are appended, and of which a torn end is not read.
+"""Records: the one format of the spool. Files have one after the other; a torn end is not read.
 
-A record is a head (magic, the sizes of what follows, a CRC-32C over both sizes and all of it), a
-JSON document, and bytes.
+A record is a head (magic, the sizes of what follows, the CRC-32C of the bytes, and one of all this
+and the document), a JSON document, and bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,95 +17,179 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
-from nczfs.engine.spool.space import Spool, Survives, disk
+from nczfs.engine.spool.disk import disk
 from nczfs.errors import NczfsError, SpoolError, Unavailable
 
-_MAGIC: Final = b"nczj"
-_SIZES: Final = struct.Struct("<IQ")  # of the document, of the bytes
+DOCUMENT_BYTES_MAX: Final = 16 << 20
+_MAGIC: Final = b"ncz2"
+_SIZES: Final = struct.Struct("<IQI")  # of the document, of the bytes; the CRC of the bytes
 _CRC: Final = struct.Struct("<I")
 _HEAD_BYTES: Final = len(_MAGIC) + _SIZES.size + _CRC.size
+_ALIGNED: Final = 64  # where bytes begin that are mapped
+_BLOCK: Final = 16 << 20
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Packed = Sequence[bytes | memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Bytes in a file of the spool.
+
+    Attributes
+    ----------
+    crc32c : of the bytes; None: not known.
+    """
+
+    path: Path
+    offset: int
+    size: int
+    crc32c: int | None
+
+    def check(self, what: str) -> None:
+        """Raises SpoolError: they are not what was written; `what` they are, for the message."""
+        try:
+            with open(self.path, "rb") as file:
+                if os.fstat(file.fileno()).st_size < self.offset + self.size:
+                    raise SpoolError(f"{self.path}: damaged: another program has shortened it")
+                found = None if self.crc32c is None else crc_of(file.fileno(), self)
+        except OSError as error:
+            raise SpoolError(f"{self.path}: cannot be read: {error}") from error
+        if found != self.crc32c:
+            raise SpoolError(f"{self.path}: damaged: the checksum of its {what} is wrong")
+
+    def read(self, what: str) -> Bytes:
+        """The bytes. Raises SpoolError: they are not what was written."""
+        self.check(what)
+        try:
+            if self.size > _BLOCK:
+                return np.memmap(self.path, np.uint8, "r", self.offset, (self.size,))
+            return np.fromfile(self.path, np.uint8, self.size, offset=self.offset)
+        except OSError as error:
+            raise SpoolError(f"{self.path}: cannot be read: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record that was read; `stop` is where it ends in its log."""
+    """A record that was read; `stop` is where it ends in its file."""
 
     document: dict[str, Any]
-    data: Bytes
+    data: Data
     stop: int
 
 
-def packed(document: Mapping[str, Any], data: Bytes | None = None) -> list[bytes | memoryview]:
-    """A record as it stands in a log."""
+def packed(
+    document: Mapping[str, Any], data: Bytes | None = None, at: int | None = None
+) -> list[bytes | memoryview]:
+    """A record as it stands in a file.
+
+    Parameters
+    ----------
+    at : where the record will begin, for those who map its bytes: they are aligned.
+    """
     text = json.dumps(document, separators=(",", ":")).encode("ascii")
-    sizes = _SIZES.pack(len(text), 0 if data is None else data.size)
-    crc = google_crc32c.value(sizes + text)
-    if data is None or not data.size:
-        return [_MAGIC + sizes + _CRC.pack(crc) + text]
-    crc = google_crc32c.extend(crc, data)
-    return [_MAGIC + sizes + _CRC.pack(crc) + text, data.data]
+    if at is not None:
+        text += b" " * (-(at + _HEAD_BYTES + len(text)) % _ALIGNED)
+    count, crc = (
+        (data.size, google_crc32c.value(data)) if data is not None and data.size else (0, 0)
+    )
+    sizes = _SIZES.pack(len(text), count, crc)
+    head = _MAGIC + sizes + _CRC.pack(google_crc32c.value(sizes + text)) + text
+    return [head, data.data] if data is not None and data.size else [head]
 
 
-def read_log(path: Path) -> Iterator[Record]:
-    """The records of a log, up to the first that is not whole. Raises SpoolError."""
+def size_of(record: Packed) -> int:
+    """Bytes that a record takes."""
+    return sum(memoryview(part).nbytes for part in record)
+
+
+def read_log(path: Path, *, unchecked: bool = False) -> Iterator[Record]:
+    """The records of a file, up to the first that is not whole.
+
+    Parameters
+    ----------
+    unchecked : the bytes of records may be damaged, and are not read.
+
+    Raises
+    ------
+    SpoolError : the file cannot be read.
+    """
+    stop = 0
     try:
-        size = path.stat().st_size
-        content = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+        with open(path, "rb") as file:
+            while (record := _record_at(file.fileno(), path, stop)) is not None:
+                if not (unchecked or crc_of(file.fileno(), record.data) == record.data.crc32c):
+                    return
+                yield record
+                stop = record.stop
     except OSError as error:
         raise SpoolError(f"{path}: cannot be read: {error}") from error
-    stop = 0
-    while (record := _record_at(content, stop)) is not None:
-        yield record
-        stop = record.stop
 
 
-def _record_at(content: Bytes, start: int) -> Record | None:
-    begin = start + _HEAD_BYTES
-    head = content[start:begin].tobytes()
+def _record_at(fd: int, path: Path, start: int) -> Record | None:
+    head = os.pread(fd, _HEAD_BYTES, start)
     if len(head) < _HEAD_BYTES or not head.startswith(_MAGIC):
         return None
-    sizes, crc = head[len(_MAGIC) : -_CRC.size], head[-_CRC.size :]
-    text_size, data_size = _SIZES.unpack(sizes)
-    middle, stop = begin + text_size, begin + text_size + data_size
-    if stop > content.size:
+    sizes = head[len(_MAGIC) : -_CRC.size]
+    text_size, data_size, data_crc = _SIZES.unpack(sizes)
+    begin = start + _HEAD_BYTES
+    stop = begin + text_size + data_size
+    if text_size > DOCUMENT_BYTES_MAX or stop > os.fstat(fd).st_size:
         return None
-    found = google_crc32c.extend(google_crc32c.value(sizes), content[begin:stop])
-    if _CRC.pack(found) != crc:
+    text = os.pread(fd, text_size, begin)
+    if _CRC.pack(google_crc32c.value(sizes + text)) != head[-_CRC.size :]:
         return None
     try:
-        document = json.loads(content[begin:middle].tobytes())
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return Record(document, content[middle:stop], stop) if isinstance(document, dict) else None
+    if not isinstance(document, dict):
+        return None
+    return Record(document, Data(path, begin + text_size, data_size, data_crc), stop)
 
 
-class Log:
-    """A log that is being written. Its user sees to it that calls are single.
+def crc_of(fd: int, data: Data) -> int | None:
+    """The CRC-32C that bytes of an open file have; None: it is too short."""
+    crc, offset, size = 0, data.offset, data.size
+    while size > 0:
+        block = os.pread(fd, min(size, _BLOCK), offset)
+        if not block:
+            return None
+        crc = google_crc32c.extend(crc, block)
+        offset, size = offset + len(block), size - len(block)
+    return crc
 
-    Its bytes count in the budget of the spool. What `append` has taken survives the death of this
-    process, and a power failure where the spool is to survive that.
+
+def free(count: int, *, always: bool = False) -> None:
+    """Takes bytes of no budget."""
+
+
+class LogFile:
+    """A file to which records are appended. Its user sees to it that calls are single.
+
+    What `append` has taken survives the death of this process.
 
     Parameters
     ----------
     path : of a file that is made.
+    reserve : takes bytes of a budget, and gives them back.
+    waits : what `append` has taken survives a power failure, too.
     """
 
-    def __init__(self, spool: Spool, path: Path) -> None:
+    def __init__(
+        self, path: Path, reserve: Callable[..., None] = free, *, waits: bool = False
+    ) -> None:
         self.path = path
         self.size = 0
-        self._spool = spool
-        self._waits = spool.survives is Survives.POWER
+        self._reserve = reserve
+        self._waits = waits
         self._reserved = 0
         self._is_broken = False
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         with disk(path):
             self._fd = os.open(path, flags, 0o600)
-        if self._waits:
-            spool.sync()
 
-    def append(self, records: Sequence[list[bytes | memoryview]], *, always: bool = False) -> None:
+    def append(self, records: Sequence[Packed], *, always: bool = False) -> None:
         """Append records, all or none.
 
         Parameters
@@ -118,14 +202,19 @@ class Log:
         """
         parts = [memoryview(part) for record in records for part in record]
         count = sum(part.nbytes for part in parts)
-        self._spool.reserve(count, always=always)
+        self._reserve(count, always=always)
         try:
             self._write(parts)
         except NczfsError:
-            self._spool.reserve(-count)
+            self._reserve(-count)
             raise
         self._reserved += count
         self.size += count
+
+    def sync(self) -> None:
+        """Have what is in it survive a power failure."""
+        with disk(self.path):
+            os.fsync(self._fd)
 
     def clear(self) -> None:
         """Take all records out."""
@@ -141,8 +230,6 @@ class Log:
         self.close()
         with disk(self.path):
             os.unlink(self.path)
-        if self._waits:
-            self._spool.sync()
 
     def close(self) -> None:
         """Leave the file as it is."""
@@ -166,7 +253,7 @@ class Log:
                 raise
 
     def _free(self) -> None:
-        self._spool.reserve(-self._reserved)
+        self._reserve(-self._reserved)
         self._reserved = 0
 
 

@@ -2,72 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from nczfs.engine.spool.entries import Entry, Kind, write_entry
+from nczfs.engine.spool.disk import disk
+from nczfs.engine.spool.entries import Entry, heading, heading_of, write_records
 from nczfs.engine.spool.objects import are_equal
-from nczfs.engine.spool.space import Spool, disk
+from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.space import Spool
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists, SpoolError
 from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, moved, parse_prefix
 
-GOAL = "goal"
+RENAME = "rename"  # is the record of one
 
 
 @contextmanager
 def noted(spool: Spool, prefix: Prefix, goal: Prefix) -> Iterator[None]:
     """Have an entry of the spool as long as a rename is under way; it stays when it fails."""
-    entry = Entry(Kind.RENAME, spool.url, prefix, "it was not completed", {GOAL: goal})
-    path = write_entry(spool.new_path(prefix), entry, [])
+    document = {"is": RENAME, **heading(spool.url, prefix, "it was not completed"), "goal": goal}
+    path = write_records(spool.new_path(prefix), [packed(document)])
     yield
     with disk(path):
         path.unlink()
     spool.sync()
 
 
-def goal_of(entry: Entry) -> Prefix:
-    """What a prefix was to be renamed to. Raises SpoolError."""
-    goal = entry.details.get(GOAL)
-    if not isinstance(goal, str) or not goal or not entry.key:
-        raise SpoolError(f"{entry.key}: the entry cannot be understood: it names no target")
-    return parse_prefix(goal)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedRename(Entry):
+    """A rename of the prefix `key` that did not end."""
 
+    goal: Prefix
 
-def end(zmap: ZMap, entry: Entry, *, force: bool = False) -> None:
-    """Move what is left below the old prefix, as far as that overwrites nothing.
+    @classmethod
+    def parsed(cls, path: Path, document: Mapping[str, Any]) -> UnfinishedRename:
+        """The one that a record has. Raises KeyError, TypeError, ValueError, BadKey."""
+        named = heading_of(document)
+        prefix, goal = parse_prefix(named["key"]), parse_prefix(str(document["goal"]))
+        if not (prefix and goal):
+            raise ValueError("it does not name a prefix and a target")
+        return cls(**named, goal=goal, files=(path,))
 
-    An object that was stored below the old prefix after the rename had begun stays there, and so
-    does one where another one has its new name: these are told, when all others are moved.
+    def describe(self) -> str:
+        return f" was to be {self.goal}"
 
-    Parameters
-    ----------
-    force : move these as well, over what is there.
+    def export(self, path: Path) -> Path:
+        raise SpoolError(f"{self.key}: a rename has no bytes to export")
 
-    Raises
-    ------
-    SpoolError : something stays. Conflict : another client is writing below the old prefix;
-    StoreError.
-    """
-    prefix, goal = parse_prefix(entry.key), goal_of(entry)
-    began_ns = int(entry.saved_at * 1e9)
-    done, staying = [], []
-    for stat in [stat for stat in zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]:
-        if stat.mtime_ns is not None and stat.mtime_ns > began_ns and not force:
-            staying.append(f"{stat.key} is newer than the rename")
-        elif _copy(zmap, stat, moved(stat.key, prefix, goal), force=force):
-            done.append(stat.key)
-        else:
-            staying.append(f"{moved(stat.key, prefix, goal)} exists, and is another object")
-    zmap.delete_many(done)
-    if staying:
-        raise SpoolError(
-            f"{prefix}: {len(staying)} objects stay there: {staying[0]}; --force moves them to "
-            f"{goal}, over what is there"
-        )
-    for marked in list(zmap.markers(prefix)):
-        zmap.mark(Prefix(moved(marked, prefix, goal)))
-        zmap.unmark(marked)
+    def end(self, zmap: ZMap, *, force: bool = False) -> None:
+        """Move what is left below the old prefix, as far as that overwrites nothing.
+
+        An object that was stored below the old prefix after the rename had begun stays there, and
+        so does one where another one has its new name: these are told, when all others are moved.
+
+        Parameters
+        ----------
+        force : move these as well, over what is there.
+
+        Raises
+        ------
+        SpoolError : something stays. Conflict : another client is writing below the old prefix;
+        StoreError.
+        """
+        prefix, goal = parse_prefix(self.key), self.goal
+        done, staying = [], []
+        for stat in [stat for stat in zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]:
+            if stat.mtime_ns is not None and stat.mtime_ns > self.written_ns and not force:
+                staying.append(f"{stat.key} is newer than the rename")
+            elif _copy(zmap, stat, moved(stat.key, prefix, goal), force=force):
+                done.append(stat.key)
+            else:
+                staying.append(f"{moved(stat.key, prefix, goal)} exists, and is another object")
+        zmap.delete_many(done)
+        if staying:
+            raise SpoolError(
+                f"{prefix}: {len(staying)} objects stay there: {staying[0]}; --force moves them to "
+                f"{goal}, over what is there"
+            )
+        for marked in list(zmap.markers(prefix)):
+            zmap.mark(Prefix(moved(marked, prefix, goal)))
+            zmap.unmark(marked)
 
 
 def _copy(zmap: ZMap, stat: Stat, goal: Key, *, force: bool) -> bool:

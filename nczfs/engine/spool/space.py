@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import itertools
+import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Final, TypeVar
 from urllib.parse import quote
 
-from nczfs.errors import (
-    NczfsError,
-    NoSpace,
-    ObjectTooLarge,
-    OutOfDescriptors,
-    StoreError,
-    Unavailable,
-    UsageError,
-)
+from nczfs.engine.spool.disk import disk, make_private
+from nczfs.engine.spool.log import FORMAT, Log
+from nczfs.engine.spool.records import free
+from nczfs.errors import NczfsError, NoSpace, OutOfDescriptors, UsageError
 
 T = TypeVar("T")
 
 LOCK: Final = "lock"
-END_BYTES: Final = 4096  # room for what the entry of a file ends in
+SUFFIX: Final = ".unsaved"  # ends the name of a file of records
+KEPT: Final = ".kept"  # ends the name of a file that was staged, and is left to `nczfs recover`
+END_BYTES: Final = 4096  # room for what the log says of a file that is kept
 RESERVE_STEP: Final = 64 * 1024
 NAME_BYTES_MAX: Final = 200  # leaves room in a file name of 255 bytes
-_ERRORS: Final[Mapping[int, type[StoreError]]] = {
-    errno.ENOSPC: NoSpace,
-    errno.EDQUOT: NoSpace,
-    errno.EFBIG: ObjectTooLarge,
-    errno.EMFILE: OutOfDescriptors,
-    errno.ENFILE: OutOfDescriptors,
-}
 
 
 class Survives(Enum):
@@ -79,7 +69,7 @@ class Spool:
 
     The directory is made with the first file and goes at the end, unless something unsaved is in
     it. As long as the mount lives it holds a lock there, which tells others to leave it alone; the
-    file of the lock says the URL.
+    file of the lock says the URL, and whether there is a journal.
     `_lock` guards the sum of bytes and the making. `_pressing` guards the reserve: a file without a
     name, whose room and descriptor are there for what must not fail (`pressed`).
 
@@ -88,7 +78,11 @@ class Spool:
     parent : where the directory is made.
     url : of what is mounted, as entries name it; without secrets.
     bytes_max : how much there may be at a time; None: as much as the disk takes.
-    survives : for what the files keep what an entry can be made of when the process is gone.
+    survives : what all that is written survives, besides what is left to `nczfs recover`.
+
+    Attributes
+    ----------
+    log : says what is in the files, as far as they do not.
     """
 
     def __init__(
@@ -113,16 +107,20 @@ class Spool:
         self._is_pressed = False
         self._ends = 0
         self._held_bytes = 0
+        has_journal = survives is not Survives.NOTHING
+        self._said = {"format": FORMAT, "url": url, "journal": has_journal}
+        self.log = Log(
+            self.directory,
+            self._said,
+            self._make,
+            self.reserve if has_journal else free,
+            self.sync if survives is Survives.POWER else None,
+        )
 
-    def new_path(self, name: str, before: str = "") -> Path:
-        """The path of a new file, named after a key. Raises NoSpace, Unavailable.
-
-        Parameters
-        ----------
-        before : what its name begins with, so that it is told from those of other kinds.
-        """
-        self._make()
-        return self.directory / f"{before}{next(self._numbers)}-{quoted(name)}"
+    def new_path(self, name: str) -> Path:
+        """The path of a new file, named after a key. Raises NoSpace, Unavailable."""
+        self.log.open()
+        return self.directory / f"{next(self._numbers)}-{quoted(name)}"
 
     def reserve(self, count: int, *, always: bool = False) -> None:
         """Take bytes of the budget, or with a negative `count` give them back. Raises NoSpace.
@@ -211,6 +209,7 @@ class Spool:
 
     def close(self) -> None:
         """Remove the directory, unless something unsaved is in it."""
+        self.log.close()
         with self._pressing:
             self._let_reserve_go()
         with self._lock:
@@ -277,7 +276,7 @@ class Spool:
         try:
             # Nobody else holds it for longer than it takes to see whether somebody does.
             fcntl.flock(fd, fcntl.LOCK_EX)
-            os.write(fd, self.url.encode())
+            os.write(fd, json.dumps(self._said).encode())
             if os.path.samestat(os.fstat(fd), os.stat(lock)):
                 return fd
         except FileNotFoundError:
@@ -289,37 +288,10 @@ class Spool:
         return None
 
 
-def make_private(directory: Path) -> None:
-    """Make a directory, and those above it, for their owner alone, whatever the umask.
-
-    They survive a power failure. Directories that exist keep their modes.
-    """
-    if not directory.exists():
-        make_private(directory.parent)
-        directory.mkdir(0o700, exist_ok=True)
-        with contextlib.suppress(PermissionError):  # one may write there, and not read
-            sync_directory(directory.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Have the names in a directory survive a power failure."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
 def quoted(name: str) -> str:
-    """A key as a file is named after it, cut to what a name can have."""
-    return quote(name, safe="", errors="surrogateescape")[-NAME_BYTES_MAX:]
-
-
-@contextlib.contextmanager
-def disk(path: Path) -> Iterator[None]:
-    """Errors of the local disk as ours: NoSpace, ObjectTooLarge, Unavailable."""
-    try:
-        yield
-    except OSError as error:
-        kind = _ERRORS.get(error.errno or 0, Unavailable)
-        raise kind(f"{path}: {error.strerror}; --spool-dir names another place") from error
+    """A key as a file is named after it, cut to what a name can have; it has no suffix of ours."""
+    text = quote(name, safe="", errors="surrogateescape")
+    for suffix in (SUFFIX, KEPT):
+        if text.endswith(suffix):
+            text = text.removesuffix(suffix) + suffix.replace(".", "%2E")
+    return text[-NAME_BYTES_MAX:]

@@ -1,37 +1,126 @@
-"""What must be known of a staged file to make an entry of it when its process was killed.
-
-Beside the file stands a log, of these records:
-
-* ``unsaved``: what the file is to become, and which ranges of it were never fetched. The first one,
-  and again when that has changed.
-* ``wrote``: ranges that have bytes of the file by now.
-* ``cut``: the file was made shorter, to so many bytes.
-* ``sending``: what was sent to the store of it, as `Sent`; ``unsaved`` ends its time.
-* ``sealed``: the size that the file had when an entry was begun to be made of it.
-
-A log without records: nothing is unsaved.
-"""
+"""What the log says of a staged file: what it is to become, and which bytes of it count."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from nczfs.engine.spool.basis import Sent
-from nczfs.engine.spool.records import Log, packed
-from nczfs.engine.spool.space import Spool, Survives, disk
+from nczfs.engine.spool.disk import disk
+from nczfs.engine.spool.entries import time_of
+from nczfs.engine.spool.records import Data, Packed, crc_of, packed
+from nczfs.engine.spool.space import KEPT, Spool, Survives
 from nczfs.errors import NczfsError
+from nczfs.model.ranges import Ranges
 
 log = logging.getLogger(__name__)
 
-BEFORE: Final = "log-of-"  # begins the name of the log, which goes on as that of the file
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is said besides of a file that is left to `nczfs recover`."""
+
+    reason: str
+    saved_at: float
+    size: int
+    crc32c: int
+
+    @classmethod
+    def parsed(cls, document: Mapping[str, Any]) -> Kept:
+        """As a record has it. Raises KeyError, TypeError, ValueError."""
+        saved_at = time_of(document["saved_at"])
+        size, crc = int(document["size"]), int(document["crc32c"])
+        return cls(str(document["reason"]), saved_at, size, crc)
+
+
+@dataclass(slots=True)
+class Staged:
+    """What the records of a staged file say together, in a mount and when it is gone.
+
+    Attributes
+    ----------
+    key : of the object that it is to become.
+    replaces : the token of the version that it replaces.
+    base_stop : where that version ends, as far as it is seen.
+    there : of which ranges below the file has the bytes itself.
+    sent : what was sent to the store of it.
+    """
+
+    key: str
+    replaces: str
+    base_stop: int = 0
+    there: Ranges = field(default_factory=Ranges)
+    sent: list[Sent] = field(default_factory=list)
+    kept: Kept | None = None
+
+    @classmethod
+    def begun(
+        cls,
+        key: str,
+        replaces: str,
+        missing: Iterable[Sequence[int]],
+        attempts: Iterable[Sent] = (),
+    ) -> Staged:
+        """That of a file of which ranges are those of the version that it replaces.
+
+        Raises TypeError, ValueError : they are no ranges, or not in order.
+        """
+        made = cls(key, replaces, sent=list(attempts))
+        for start, stop in (map(int, each) for each in missing):
+            if not made.base_stop <= start <= stop:
+                raise ValueError(f"{start} to {stop} is no range behind {made.base_stop}")
+            made.there.add(made.base_stop, start)
+            made.base_stop = stop
+        return made
+
+    @classmethod
+    def parsed(cls, document: Mapping[str, Any]) -> Staged:
+        """As a record ``file`` has it. Raises KeyError, TypeError, ValueError."""
+        key, replaces = str(document["key"]), str(document["replaces"])
+        made = cls.begun(key, replaces, document["missing"], map(Sent.parsed, document["sent"]))
+        if document["kept"] is not None:
+            made.kept = Kept.parsed(document["kept"])
+            if made.base_stop > made.kept.size:
+                raise ValueError(f"{made.missing(made.base_stop)} is more than the file has")
+        return made
+
+    def take(self, document: Mapping[str, Any]) -> None:
+        """One more record of the file. Raises KeyError, TypeError, ValueError."""
+        match document["is"]:
+            case "filled":
+                for start, stop in document["ranges"]:
+                    self.there.add(int(start), int(stop))
+            case "cut":
+                self.base_stop = min(self.base_stop, int(document["size"]))
+                self.there.cut(self.base_stop)
+            case "sending":
+                self.sent.append(Sent.parsed(document["sent"]))
+
+    def document(self, name: str) -> dict[str, Any]:
+        """As a record ``file`` has it."""
+        return {
+            "is": "file",
+            "file": name,
+            "key": self.key,
+            "replaces": self.replaces,
+            "missing": self.missing(self.base_stop),
+            "sent": [each.document() for each in self.sent],
+            "kept": self.kept and asdict(self.kept),
+        }
+
+    def missing(self, size: int) -> list[tuple[int, int]]:
+        """Ranges of the file, of a size, that are those of the version that it replaces."""
+        return list(self.there.gaps(0, min(self.base_stop, size)))
 
 
 class StagedLog:
-    """The log of a staged file. Its user sees to it that calls are single.
+    """What the log of a mount says of one staged file. Its user sees to it that calls are single.
 
     Parameters
     ----------
@@ -40,12 +129,13 @@ class StagedLog:
 
     def __init__(self, spool: Spool, path: Path, fd: int) -> None:
         self._spool = spool
-        self._staged = path
+        self._log = spool.log
+        self._path = path
         self._fd = fd
-        self._log = Log(spool, path.with_name(BEFORE + path.name))
-        self._owed: list[list[bytes | memoryview]] = []
+        self._said: Staged | None = None
+        self.is_wanted = spool.survives is not Survives.NOTHING
 
-    def begin(self, key: str, replaces: str, missing: Sequence[tuple[int, int]]) -> None:
+    def begin(self, key: str, replaces: str, missing: Iterable[tuple[int, int]]) -> None:
         """What is in the file is not in the store; does nothing where that is known.
 
         Parameters
@@ -58,94 +148,114 @@ class StagedLog:
         ------
         NoSpace, Unavailable : it would be lost.
         """
-        if self._log.size:
-            return
-        self._sync()
-        self._log.append([self._unsaved(key, replaces, missing)], always=True)
+        if self.is_wanted and self._said is None:
+            self._sync()
+            if self._spool.survives is Survives.POWER:
+                self._spool.sync()  # it has a name there
+            self._say(Staged.begun(key, replaces, missing))
 
-    def renew(self, key: str, replaces: str, missing: Sequence[tuple[int, int]]) -> None:
+    def renew(self, key: str, replaces: str, missing: Iterable[tuple[int, int]]) -> None:
         """As `begin`, of a file that is to become something else from now on. Never raises."""
-        if not self._log.size:
-            return
-        try:
-            self._log.append([self._unsaved(key, replaces, missing)], always=True)
-        except NczfsError as error:
-            log.warning("%s: its log says what it was to replace before: %s", self._staged, error)
-
-    def _unsaved(
-        self, key: str, replaces: str, missing: Sequence[tuple[int, int]]
-    ) -> list[bytes | memoryview]:
-        document = {"is": "unsaved", "url": self._spool.url, "key": key, "replaces": replaces}
-        return packed({**document, "missing": missing})
+        if self._said is not None:
+            try:
+                self._say(Staged.begun(key, replaces, missing))
+            except NczfsError as error:
+                log.warning("%s: the log has what it was to replace before: %s", self._path, error)
 
     def wrote(self, missed: Iterable[tuple[int, int]]) -> None:
         """The file was written to; `missed` are the ranges that it had no bytes of before."""
-        if not self._log.size:
-            return
-        self._sync()
-        if ranges := list(missed):
-            self._owed.append(packed({"is": "wrote", "ranges": ranges}))
-        self._append()
+        if self._said is not None:
+            self._sync()
+            ranges = list(missed)
+            self._add({"is": "filled", "ranges": ranges} if ranges else None)
 
     def cut(self, size: int) -> None:
         """The size of the file was set."""
-        if not self._log.size:
-            return
-        self._sync()
-        self._owed.append(packed({"is": "cut", "size": size}))
-        self._append()
+        if self._said is not None:
+            self._sync()
+            self._add({"is": "cut", "size": size})
 
     def sending(self, attempt: Sent) -> None:
         """The file is sent to the store as it was at a time. Never raises."""
-        if self._log.size:
-            self._owed.append(packed({"is": "sending", "sent": attempt.document()}))
-            try:
-                self._append()
-            except NczfsError as error:
-                log.warning("%s: its log lacks what is sent: %s", self._staged, error)
+        try:
+            self._add({"is": "sending", "sent": attempt.document()})
+        except NczfsError as error:
+            log.warning("%s: the log lacks what is sent: %s", self._path, error)
 
-    def sealing(self, size: int) -> None:
-        """An entry is about to be made of the file, whose end will then come behind its bytes.
+    def keep(self, said: Staged, reason: str, size: int) -> Path:
+        """Leave the file to `nczfs recover`; when this returns it survives a power failure.
 
-        Raises NoSpace, Unavailable.
+        Returns
+        -------
+        where the file is then.
+
+        Raises
+        ------
+        NoSpace, Unavailable : it may not survive; what was said before stands.
         """
-        if self._log.size:
-            self._log.append([*self._owed, packed({"is": "sealed", "size": size})], always=True)
-            self._owed.clear()
+        with disk(self._path):
+            os.fsync(self._fd)
+            crc = crc_of(self._fd, Data(self._path, 0, size, None))
+        kept = Kept(reason, time.time(), size, crc or 0)
+        self._say(replace(said, kept=kept))
+        self._log.sync()
+        with disk(self._path), suppress(FileNotFoundError):  # a try before this one did it
+            os.rename(self._path, kept_path(self._path))
+        self._spool.sync()
+        return self.path
+
+    @property
+    def is_said(self) -> bool:
+        """Whether something was said of the file that still holds."""
+        return self._said is not None
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._path if self._path.exists() else kept_path(self._path)
 
     def clear(self) -> None:
         """What is in the file is in the store, or will never be. Never raises."""
-        self._owed.clear()
-        try:
-            if self._log.size:
-                self._log.clear()
-        except NczfsError as error:
-            log.warning(
-                "%s: could not be removed, although its data are stored: %s", self._staged, error
-            )
+        with self._log.lock:
+            if self._said is not None:
+                self._said = None
+                if not self._log.release(self._path.name):
+                    self._log.note({"is": "done", "file": self._path.name})
 
-    def leave(self) -> bool:
-        """Close the log, and leave it to who recovers the file, if it says what is unsaved."""
-        if self._log.size:
-            self._log.close()
-            return True
-        return False
+    def _say(self, said: Staged) -> None:
+        """Say all there is to say."""
+        with self._log.lock:
+            self._log.append([packed(said.document(self._path.name))], always=True)
+            self._said = said
+            self._log.hold(self._path.name, self._records)
 
-    def remove(self) -> None:
-        """Remove the log. Never raises."""
-        try:
-            self._log.remove()
-        except NczfsError as error:
-            log.warning("%s: %s", self._staged, error)
+    def _add(self, document: dict[str, Any] | None) -> None:
+        """Say one thing more, if anything was said; what fails is owed to the next record."""
+        with self._log.lock:
+            if self._said is None:
+                return
+            if document is not None:
+                self._said.take(document)
+                self._log.owe({**document, "file": self._path.name})
+            else:
+                self._log.owe()
 
-    def _append(self) -> None:
-        """Append what is owed; what fails is owed to the next call."""
-        if self._owed:
-            # What was written had room: a record that is refused would come too late.
-            self._log.append(self._owed, always=True)
-            self._owed.clear()
+    def _records(self) -> list[Packed]:
+        if self._said is None or (self._said.kept is not None and not _is_there(self._path)):
+            return []
+        return [packed(self._said.document(self._path.name))]
 
     def _sync(self) -> None:
         if self._spool.survives is Survives.POWER:
-            with disk(self._staged):
+            with disk(self._path):
                 os.fdatasync(self._fd)
+
+
+def kept_path(path: Path) -> Path:
+    """Where a staged file is that is left to `nczfs recover`."""
+    return path.with_name(path.name + KEPT)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether nobody has removed what was left to `nczfs recover`."""
+    return path.exists() or kept_path(path).exists()

@@ -15,11 +15,14 @@ from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.opening import open_url
 from nczfs.engine.options import format_options
-from nczfs.engine.spool.entries import Entry, Kind, read_entry, write_entry
+from nczfs.engine.spool.contents import read_entry
+from nczfs.engine.spool.entries import read_records
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.space import Spool
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
+from nczfs.vfs.staging import stage
+from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.url import parse_url
@@ -253,8 +256,9 @@ def test_an_object_that_others_have_replaced_needs_force(
 ) -> None:
     store = open_store(place.url)
     spool = Spool(place.spool, place.url)
-    entry = Entry(Kind.OBJECT, place.url, "notes", "no way", {"replaces": "x", "missing": []})
-    write_entry(spool.new_path("notes"), entry, [("content", np.frombuffer(b"ours", np.uint8))])
+    staged = stage(spool, "notes")
+    staged.write(0, b"ours")
+    staged.keep("notes", Version("x"), "no way")
     spool.close()
     Path(place.url, "notes").write_bytes(b"theirs")
     assert place.recover() == 1
@@ -296,8 +300,8 @@ def test_a_listing_says_what_is_damaged(place: Place, capsys: pytest.CaptureFixt
     place.die(at1=11)
     (entry,) = place.spool.glob("*/*.unsaved")
     content = bytearray(entry.read_bytes())
-    (flags,) = (s for s in read_entry(entry).sections if s.name == "flags")
-    content[flags.offset] ^= 1
+    flags, _ = read_records(entry)
+    content[flags.data.offset] ^= 1
     entry.write_bytes(content)
     assert place.recover("--list") == 1
     assert "the checksum of its flags is wrong: damaged (20" in lines(capsys)[0]
@@ -307,8 +311,9 @@ def test_names_cannot_break_the_line_or_reach_the_terminal(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spool = Spool(place.spool, place.url)
-    entry = Entry(Kind.OBJECT, place.url, "a\n\x1b[2J", "no\nway", {"replaces": "x", "missing": []})
-    write_entry(spool.new_path("a"), entry, [("content", np.frombuffer(b"ours", np.uint8))])
+    staged = stage(spool, "a")
+    staged.write(0, b"ours")
+    staged.keep("a\n\x1b[2J", Version("x"), "no\nway")
     spool.close()
     assert place.recover("--list") == 0
     (line,) = lines(capsys)

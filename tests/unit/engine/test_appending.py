@@ -308,7 +308,7 @@ def test_after_a_kill_the_journal_has_what_was_moved_and_what_stayed(
     other.dataset.store()
     assert one.dataset.appends.claim() == {}
     left = left_by(tmp_path / "spool", tmp_path / "killed")
-    found = [recovery.describe(entry).partition(" ")[2] for entry in recovery.entries(left)]
+    found = [entry.describe().partition(" ")[2] for entry in recovery.entries(left)]
     assert sorted(found) == ["r[2:3, 0:2]", "r[2:3, 2:3]", "r[4:5, 0:2]", "r[4:5, 2:3]"]
     one.dataset.store()
     assert stored(store) == [0, 0, 5, 12, 6]

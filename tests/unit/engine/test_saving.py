@@ -12,7 +12,6 @@ import pytest
 
 from nczfs.engine.loaded import ChunkId
 from nczfs.engine.opening import open_zmap
-from nczfs.engine.spool import recovery
 from nczfs.errors import AccessDenied, Unavailable
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.spooling import (
@@ -73,7 +72,7 @@ def test_what_the_store_refuses_is_in_the_spool_before_the_caller_hears_of_it(
         with pytest.raises(AccessDenied):
             mount.writeback.flush()
         (found,) = mount.entries()
-        assert recovery.describe(found) == "memory://store v[3:4]"
+        assert found.describe() == "memory://store v[3:4]"
         assert found.entry is not None
         assert "on purpose" in found.entry.reason
         assert found.is_owned
@@ -89,7 +88,7 @@ def test_what_was_written_after_a_refusal_is_in_the_spool_after_the_next(
             with pytest.raises(AccessDenied):
                 mount.writeback.flush()
         (found,) = mount.entries()
-        assert recovery.describe(found) == "memory://store v[3:6]"
+        assert found.describe() == "memory://store v[3:6]"
 
 
 def test_refused_again_and_again_the_entry_is_not_written_again(
@@ -187,7 +186,7 @@ def test_what_is_written_while_a_chunk_is_being_saved_is_not_lost(
         with pytest.raises(AccessDenied):
             mount.writeback.flush()
         (found,) = mount.entries()
-        assert recovery.describe(found) == "memory://store v[0:2]"
+        assert found.describe() == "memory://store v[0:2]"
 
 
 def test_a_chunk_that_is_completed_while_it_is_being_saved_stays_complete(
@@ -229,7 +228,7 @@ def test_of_two_that_save_a_chunk_at_once_the_newer_state_stays(
         monkeypatch.setattr(os, "fsync", save_meanwhile)
         mount.writeback._saver.save(chunk)
         (found,) = mount.entries()
-        assert recovery.describe(found) == "memory://store v[0:2]"
+        assert found.describe() == "memory://store v[0:2]"
         assert mount.read(0, 2) == [1, 2]
 
 
@@ -253,7 +252,7 @@ def test_what_was_spooled_and_written_over_during_its_flush_stays_in_the_spool(
             flush.result(30)
         assert stored(memory)[:2] == [1, FILL]
         (found,) = mount.entries()
-        assert recovery.describe(found) == "memory://store v[1:2]", "the other one is stored"
+        assert found.describe() == "memory://store v[1:2]", "the other one is stored"
         assert mount.read(0, 2) == [1, 2]
 
 
@@ -286,7 +285,7 @@ def test_dropping_a_spooled_chunk_removes_its_entry(memory: MemoryZMap, tmp_path
 
         mount.writeback.drop(mount.v.stored, is_wanted)
         (found,) = mount.entries()
-        assert recovery.describe(found) == f"memory://store v[{CHUNK}:{CHUNK + 1}]"
+        assert found.describe() == f"memory://store v[{CHUNK}:{CHUNK + 1}]"
         assert mount.writeback.unsaved == 1
         assert mount.read(0, 1) == [FILL]
 

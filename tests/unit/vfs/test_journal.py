@@ -13,10 +13,11 @@ from unittest import mock
 
 import pytest
 
-from nczfs.engine.spool import recovery, staged
-from nczfs.engine.spool.objects import CONTENT
+from nczfs.engine.spool import recovery
+from nczfs.engine.spool.log import BEFORE
+from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import packed
-from nczfs.engine.spool.space import LOCK, Survives
+from nczfs.engine.spool.space import Survives
 from nczfs.errors import NoSpace, NoSuchObject, SpoolError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import Changes
@@ -165,8 +166,8 @@ def test_what_is_stored_is_not_put_back_and_what_is_written_then_is(
     fs.write(handle, 1, b"two")
     left = killed()
     (found,) = recovery.entries(left)
-    assert found.entry is not None
-    assert found.entry.details["replaces"] == store.stat(Key("old")).version
+    assert isinstance(found.entry, KeptObject)
+    assert found.entry.replaces == store.stat(Key("old")).version
     recovered(left, store)
     assert content(store, "old") == b"otwo" + OLD[4:]
 
@@ -201,9 +202,10 @@ def test_what_goes_nowhere_is_not_put_back(
 def test_nothing_is_left_when_all_is_closed(fs: TreeFileSystem, spool_dir: Path) -> None:
     handle = open_file(fs, "objects/old")
     fs.write(handle, 0, b"one")
-    assert len(list(spool_dir.glob(f"*/{staged.BEFORE}*"))) == 1
+    assert len(list(spool_dir.glob(f"*/{BEFORE}*"))) == 1
     close(fs, handle)
-    assert [path.name for path in spool_dir.glob("*/*")] == [LOCK]
+    assert [path.stat().st_size for path in spool_dir.glob(f"*/{BEFORE}*")] == [0]
+    assert list(spool_dir.glob("*/[0-9]*")) == []
     fs.close()
     assert list(spool_dir.iterdir()) == []
 
@@ -214,42 +216,47 @@ def test_torn_anywhere_the_log_gives_a_state_that_the_file_had(
     handle = open_file(fs, "objects/old")
     for at in (20, 100, 60):
         fs.write(handle, at, b"new")
-    (log,) = killed().glob(f"*/{staged.BEFORE}*")
+    (log,) = killed().glob(f"*/{BEFORE}*")
     content_of_log = log.read_bytes()
     missing: list[int] = []
     for size in range(len(content_of_log) + 1):
         left = killed()
-        (log,) = left.glob(f"*/{staged.BEFORE}*")
+        (log,) = left.glob(f"*/{BEFORE}*")
         log.write_bytes(content_of_log[:size])
         missing += [
-            sum(b - a for a, b in found.entry.details["missing"])
+            sum(b - a for a, b in found.entry.missing)
             for found in recovery.entries(left)
-            if found.entry is not None
+            if isinstance(found.entry, KeptObject)
         ]
     assert sorted(set(missing)) == [191, 194, 197]
     assert missing == sorted(missing, reverse=True)
 
 
 def test_ended_at_any_step_it_is_done_again(
-    fs: TreeFileSystem, store: ZMap, killed: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+    fs: TreeFileSystem,
+    store: ZMap,
+    killed: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    expected_warnings: ExpectedWarnings,
 ) -> None:
-    handle = open_file(fs, "objects/old")
-    fs.write(handle, 50, b"one")
+    expected_warnings.add("this: cannot be kept for the programs that have it open")
     for steps in itertools.count(1):
+        store.write(Key("this"), OLD)
+        handle = open_file(fs, "objects/this")
+        fs.write(handle, 50, b"one")
         left = killed()
         with monkeypatch.context() as patched:
             calls = itertools.count(1)
-            for name in ("pwrite", "rename", "fsync", "unlink", "ftruncate", "truncate"):
+            for name in ("writev", "rename", "fsync", "fdatasync", "unlink", "rmdir"):
                 patched.setattr(os, name, _ending(getattr(os, name), calls, steps))
             with suppress(Ended):
-                recovery.entries(left)
+                recovered(left, store)
             is_whole = next(calls) <= steps
-        (found,) = recovery.entries(left)
-        assert found.entry is not None
-        assert found.path.stat().st_size > 200
-        section = found.entry.section(CONTENT)
-        assert section is not None
-        assert section.size == 200
+        recovered(left, store)
+        assert content(store, "this") == OLD[:50] + b"one" + OLD[53:]
+        assert list(left.iterdir()) == []
+        fs.unlink(*split(fs, "objects/this"))
+        close(fs, handle)
         if is_whole:
             break
     assert steps > 5
@@ -352,12 +359,12 @@ def test_a_log_that_makes_no_sense_leaves_the_file_to_whoever_looks_at_it(
     handle = open_file(fs, "objects/old")
     fs.write(handle, 0, b"one")
     left = killed()
-    (log,) = left.glob(f"*/{staged.BEFORE}*")
+    (log,) = left.glob(f"*/{BEFORE}*")
     with log.open("ab") as file:
         file.write(b"".join(packed({"is": "cut", "size": "?"})))
     assert all(found.entry is None for found in recovery.entries(left))
     with pytest.raises(SpoolError, match="killed before it closed the file"):
-        recovery.describe(recovery.entries(left)[0])
+        recovery.entries(left)[0].describe()
 
 
 def test_the_disk_is_waited_for_where_a_power_failure_is_to_be_survived(
@@ -375,7 +382,7 @@ def test_the_disk_is_waited_for_where_a_power_failure_is_to_be_survived(
     monkeypatch.setattr(os, "fdatasync", note)
     for offset in (0, 4):
         fs.write(handle, offset, b"some")
-    assert [name.startswith(staged.BEFORE) for name in synced] == [False, True, False]
+    assert [name.startswith(BEFORE) for name in synced] == [False, True, False]
     close(fs, handle)
 
 
@@ -417,13 +424,13 @@ def test_a_mount_says_what_a_killed_one_without_a_journal_left(
     close(fs, handle)
 
 
-def test_without_the_option_there_are_no_logs(
+def test_without_the_option_the_log_says_nothing(
     mounted: Callable[..., TreeFileSystem], spool_dir: Path
 ) -> None:
     fs = mounted(survives=Survives.NOTHING)
     handle = open_file(fs, "objects/old")
     fs.write(handle, 0, b"one")
-    assert not list(spool_dir.glob(f"*/{staged.BEFORE}*"))
+    assert [path.stat().st_size for path in spool_dir.glob(f"*/{BEFORE}*")] == [0]
     assert read(fs, "objects/old") == b"one" + OLD[3:]
     close(fs, handle)
 

@@ -12,7 +12,6 @@ from unittest import mock
 
 import pytest
 
-from nczfs.engine.spool.entries import read_entry
 from nczfs.errors import (
     AccessDenied,
     BadArgument,
@@ -40,6 +39,7 @@ from nczfs.zmap.base import Stat, ZMap
 from nczfs.zmap.keys import Key, parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from tests.conftest import ExpectedWarnings
+from tests.support.killed import object_of
 from tests.support.trees import exists, find, listing, read
 from tests.support.writing import (
     close,
@@ -255,9 +255,9 @@ def test_who_loses_the_race_for_a_new_object_learns_it_at_close(
             fs.flush(handle)
     fs.release(handle)
     assert read(fs, "objects/plain/new") == b"theirs"
-    (kept,) = tmp_path.rglob("*.unsaved")
+    (kept,) = tmp_path.rglob("*.kept")
     assert kept.read_bytes().startswith(b"ours")
-    assert read_entry(kept).sections[0].size == 4
+    assert object_of(kept).data.size == 4
     kept.unlink()
 
 
@@ -275,9 +275,9 @@ def test_what_another_client_replaced_meanwhile_is_not_overwritten(
     with pytest.raises(StaleHandle):
         close(fs, handle)
     assert read(fs, NOTES) == b"theirs"
-    (kept,) = tmp_path.rglob("*.unsaved")
+    (kept,) = tmp_path.rglob("*.kept")
     assert kept.read_bytes().startswith(b"ours")
-    assert read_entry(kept).sections[0].size == 4
+    assert object_of(kept).data.size == 4
     kept.unlink()
 
 
@@ -303,7 +303,7 @@ def test_who_reads_what_could_not_be_stored_is_never_told_other_bytes(
         fs.read(reading, 0, 100)
     fs.release(reading)
     assert read(fs, name) == b"theirs"
-    (kept,) = tmp_path.rglob("*.unsaved")
+    (kept,) = tmp_path.rglob("*.kept")
     kept.unlink()
 
 
@@ -322,9 +322,9 @@ def test_what_a_store_refuses_stands_for_itself_in_the_spool(
         close(faulty_fs, handle)
     faulty.arm()
     assert read(faulty_fs, NOTES) == b"hello"
-    (kept,) = tmp_path.rglob("*.unsaved")
+    (kept,) = tmp_path.rglob("*.kept")
     assert kept.read_bytes().startswith(b"hEllo")
-    assert read_entry(kept).details["missing"] == []
+    assert object_of(kept).missing == ()
     kept.unlink()
 
 
@@ -350,7 +350,7 @@ def test_a_truncation_that_the_store_refuses_leaves_nothing_behind(
     if handle is not None:
         assert bytes(faulty_fs.read(handle, 0, 1000)) == b"hello"
         close(faulty_fs, handle)
-    assert not list(tmp_path.rglob("*.unsaved"))
+    assert not list(tmp_path.rglob("*.kept"))
 
 
 def test_what_is_left_in_the_spool_is_told(
@@ -365,7 +365,7 @@ def test_what_is_left_in_the_spool_is_told(
         close(fs, handle)
     status = json.loads(read(fs, ".nczfs/status.json"))
     assert (status["unsaved_files"], status["spooled"], status["spool_used_bytes"]) == (0, 1, 5)
-    (kept,) = tmp_path.rglob("*.unsaved")
+    (kept,) = tmp_path.rglob("*.kept")
     kept.unlink()
     assert json.loads(read(fs, ".nczfs/status.json"))["spooled"] == 0
 
@@ -500,7 +500,10 @@ def test_a_file_that_is_closed_while_its_object_goes_leaves_nothing_behind(
     change(fs)
     assert handles == []
     assert json.loads(read(fs, ".nczfs/status.json"))["spool_used_bytes"] == 0
-    assert [path.name for path in (tmp_path / "spool").rglob("*") if not path.is_dir()] == ["lock"]
+    assert [path.name for path in (tmp_path / "spool").rglob("*") if not path.is_dir()] == [
+        "lock",
+        "log.1",
+    ]
 
 
 def test_directories_are_made_emptied_and_removed(fs: TreeFileSystem, store: ZMap) -> None:

@@ -553,7 +553,7 @@ def test_a_rename_that_fails_leaves_what_is_written_where_it_was(
             renaming.result(WAIT_S)
     fs.write(handle, 1, b"2")
     assert bytes(fs.read(handle, 0, 3)) == b"12d"
-    for entry in (tmp_path / "spool").glob("*/*.unsaved"):
+    for entry in (tmp_path / "spool").glob("*/*.kept"):
         entry.unlink()
 
 

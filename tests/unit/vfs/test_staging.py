@@ -11,14 +11,15 @@ from unittest import mock
 
 import pytest
 
-from nczfs.engine.spool.entries import read_entry
-from nczfs.engine.spool.salvage import salvage
+from nczfs.engine.spool import recovery
+from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.space import LOCK, Spool, Survives
 from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors, Unavailable
 from nczfs.vfs.staging import Base, Snapshot, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Piece, Range, Stat, Version, Zeros, part_bytes
 from nczfs.zmap.keys import Key
 from tests.support.descriptors import descriptors_left
+from tests.support.killed import object_of
 from tests.support.refusing import small_disk
 
 OLD = bytes(range(200))
@@ -239,11 +240,12 @@ def test_what_is_on_a_full_disk_is_kept(tmp_path: Path, survives: Survives) -> N
         with contextlib.suppress(NoSpace):
             written.extend(stage(spool, "empty") for _ in range(80))
         kept = [staged.keep("a", ABSENT, "the store is full too") for staged in written]
-        sizes = [read_entry(path).sections[0].size for path in kept]
+        sizes = [object_of(path).data.size for path in kept]
         assert sizes == [4096] * 20 + [0] * (len(written) - 20)
         assert spool.kept_count == len(written) < 100
         spool.close()
-        assert sorted(os.listdir(spool.directory)) == sorted([LOCK, *(path.name for path in kept)])
+        names = [LOCK, "log.1", *(path.name for path in kept)]
+        assert sorted(os.listdir(spool.directory)) == sorted(names)
 
 
 def test_a_spool_that_is_full_is_told_of_what_could_not_be_kept(
@@ -269,7 +271,7 @@ def test_what_has_become_an_entry_is_kept_although_its_directory_was_not_synced(
     staged.write(0, b"new")
     monkeypatch.setattr(spool, "sync", mock.Mock(side_effect=Unavailable("the disk fails")))
     kept = staged.keep("a/b", Version("1"), "the store was full")
-    assert read_entry(kept).key == "a/b"
+    assert object_of(kept).key == "a/b"
     assert spool.kept_count == 1
 
 
@@ -305,10 +307,10 @@ def test_what_is_kept_says_what_it_is_and_what_is_missing(staged: StagedFile, sp
     kept = staged.keep("a/b", Version("1"), "the store was full")
     spool.close()
     assert kept.read_bytes()[5:8] == b"new"
-    entry = read_entry(kept)
+    entry = object_of(kept)
     assert (entry.key, entry.reason) == ("a/b", "the store was full")
-    assert entry.details == {"replaces": "1", "missing": [[0, 5], [8, len(OLD)]], "sent": []}
-    assert entry.sections[0].size == len(OLD)
+    assert (entry.replaces, entry.missing, entry.sent) == ("1", ((0, 5), (8, len(OLD))), ())
+    assert entry.data.size == len(OLD)
 
 
 def test_a_long_key_fits_into_a_name(spool: Spool) -> None:
@@ -326,15 +328,14 @@ def test_without_descriptors_nothing_is_begun_and_what_is_there_is_kept(
     staged.write(0, b"data")
     staged.note_unsaved("a", ABSENT)
     count = len(os.listdir("/proc/self/fd"))
-    is_logged = survives is not Survives.NOTHING
-    with descriptors_left(int(is_logged)), pytest.raises(OutOfDescriptors):
+    with descriptors_left(0), pytest.raises(OutOfDescriptors):
         stage(spool, "b")
     assert len(os.listdir("/proc/self/fd")) == count
     with descriptors_left(0):
         kept = staged.keep("a", ABSENT, "")
-    assert read_entry(kept).sections[0].size == 4
     spool.close()
-    assert [path.name for path in spool.directory.iterdir() if path.name != LOCK] == [kept.name]
+    assert object_of(kept).data.size == 4
+    assert [path.name for path in spool.directory.glob("[0-9]*")] == [kept.name]
 
 
 def test_what_no_entry_can_be_made_of_on_a_full_disk_is_recovered_from_its_log(
@@ -347,11 +348,10 @@ def test_what_no_entry_can_be_made_of_on_a_full_disk_is_recovered_from_its_log(
         staged.write(0, bytes(4096))
         staged.note_unsaved("a", ABSENT)
         filler = fill(tmp_path / "disk")
-        assert staged.keep("a", ABSENT, "the store is full too") == staged.path
+        assert staged.keep("a", ABSENT, "the store is full too" * 500) == staged.path
         assert spool.kept_count == 1
         spool.close()
         filler.unlink()
-        salvage(spool.directory)
-        (kept,) = spool.directory.glob("*.unsaved")
-        entry = read_entry(kept)
-        assert (entry.key, entry.sections[0].size) == ("a", 4096)
+        (found,) = recovery.entries(spool.directory.parent)
+        assert isinstance(found.entry, KeptObject)
+        assert (found.entry.key, found.entry.data.size) == ("a", 4096)

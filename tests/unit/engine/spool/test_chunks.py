@@ -15,14 +15,10 @@ from nczfs.engine.loaded import Values
 from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.place import ArrayPlace
-from nczfs.engine.spool.chunks import (
-    ChunkDetails,
-    discard,
-    read_flags,
-    read_values,
-    save_chunk,
-)
-from nczfs.engine.spool.entries import Entry, Kind, read_entry, write_entry
+from nczfs.engine.spool.chunks import ChunkDetails, KeptChunk, discard, save_chunk
+from nczfs.engine.spool.contents import read_entry
+from nczfs.engine.spool.entries import heading, write_records
+from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import NoSpace, SpoolError, Unavailable
@@ -53,11 +49,15 @@ def save(spool: Spool, io: ChunkIO, what: Frozen) -> Saved:
     return save_chunk(spool, io, (0,) * len(io.array.shape), what, "no way")
 
 
+def kept(path: Path) -> KeptChunk:
+    entry = read_entry(path)
+    assert isinstance(entry, KeptChunk)
+    return entry
+
+
 def restored(saved: Saved, io: ChunkIO) -> tuple[Values, Values]:
-    entry = read_entry(saved.path)
-    details = ChunkDetails.parsed(entry)
-    values = read_values(saved.path, entry, details, io.array.dtype.native, io)
-    return values, read_flags(saved.path, entry, details)
+    entry = kept(saved.path)
+    return entry.values(io.array.dtype.native, io), entry.flags()
 
 
 TYPES = ["|b1", "|i1", "<u2", ">i4", "<f8", ">f4", "<c16", "|S3", "<U2", ">U2", "<M8[s]", ">m8[ms]"]
@@ -80,11 +80,11 @@ def test_elements_come_back_bit_by_bit(
     values = bits.view(dtype).reshape(shape)
     flags = random.random(shape) < 0.5 if partly else None
     saved = save(spool, io, frozen(values, flags))
-    details = ChunkDetails.parsed(read_entry(saved.path))
-    assert details == ChunkDetails.of(io.array, (0,) * len(shape))
+    assert kept(saved.path).details == ChunkDetails.of(io.array, (0,) * len(shape))
     found, which = restored(saved, io)
-    assert (found.dtype, found.shape, found.tobytes()) == (dtype, shape, values.tobytes())
     np.testing.assert_array_equal(which, np.ones(shape, bool) if flags is None else flags)
+    assert (found.dtype, found.shape) == (dtype, shape)
+    assert found[which].tobytes() == values[which].tobytes()
     assert saved.values is not None
     mapped = saved.values()
     assert (mapped.dtype, mapped.shape, mapped.tobytes()) == (dtype, shape, values.tobytes())
@@ -100,7 +100,7 @@ def test_elements_of_variable_length_come_back(spool: Spool) -> None:
         values = np.array(["", "ö", "x" * 1000], object)
         saved = save(spool, io, frozen(values, np.array([True, False, True])))
         found, which = restored(saved, io)
-    assert found.tolist() == values.tolist()
+    assert found[which].tolist() == values[which].tolist()
     assert which.tolist() == [True, False, True]
     assert saved.values is None
 
@@ -150,9 +150,9 @@ def test_a_bit_that_flipped_anywhere_is_noticed(spool: Spool, partly: bool) -> N
 def test_what_an_entry_says_of_its_chunk_is_checked(spool: Spool, changes: dict[str, Any]) -> None:
     io = chunk_io("<i4", (9,))
     details = ChunkDetails.of(io.array, (0,)).document() | changes
-    entry = Entry(Kind.CHUNK, "u", "v", "", details)
-    sections = [("values", np.zeros(9, "<i4")), ("flags", np.zeros(2, np.uint8))]
-    path = write_entry(spool.new_path("v"), entry, sections)
+    first = packed({"is": "chunk", **heading("u", "v", ""), **details}, np.zeros(2, np.uint8))
+    second = packed({"is": "values"}, np.zeros(36, np.uint8))
+    path = write_records(spool.new_path("v"), [first, second])
     with pytest.raises(SpoolError):
         restored(Saved(path, 0, None, lambda: np.empty(0)), io)
 

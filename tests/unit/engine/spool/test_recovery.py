@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import google_crc32c
 import numpy as np
 import pytest
 
@@ -20,10 +22,10 @@ from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.opening import open_url
 from nczfs.engine.options import EngineOptions, Tally, format_options
 from nczfs.engine.spool import recovery
-from nczfs.engine.spool.entries import Entry, Kind, write_entry
-from nczfs.engine.spool.objects import CONTENT
 from nczfs.engine.spool.place import spool_url
+from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Spool
+from nczfs.engine.spool.staged import Kept, Staged
 from nczfs.errors import CorruptChunk, NczfsError, SpoolError, Unavailable
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
@@ -94,12 +96,11 @@ def put_back(spool_dir: Path, **options: Any) -> list[str]:
     """As ``nczfs recover``: what went wrong."""
     problems = []
     for found in recovery.entries(spool_dir):
-        assert found.entry is not None
-        place = parse_url(found.entry.url)
+        place = parse_url(found.url)
         store = recovery.Store(open_store(place), place)
         try:
             store.put_back(found, **options)
-            recovery.remove(found)
+            found.remove()
         except NczfsError as error:
             problems.append(str(error))
         finally:
@@ -257,7 +258,7 @@ def test_what_does_not_fit_any_more_is_refused_and_kept_and_can_be_exported(
     assert "--export DIR gives you the values" in problem
     assert values_of(url, changes.get("name", "v")) == before
     (found,) = recovery.entries(spool_dir)
-    exported = np.load(recovery.export(found, tmp_path))
+    exported = np.load(found.export(tmp_path))
     assert exported["value"][exported["written"]].tolist() == [11]
     assert exported["written"].tolist() == [False, True, False, False]
 
@@ -394,7 +395,7 @@ def test_a_scalar_is_put_back(url: str, spool_dir: Path) -> None:
     with dying_mount(url, spool_dir) as v:
         write(v, (), 7)
     (found,) = recovery.entries(spool_dir)
-    assert recovery.describe(found).endswith(" v: 1 elements")
+    assert found.describe().endswith(" v: 1 elements")
     assert put_back(spool_dir) == []
     assert values_of(url) == 7
 
@@ -407,7 +408,7 @@ def test_elements_of_variable_length_are_exported_as_the_codecs_have_them(
         write(v, (1,), np.array(["text"], object))
         pipeline = v.chunkio.pipeline
     (found,) = recovery.entries(spool_dir)
-    exported = recovery.export(found, tmp_path)
+    exported = found.export(tmp_path)
     assert exported.name.endswith(".chunk")
     assert pipeline.decode(exported.read_bytes())[1] == "text"
 
@@ -421,7 +422,7 @@ def test_an_entry_tells_which_elements_it_has(url: str, spool_dir: Path) -> None
         write(v, (4, 8), [[1, 2], [3, 4]])
         write(v, (0, 0), np.ones((4, 1)))
         write(v, (0, 3), np.ones((1, 1)))
-    told = [recovery.describe(found) for found in recovery.entries(spool_dir)]
+    told = [found.describe() for found in recovery.entries(spool_dir)]
     assert told == [f"{url} v[4:6, 8:10]", f"{url} v[0:4, 0:4]: 5 of 16 elements"]
 
 
@@ -436,11 +437,11 @@ def test_what_is_torn_is_named_and_left_alone(url: str, spool_dir: Path) -> None
     found = {each.path: each for each in recovery.entries(spool_dir)}
     assert len(found) == 3
     assert "torn" in found[torn].problem
-    assert "killed" in found[whole.parent / "9-half"].problem
+    assert "killed" in found[whole.parent / "9-half"].describe()
     with pytest.raises(SpoolError, match="torn"):
-        recovery.describe(found[torn])
+        found[torn].describe()
     for each in found.values():
-        recovery.remove(each)
+        each.remove()
     assert os.listdir(spool_dir) == []
 
 
@@ -452,7 +453,7 @@ def test_what_a_living_mount_has_is_left_alone(url: str, spool_dir: Path) -> Non
         (found,) = recovery.entries(spool_dir)
         assert found.is_owned
         with pytest.raises(SpoolError, match="its mount is running"):
-            recovery.remove(found)
+            found.remove()
     (found,) = recovery.entries(spool_dir)
     assert not found.is_owned
 
@@ -464,7 +465,7 @@ def test_entries_of_two_mounts_are_exported_beside_each_other(
     for value in (1, 2):
         with dying_mount(url, spool_dir) as v:
             write(v, (1,), [value])
-    exported = [np.load(recovery.export(f, tmp_path)) for f in recovery.entries(spool_dir)]
+    exported = [np.load(f.export(tmp_path)) for f in recovery.entries(spool_dir)]
     assert [each["value"][1] for each in exported] == [1, 2]
 
 
@@ -475,8 +476,8 @@ def test_of_a_whole_chunk_at_the_edge_nothing_beyond_it_is_told_or_exported(
     with dying_mount(url, spool_dir) as v:
         write(v, (8,), [1, 2])
     (found,) = recovery.entries(spool_dir)
-    assert recovery.describe(found) == f"{url} v[8:10]"
-    assert np.load(recovery.export(found, tmp_path))["written"].sum() == 2
+    assert found.describe() == f"{url} v[8:10]"
+    assert np.load(found.export(tmp_path))["written"].sum() == 2
 
 
 # Objects
@@ -486,10 +487,12 @@ def keep_object(
     spool_dir: Path, url: str, content: bytes, replaces: str, missing: list[Any], key: str = "a/b"
 ) -> None:
     spool = Spool(spool_dir, url)
-    details = {"replaces": replaces, "missing": missing}
-    entry = Entry(Kind.OBJECT, url, key, "no way", details)
-    section = (CONTENT, np.frombuffer(content, np.uint8))
-    write_entry(spool.new_path(key), entry, [section])
+    path = spool.new_path(key)
+    path.write_bytes(content)
+    kept = Kept("no way", time.time(), len(content), google_crc32c.value(content))
+    document = Staged(key, replaces, kept=kept).document(path.name) | {"missing": missing}
+    spool.log.append([packed(document)])
+    spool.log.hold(path.name, lambda: [packed(document)])
     spool.close()
 
 
@@ -619,5 +622,5 @@ def test_an_object_is_exported_as_it_is(
 ) -> None:
     keep_object(spool_dir, url, b"content", ABSENT, [])
     (found,) = recovery.entries(spool_dir)
-    assert recovery.describe(found) == f"{url} a/b: 7 bytes"
-    assert recovery.export(found, tmp_path).read_bytes() == b"content"
+    assert found.describe() == f"{url} a/b: 7 bytes"
+    assert found.export(tmp_path).read_bytes() == b"content"

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nczfs.engine.spool.entries import SUFFIX, Entry, Kind, read_entry
-from nczfs.engine.spool.renames import end, noted
-from nczfs.engine.spool.space import Spool
+from nczfs.engine.spool.contents import read_entry
+from nczfs.engine.spool.entries import heading, write_records
+from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.renames import UnfinishedRename, noted
+from nczfs.engine.spool.space import SUFFIX, Spool
 from nczfs.errors import SpoolError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.keys import ROOT, Key, Prefix
@@ -26,6 +28,11 @@ def store() -> MemoryZMap:
     return store
 
 
+def begun() -> UnfinishedRename:
+    """A rename that is under way from now on."""
+    return UnfinishedRename(**heading("memory://s", "a", "it was not completed"), goal=Prefix("b"))
+
+
 def content(store: MemoryZMap) -> dict[str, bytes]:
     return {stat.key: bytes(store.read(stat.key).data) for stat in store.list(ROOT)}
 
@@ -35,7 +42,8 @@ def test_a_rename_is_noted_until_it_has_ended(tmp_path: Path) -> None:
     with noted(spool, Prefix("a"), Prefix("b")):
         (path,) = tmp_path.glob(f"*/*{SUFFIX}")
         entry = read_entry(path)
-        assert (entry.kind, entry.url, entry.key) == (Kind.RENAME, "memory://s", "a")
+        assert isinstance(entry, UnfinishedRename)
+        assert (entry.url, entry.key, entry.goal) == ("memory://s", "a", "b")
     assert not path.exists()
     with pytest.raises(Unavailable), noted(spool, Prefix("a"), Prefix("b")):
         raise Unavailable("no connection")
@@ -52,17 +60,17 @@ def test_a_rename_is_ended_from_wherever_it_stopped(
         store.write(Key(f"b/{name}"), OLD[f"a/{name}"])
     for name in deleted if len(done) == 2 else []:
         store.delete(Key(f"a/{name}"))
-    end(store, Entry(Kind.RENAME, "", "a", "", {"goal": "b"}))
+    begun().end(store)
     assert content(store) == NEW
 
 
 def test_a_failure_while_it_is_ended_loses_nothing(store: MemoryZMap) -> None:
     faulty = Faulty(store)
-    entry = Entry(Kind.RENAME, "", "a", "", {"goal": "b"})
+    entry = begun()
     for call in range(100):
         faulty.arm(Fault(call))
         try:
-            end(faulty, entry)
+            entry.end(faulty)
         except Unavailable:
             found = content(store)
             assert {found.get(f"a/{n}", found.get(f"b/{n}")) for n in ("x", "y/z")} == {b"1", b"2"}
@@ -76,27 +84,33 @@ def test_what_is_newer_than_the_rename_is_neither_moved_nor_replaced_but_by_forc
     store: MemoryZMap,
 ) -> None:
     store.write(Key("b/x"), b"1")
-    entry = Entry(Kind.RENAME, "", "a", "", {"goal": "b"})
+    entry = begun()
     store.write(Key("a/new"), b"4")
     store.write(Key("b/x"), b"5")
     with pytest.raises(SpoolError, match=r"a: 2 objects stay there: .*; --force moves them to b"):
-        end(store, entry)
+        entry.end(store)
     assert content(store) == {
         "a/x": b"1", "a/new": b"4", "b/x": b"5", "b/y/z": b"2", "other": b"3"
     }  # fmt: skip
-    end(store, entry, force=True)
+    entry.end(store, force=True)
     assert content(store) == NEW | {"b/new": b"4"}
 
 
 def test_a_copy_that_was_made_before_is_known_by_its_bytes(store: MemoryZMap) -> None:
-    entry = Entry(Kind.RENAME, "", "a", "", {"goal": "b"})
+    entry = begun()
     copies = {key: store.write(Key(key), data) for key, data in NEW.items()}
-    end(store, entry)
+    entry.end(store)
     assert {key: store.stat(Key(key)).version for key in NEW} == copies
     assert content(store) == NEW
 
 
-def test_an_entry_without_a_goal_renames_nothing(store: MemoryZMap) -> None:
-    with pytest.raises(SpoolError, match="names no target"):
-        end(store, Entry(Kind.RENAME, "", "a", "", {}))
-    assert content(store) == OLD
+@pytest.mark.parametrize(
+    ("key", "goal"), [("a", {}), ("a", {"goal": ""}), ("", {"goal": "b"}), ("a", {"goal": "../b"})]
+)
+def test_an_entry_without_a_goal_renames_nothing(
+    tmp_path: Path, key: str, goal: dict[str, str]
+) -> None:
+    document = {"is": "rename", **heading("memory://s", key, ""), **goal}
+    path = write_records(tmp_path / "1", [packed(document)])
+    with pytest.raises(SpoolError, match="cannot be understood"):
+        read_entry(path)

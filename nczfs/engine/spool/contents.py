@@ -1,0 +1,206 @@
+"""What the files of a mount say of what is not stored: the one place where they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from nczfs.engine.spool.basis import Basis
+from nczfs.engine.spool.chunks import CHUNK, ChunkDetails, KeptChunk, Piece
+from nczfs.engine.spool.entries import KILLED, Entry, read_records
+from nczfs.engine.spool.log import BEFORE, FORMAT
+from nczfs.engine.spool.records import Record, read_log
+from nczfs.engine.spool.renames import RENAME, UnfinishedRename
+from nczfs.engine.spool.space import quoted
+from nczfs.engine.spool.staged import Staged
+from nczfs.errors import BadKey, MetadataError, SpoolError
+from nczfs.model.boxes import Box, whole
+
+_SENSELESS: Final = (KeyError, TypeError, ValueError, OverflowError, BadKey, MetadataError)
+_Place = tuple[str, tuple[int, ...]]
+
+
+def read_entry(path: Path) -> Entry:
+    """The entry of a file of its own. Raises SpoolError: it is torn, or none."""
+    records = read_records(path)
+    try:
+        match records[0].document["is"]:
+            case kind if kind == CHUNK:
+                return KeptChunk.parsed(path, records)
+            case kind if kind == RENAME:
+                return UnfinishedRename.parsed(path, records[0].document)
+            case kind:
+                raise ValueError(f"{kind!r} is no entry")
+    except _SENSELESS as error:
+        raise SpoolError(f"{path}: the entry cannot be understood: {error!r}") from error
+
+
+@dataclass(slots=True)
+class Logged:
+    """What was written to a chunk and is not stored, as the log has it.
+
+    Attributes
+    ----------
+    name : what tells it from the others.
+    item_size : of an element.
+    """
+
+    name: str
+    details: ChunkDetails
+    item_size: int
+    pieces: list[Piece] = field(default_factory=list)
+
+    def add(self, record: Record) -> None:
+        """One more piece. Raises KeyError, TypeError, ValueError: it is none of this chunk."""
+        start, stop = (tuple(map(int, record.document[name])) for name in ("start", "stop"))
+        box, data = Box(start, stop), record.data
+        if not whole(self.details.chunk_shape).contains(box):
+            raise ValueError(f"{box} is not in a chunk of {self.details.chunk_shape}")
+        if not data.size or data.size != box.size * self.item_size:
+            raise ValueError(f"{data.size} bytes for {box.size} elements")
+        self.pieces.append(Piece(box, data))
+
+
+class LogContents:
+    """What the files of a log say, up to where they are torn.
+
+    Attributes
+    ----------
+    url : of what was mounted.
+    staged : by the name of the file.
+    chunks : by the prefix of the array, and the index.
+    grown : arrays that became longer, by their prefix.
+    problem : why not all of it could be understood.
+    is_whole : whether there are any, and they were read to their ends.
+    written_at : when they were written last, in seconds since 1970.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        paths = logs_in(directory)
+        self.url = ""
+        self.staged: dict[str, Staged] = {}
+        self.chunks: dict[_Place, Logged] = {}
+        self.grown: dict[str, ChunkDetails] = {}
+        self.problem = ""
+        self.is_whole = bool(paths)
+        self.written_at = 0.0
+        self._bases: dict[_Place, Basis] = {}
+        self._numbers: dict[int, tuple[_Place, Logged]] = {}
+        for path in paths:
+            self._read(path)
+
+    def basis(self, place: _Place) -> Basis:
+        """What a chunk was written upon."""
+        return self._bases.get(place) or Basis(int(self.written_at * 1e9))
+
+    def _read(self, path: Path) -> None:
+        self._numbers.clear()
+        stop = 0
+        try:
+            self.written_at = path.stat().st_mtime
+            for record in read_log(path):
+                self._take(record)
+                stop = record.stop
+        except _SENSELESS as error:
+            self.problem = f"{path}: cannot be understood from byte {stop} on: {error!r}"
+        except (OSError, SpoolError) as error:
+            self.problem = str(error)
+        else:
+            self.is_whole &= stop == path.stat().st_size
+
+    def _take(self, record: Record) -> None:
+        document = record.document
+        match document["is"]:
+            case "log":
+                if document["format"] != FORMAT:
+                    raise ValueError(f"format {document['format']!r} instead of {FORMAT}")
+                self.url = str(document.get("url", self.url))
+            case "chunk":
+                name = f"log-{int(document['number'])}-{quoted(str(document['name']))}"
+                details = ChunkDetails.parsed(document)
+                logged = Logged(name, details, details.dtype.itemsize)
+                place = (str(document["key"]), details.index)
+                self._numbers[document["number"]] = (place, logged)
+            case "basis":
+                self._bases[_place(document)] = Basis.parsed(document, 0)
+            case "wrote":
+                place, described = self._numbers[document["number"]]
+                self._logged(place, described).add(record)
+            case "stored":
+                self.chunks.pop(_place(document), None)
+                self._bases.pop(_place(document), None)
+            case "grown":
+                self.grown[str(document["key"])] = ChunkDetails.parsed(document)
+            case "settled":
+                self.grown.pop(str(document["key"]), None)
+            case "file":
+                self.staged[str(document["file"])] = Staged.parsed(document)
+            case "filled" | "cut" | "sending":
+                if (staged := self.staged.get(document["file"])) is not None:
+                    staged.take(document)
+            case "done":
+                self.staged.pop(str(document["file"]), None)
+            case kind:
+                raise ValueError(f"{kind!r} is no record of a log")
+
+    def _logged(self, place: _Place, described: Logged) -> Logged:
+        known = self.chunks.get(place)
+        if known is None or not known.details.is_like(described.details):
+            known = self.chunks[place] = replace(described, pieces=[])
+        known.details = known.details.grown(described.details)
+        return known
+
+
+def chunks_of(
+    contents: LogContents, saved: dict[Path, KeptChunk], url: str
+) -> Iterator[tuple[str, KeptChunk]]:
+    """The chunks and lengths of a log, with what older entries have of them: names, and entries.
+
+    Parameters
+    ----------
+    saved : entries by their own files, the oldest first; those that are merged are taken out.
+    url : of what was mounted.
+    """
+    known = [(key, chunk.details) for (key, _), chunk in contents.chunks.items()]
+    logged = [(*place, "stored", chunk) for place, chunk in contents.chunks.items()]
+    for number, (key, details) in enumerate(contents.grown.items()):
+        if not any(at == key and each.grown(details) == each for at, each in known):
+            longer = Logged(f"length-{number}-{quoted(key)}", details, 0)
+            logged.append((key, details.index, "settled", longer))
+    at: dict[_Place, list[KeptChunk]] = {}
+    for each in saved.values():
+        at.setdefault((each.key, each.details.index), []).append(each)
+    for key, index, voided, chunk in logged:
+        details = chunk.details
+        there = at.get((key, index), []) if chunk.pieces else []
+        older = [each for each in there if each.details.is_like(details)]
+        for each in older:
+            del saved[each.files[0]]
+            details = details.grown(each.details)
+        yield (
+            chunk.name,
+            KeptChunk(
+                url=url,
+                key=key,
+                reason=older[-1].reason if older else KILLED,
+                saved_at=contents.written_at,
+                files=tuple(path for each in older for path in each.files),
+                voiding={"is": voided, "key": key, "index": index},
+                details=details,
+                basis=contents.basis((key, index)),
+                pieces=(*(piece for each in older for piece in each.pieces), *chunk.pieces),
+            ),
+        )
+
+
+def logs_in(directory: Path) -> list[Path]:
+    """The files of the log of a mount, in order."""
+    numbered = [path for path in directory.glob(f"{BEFORE}*") if path.suffix[1:].isdecimal()]
+    return sorted(numbered, key=lambda path: int(path.suffix[1:]))
+
+
+def _place(document: Mapping[str, Any]) -> _Place:
+    key, index = document["key"], document["index"]
+    return str(key), tuple(map(int, index))

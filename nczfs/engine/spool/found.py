@@ -1,0 +1,312 @@
+"""What mounts have left in their directories of the spool."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import gettempprefix
+from typing import Any, Final
+from urllib.parse import unquote
+
+from nczfs.engine.spool.chunks import KeptChunk
+from nczfs.engine.spool.contents import LogContents, chunks_of, logs_in, read_entry
+from nczfs.engine.spool.disk import disk, sync_directory
+from nczfs.engine.spool.entries import Entry, copied, heading
+from nczfs.engine.spool.log import BEFORE, FORMAT
+from nczfs.engine.spool.objects import KeptObject
+from nczfs.engine.spool.records import Data, LogFile, free, packed
+from nczfs.engine.spool.renames import UnfinishedRename
+from nczfs.engine.spool.space import KEPT, LOCK, SUFFIX
+from nczfs.errors import SpoolError
+
+_UNCLOSED: Final = "the program was killed before it closed the file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover(Entry):
+    """A file that was being written when a mount without a journal was killed.
+
+    It is never put back. Nobody was promised its bytes: neither close nor fsync had answered for
+    all of them.
+    """
+
+    size: int
+
+    def describe(self) -> str:
+        """As of an entry."""
+        return f": {self.size} bytes; {self.reason}"
+
+    def export(self, path: Path) -> Path:
+        """As of an entry: as it is."""
+        return copied(Data(self.files[0], 0, self.size, None), path)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something that a mount has left.
+
+    Attributes
+    ----------
+    name : what tells it from the others of a spool.
+    path : of its file, where it has one of its own.
+    entry : what it is; None: it is torn, or no entry.
+    problem : why there is no entry.
+    """
+
+    home: Home = field(repr=False)
+    name: str
+    path: Path
+    entry: Entry | None
+    problem: str = ""
+
+    @property
+    def url(self) -> str:
+        """Of what was mounted, where that is known."""
+        return self.entry.url if self.entry is not None else self.home.url
+
+    @property
+    def in_use(self) -> bool:
+        """Whether its mount lives."""
+        return self.home.in_use
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another user owns it, or the directory that it is in."""
+        return self.home.is_foreign or is_foreign(self.path)
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether a living mount has it in memory too."""
+        return self.in_use and isinstance(self.entry, KeptChunk | UnfinishedRename)
+
+    @property
+    def is_leftover(self) -> bool:
+        """Whether it was never to be put back."""
+        return isinstance(self.entry, Leftover)
+
+    @property
+    def whole(self) -> Entry:
+        """The entry. Raises SpoolError: there is none."""
+        if self.entry is None:
+            raise SpoolError(self.problem)
+        return self.entry
+
+    def describe(self) -> str:
+        """Which elements of which variable, or bytes of which object. Raises SpoolError."""
+        return f"{self.whole.url} {self.whole.key}{self.whole.describe()}"
+
+    def export(self, directory: Path) -> Path:
+        """Write what it has to a new file, whatever the store has by now. Raises SpoolError.
+
+        Parameters
+        ----------
+        directory : is made where it is missing.
+        """
+        whole = self.whole
+        directory.mkdir(0o700, parents=True, exist_ok=True)
+        return whole.export(directory / self.name.replace("/", "-"))
+
+    def remove(self) -> None:
+        """Delete it, and the directory with the last one of a mount that is gone.
+
+        Raises
+        ------
+        SpoolError : a living mount has it; Unavailable : it cannot be deleted.
+        """
+        if self.is_owned:
+            raise SpoolError(f"{self.path}: its mount is running and keeps trying to store it")
+        files = (self.path,) if self.entry is None else self.entry.files
+        with disk(self.path):
+            for path in files:
+                path.unlink(missing_ok=True)
+            if files and self.home.directory.exists():
+                sync_directory(self.home.directory)
+        if self.entry is not None and self.entry.voiding is not None:
+            self.home.say(dict(self.entry.voiding))
+        self.home.forget(self)
+
+
+class Home:
+    """The directory of a mount, as it is found.
+
+    Attributes
+    ----------
+    url : of what was mounted, where that is known.
+    in_use : its mount lives.
+    """
+
+    def __init__(self, directory: Path, *, tidies: bool) -> None:
+        self.directory = directory
+        self.url = ""
+        self.in_use = False
+        self.is_foreign = any(map(is_foreign, [directory, *logs_in(directory)]))
+        self._found: dict[str, Found] = {}
+        self._log: LogFile | None = None
+        self._unneeded: list[Path] = []
+        with _locked(directory, fcntl.LOCK_SH) as is_dead:
+            self.in_use = not is_dead
+            said = _said_of(directory)
+            self.url = str(said.get("url", ""))
+            files = {path.name: path for path in sorted(directory.iterdir()) if path.name != LOCK}
+            if said.get("format", FORMAT) == FORMAT:
+                self._look(files, has_journal=said.get("journal") is True)
+            elif not self.in_use:
+                problem = "another version of nczfs has written it: recover it with that version"
+                for name, path in files.items():
+                    self._add(name, path, None, f"{path}: {problem}")
+        if tidies:
+            self._tidy()
+
+    @property
+    def found(self) -> list[Found]:
+        """What is in it; of a living mount: what it leaves to `nczfs recover`."""
+        return list(self._found.values())
+
+    def say(self, document: dict[str, Any]) -> None:
+        """Have the log of a mount that is gone say one thing more, for good."""
+        if self._log is None:
+            logs = logs_in(self.directory)
+            number = int(logs[-1].suffix[1:]) + 1 if logs else 1
+            path = self.directory / f"{BEFORE}{number}"
+            self._log = LogFile(path, free, waits=True)
+            self._log.append([packed({"is": "log", "format": FORMAT})])
+            with disk(self.directory):
+                sync_directory(self.directory)
+        self._log.append([packed(document)])
+
+    def forget(self, found: Found) -> None:
+        """Something is not there any more; with the last one the directory goes."""
+        del self._found[found.name]
+        self._tidy()
+
+    def _look(self, files: dict[str, Path], *, has_journal: bool) -> None:
+        contents = LogContents(self.directory)
+        self.url = contents.url or self.url  # the lock is not synced
+        for path in logs_in(self.directory):
+            files.pop(path.name, None)
+        self._look_at_objects(files, contents)
+        chunks: list[KeptChunk] = []
+        for name in [name for name in files if name.endswith(SUFFIX)]:
+            path = files.pop(name)
+            try:
+                entry = read_entry(path)
+            except SpoolError as error:
+                if path.exists():  # else its mount lives
+                    self._add(name, path, None, str(error))
+            else:
+                if isinstance(entry, KeptChunk):
+                    chunks.append(entry)
+                else:
+                    self._add(name, path, entry)
+        chunks.sort(key=lambda each: each.saved_at)
+        saved = {each.files[0]: each for each in chunks}
+        if not self.in_use:
+            for name, entry in chunks_of(contents, saved, self.url):
+                self._add(name, self.directory / name, entry)
+            self._look_at_rest(files, contents, has_journal)
+        for path, entry in saved.items():
+            self._add(path.name, path, entry)
+        if contents.problem and not (self._found or self.in_use):
+            last = logs_in(self.directory)[-1]
+            self._add(last.name, last, None, contents.problem)
+
+    def _look_at_objects(self, files: dict[str, Path], contents: LogContents) -> None:
+        for name, staged in contents.staged.items():
+            path = files.pop(name, None) or files.pop(name + KEPT, None)
+            if path is None or (self.in_use and staged.kept is None):
+                continue
+            if staged.kept is None and contents.problem:
+                self._add(name, path, None, f"{_UNCLOSED}, and {contents.problem}")
+            else:
+                with contextlib.suppress(FileNotFoundError):  # its mount lives
+                    entry = KeptObject.of(path, self.url, staged, contents.written_at)
+                    self._add(path.name, path, entry)
+
+    def _look_at_rest(
+        self, files: dict[str, Path], contents: LogContents, has_journal: bool
+    ) -> None:
+        """The files that nothing is said of."""
+        for name, path in files.items():
+            if name.startswith(gettempprefix()) or (
+                has_journal and contents.is_whole and not contents.problem and name[0].isdecimal()
+            ):
+                self._unneeded.append(path)
+            elif contents.problem or has_journal or name.endswith(KEPT):
+                problem = f"{path}: the log does not say what it is: {contents.problem or 'torn'}"
+                self._add(name, path, None, problem)
+            else:
+                reason = f"{_UNCLOSED}, and no write was acknowledged"
+                key = unquote(name.partition("-")[2], errors="surrogateescape")
+                named, size = heading(self.url, key, reason), path.stat().st_size
+                self._add(name, path, Leftover(**named, files=(path,), size=size))
+
+    def _add(self, name: str, path: Path, entry: Entry | None, problem: str = "") -> None:
+        short = name.removesuffix(SUFFIX).removesuffix(KEPT)
+        whole = f"{self.directory.name}/{short}"
+        self._found[whole] = Found(self, whole, path, entry, problem)
+
+    def _tidy(self) -> None:
+        """Remove what is stored, and the directory where nothing else is left."""
+        if self.in_use or (self._found and not self._unneeded):
+            return
+        with _locked(self.directory, fcntl.LOCK_EX) as is_ours, contextlib.suppress(OSError):
+            if not is_ours:
+                return
+            while self._unneeded:
+                self._unneeded.pop().unlink(missing_ok=True)
+            if self._found:
+                return
+            if self._log is not None:
+                self._log.close()
+            for path in [*logs_in(self.directory), self.directory / LOCK]:
+                path.unlink(missing_ok=True)
+            self.directory.rmdir()
+            sync_directory(self.directory.parent)
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether another user owns a file."""
+    try:
+        return os.lstat(path).st_uid != os.geteuid()
+    except OSError:
+        return False  # it is gone
+
+
+def _said_of(directory: Path) -> dict[str, Any]:
+    """What the file of the lock says; what it does not say as JSON is of another format."""
+    try:
+        text = (directory / LOCK).read_text("utf-8", "replace")
+        said = json.loads(text) if text else {}
+    except OSError:
+        return {}
+    except (ValueError, RecursionError):
+        return {"format": 1, "url": text}
+    return said if isinstance(said, dict) else {"format": None}
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, how: int) -> Iterator[bool]:
+    """Whether the mount of a directory is gone, and nobody else does what excludes this.
+
+    Raises
+    ------
+    OSError : that cannot be seen.
+    """
+    try:
+        fd = os.open(directory / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield True
+        return
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(fd)

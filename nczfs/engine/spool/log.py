@@ -1,0 +1,230 @@
+"""The log of a mount: what is not stored, for whoever puts it back when this process is gone.
+
+It is a sequence of files, ``log.N``, of records:
+
+* ``log``: the format, and the URL of the mount. The first one of a file.
+* ``chunk``: a number that stands for a chunk in this file from here on, and the `ChunkDetails`.
+* ``basis``: what a chunk is written upon, as in `Basis`; the last one counts.
+* ``wrote``: the elements of a box of a chunk.
+* ``stored``: what stands before it of a chunk is in the store, or will never be.
+* ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
+* ``file``: what a staged file is to become, in place of all that was said of it before.
+* ``filled``, ``cut``, ``sending``: what has happened to a staged file since, as `Staged` has it.
+* ``done``: a staged file is in the store, or will never be.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from nczfs.engine.spool.records import LogFile, Packed, packed
+from nczfs.errors import NczfsError
+
+log = logging.getLogger(__name__)
+
+FORMAT: Final = 2
+BEFORE: Final = "log."  # begins the name of a file of a log
+FILE_BYTES: Final = 64 << 20
+VALUES: Final = "values"  # what those hold whose values are in the log
+
+
+class Log:
+    """What a mount says of what is not stored.
+
+    `lock` guards it, and what its users keep of what they have said. Each file begins with what
+    holds of those before it, but for values: those before can go once the values in them are
+    stored. All of it goes whenever nothing is held.
+
+    Parameters
+    ----------
+    heading : what it says of the mount.
+    make : makes the directory. Raises NoSpace, Unavailable.
+    reserve : takes bytes of a budget, and gives them back.
+    sync : has the names in the directory survive a power failure; None: what is said need not.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        heading: Mapping[str, Any],
+        make: Callable[[], None],
+        reserve: Callable[..., None],
+        sync: Callable[[], None] | None,
+    ) -> None:
+        self.lock = threading.RLock()
+        self._directory = directory
+        self._heading = packed({"is": "log", **heading})
+        self._make = make
+        self._reserve = reserve
+        self._sync = sync
+        self._files: list[tuple[int, LogFile]] = []
+        self._count = 0
+        self._age = 0
+        self._held: dict[str, Callable[[], list[Packed]]] = {}
+        self._owed: list[Packed] = []
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are files that have ended. No lock."""
+        return len(self._files) > 1
+
+    def open(self) -> int:
+        """See that there is a file to write to: what is said then takes no descriptor.
+
+        Returns
+        -------
+        a number; the numbers of chunks that were said at another one mean nothing now.
+
+        Raises
+        ------
+        NoSpace, Unavailable.
+        """
+        with self.lock:
+            if not self._files or self._last.size > FILE_BYTES:
+                self._add_file()
+            return self._age
+
+    def append(self, records: list[Packed], *, always: bool = False) -> None:
+        """Say something, and what is owed; all or none.
+
+        Parameters
+        ----------
+        always : whether there is room in the budget or not.
+
+        Raises
+        ------
+        NoSpace, Unavailable : it is not said.
+        """
+        with self.lock:
+            self.open()
+            whole = [*self._beginning(), *self._owed, *records]
+            if whole:
+                self._last.append(whole, always=always)
+            self._owed.clear()
+
+    def owe(self, *documents: Mapping[str, Any]) -> None:
+        """Say things that hold in any case, whether there is room in the budget or not.
+
+        Where that fails, they come with what is said next.
+
+        Raises
+        ------
+        NoSpace, Unavailable : something is not said yet.
+        """
+        with self.lock:
+            self._owed += map(packed, documents)
+            if self._owed:
+                self.append([], always=True)
+
+    def note(self, *documents: Mapping[str, Any]) -> None:
+        """Say what makes other things void, now or with what comes next. Never raises."""
+        with self.lock:
+            self._owed += map(packed, documents)
+            self._try(lambda: self.append([], always=True))
+
+    def sync(self) -> None:
+        """Have what was said survive a power failure; takes no descriptor."""
+        with self.lock:
+            self._last.sync()
+
+    def hold(self, name: str, restate: Callable[[], list[Packed]]) -> None:
+        """What was said under a name is not stored.
+
+        Parameters
+        ----------
+        restate : the records that say it anew, but for values; none where it holds no more.
+        """
+        with self.lock:
+            self._held[name] = restate
+
+    def release(self, name: str) -> bool:
+        """What was said under a name is stored; whether the log is empty now. Never raises."""
+        with self.lock:
+            self._held.pop(name, None)
+            if VALUES not in self._held:
+                self._remove_before(self._count)
+            if self._held:
+                return False
+            self._owed.clear()
+            for _, file in self._files:
+                if file.size:
+                    self._try(file.clear)
+                    self._age += 1
+            return True
+
+    def ended(self) -> int | None:
+        """The last file that has ended, None where none has.
+
+        Once all that was written by now is stored, `drop` may be told.
+        """
+        with self.lock:
+            return self._files[-2][0] if self.is_long else None
+
+    def drop(self, number: int) -> None:
+        """Remove the files up to one: all values in them are stored."""
+        with self.lock:
+            self._remove_before(number + 1)
+
+    def close(self) -> None:
+        """Remove it if it is empty; else leave it to those who put back what is in it."""
+        with self.lock:
+            for name, restate in list(self._held.items()):
+                if name != VALUES and not restate():
+                    self.release(name)
+            for _, file in self._files:
+                if file.size:
+                    file.close()
+                else:
+                    self._try(file.remove)
+            self._files.clear()
+
+    @property
+    def _last(self) -> LogFile:
+        return self._files[-1][1]
+
+    def _beginning(self) -> list[Packed]:
+        """What a file begins with, where it has nothing yet."""
+        if self._last.size:
+            return []
+        return [self._heading, *(each for restate in self._held.values() for each in restate())]
+
+    def _add_file(self) -> None:
+        number = self._count + 1
+        path = self._directory / f"{BEFORE}{number}"
+        try:
+            self._make()
+            file = LogFile(path, self._reserve, waits=self._sync is not None)
+        except NczfsError:
+            if not self._files:
+                raise
+            return  # no descriptor is left: the one that is there goes on
+        self._files.append((number, file))
+        self._count, self._age = number, self._age + 1
+        if self._sync is not None:
+            self._sync()
+        if VALUES not in self._held:
+            self._remove_before(number)
+
+    def _remove_before(self, number: int) -> None:
+        """Remove files, once what they say stands in the one after them for good."""
+        count = sum(each < number for each, _ in self._files[:-1])
+        if count:
+            try:
+                self._last.append(self._beginning(), always=True)
+                self._files[count][1].sync()
+                for _ in range(count):
+                    self._files.pop(0)[1].remove()
+                if self._sync is not None:
+                    self._sync()
+            except NczfsError as error:
+                log.warning("the spool still holds data that are stored: %s", error)
+
+    def _try(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except NczfsError as error:
+            log.warning("the spool still holds data that are stored: %s", error)

@@ -1,0 +1,214 @@
+"""The log of a mount: what holds is in it, however many files it has had, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nczfs.engine.spool import log as spool_log
+from nczfs.engine.spool import recovery
+from nczfs.engine.spool.contents import LogContents, logs_in
+from nczfs.engine.spool.objects import KeptObject
+from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.space import LOCK, SUFFIX, Spool, Survives
+from nczfs.vfs.staging import Base, StagedFile, stage
+from nczfs.zmap.base import ABSENT, Stat, Version
+from nczfs.zmap.keys import Key
+from tests.conftest import ExpectedWarnings
+from tests.support.descriptors import descriptors_left
+from tests.support.killed import left_by
+
+URL = "memory://store"
+
+
+@pytest.fixture(autouse=True)
+def short_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_log, "FILE_BYTES", 1000)
+
+
+def journaling(directory: Path, survives: Survives = Survives.KILL) -> Spool:
+    return Spool(directory / "spool", URL, survives=survives)
+
+
+def begun(spool: Spool, key: str, size: int = 100) -> StagedFile:
+    """A file of which everything comes from a version in the store."""
+    base = Base(Stat(Key(key), size, Version("v1")), lambda a, b: b"o" * (b - a), 10)
+    staged = stage(spool, key, size, base)
+    staged.note_unsaved(key, Version("v1"))
+    return staged
+
+
+def found_in(left: Path) -> dict[str, KeptObject]:
+    found = {}
+    for each in recovery.entries(left):
+        assert isinstance(each.entry, KeptObject), each
+        found[each.entry.key] = each.entry
+    return found
+
+
+def test_what_holds_goes_from_file_to_file(tmp_path: Path) -> None:
+    spool = journaling(tmp_path)
+    first, second = begun(spool, "first"), begun(spool, "second")
+    for at in range(0, 100, 2):
+        first.write(at, b"n")
+    second.truncate(30)
+    for number in range(20):
+        other = begun(spool, f"other{number}")
+        other.write(0, b"x")
+        other.note_saved()
+        other.discard()
+    assert len(logs_in(spool.directory)) == 1
+    assert logs_in(spool.directory)[0].name != "log.1"
+    found = found_in(left_by(tmp_path / "spool", tmp_path / "left"))
+    assert found["first"].missing == tuple((at, at + 1) for at in range(1, 100, 2))
+    assert (found["second"].missing, found["second"].data.size) == (((0, 30),), 30)
+    assert set(found) == {"first", "second"}
+    for staged in (first, second):
+        staged.note_saved()
+        staged.discard()
+    assert spool.bytes_used == 0
+    spool.close()
+    assert not spool.directory.exists()
+
+
+def test_a_mount_and_who_reads_its_log_know_the_same(tmp_path: Path) -> None:
+    spool = journaling(tmp_path)
+    staged = begun(spool, "key")
+    for at in (50, 20, 75):
+        staged.write(at, b"new")
+        staged.truncate(at + 20)
+        said = staged._log._said
+        assert said is not None
+        found = LogContents(spool.directory).staged[staged.path.name]
+        assert found.document("") == said.document("")
+    staged.discard()
+
+
+@pytest.mark.parametrize("survives", Survives)
+def test_what_is_kept_is_found_however_long_the_mount_goes_on(
+    tmp_path: Path, survives: Survives
+) -> None:
+    spool = journaling(tmp_path, survives)
+    kept = [begun(spool, f"key{number}") for number in range(30)]
+    paths = [staged.keep(f"key{n}", Version("v1"), "no way") for n, staged in enumerate(kept)]
+    paths[7].unlink()
+    wanted = {f"key{number}" for number in range(30)} - {"key7"}
+    assert set(found_in(tmp_path / "spool")) == wanted
+    spool.close()
+    assert set(found_in(tmp_path / "spool")) == wanted
+
+
+def test_where_no_descriptor_is_left_the_file_of_the_log_goes_on(tmp_path: Path) -> None:
+    spool = journaling(tmp_path)
+    files = [begun(spool, f"key{number}") for number in range(20)]
+    with descriptors_left(0):
+        for number, staged in enumerate(files):
+            staged.keep(f"key{number}", Version("v1"), "no way" * 20)
+    spool.close()
+    assert len(found_in(tmp_path / "spool")) == 20
+
+
+def test_what_was_kept_and_is_put_back_meanwhile_leaves_nothing(tmp_path: Path) -> None:
+    spool = journaling(tmp_path, Survives.NOTHING)
+    begun(spool, "key").keep("key", ABSENT, "no way")
+    (found,) = recovery.entries(tmp_path / "spool")
+    found.remove()
+    assert recovery.entries(tmp_path / "spool") == []
+    spool.close()
+    assert not spool.directory.exists()
+
+
+def test_a_file_that_a_damaged_log_does_not_name_is_shown_and_left_alone(tmp_path: Path) -> None:
+    spool = journaling(tmp_path)
+    begun(spool, "key").write(0, b"new")
+    left = left_by(tmp_path / "spool", tmp_path / "left")
+    (log,) = left.glob("*/log.*")
+    content = bytearray(log.read_bytes())
+    content[60] ^= 1
+    log.write_bytes(content)
+    for _ in range(2):
+        (found,) = recovery.entries(left)
+        assert "the log does not say what it is: torn" in found.problem
+        assert found.path.read_bytes()[:3] == b"new"
+
+
+def test_what_another_version_has_written_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """SEMANTICS W20."""
+    for name, text in (("bare", "memory://store"), ("newer", json.dumps({"format": 3}))):
+        directory = tmp_path / "spool" / name
+        directory.mkdir(parents=True)
+        (directory / LOCK).write_text(text)
+        for file in ("journal-1-values", "log-of-2-key", "2-key", f"3-v%2F0{SUFFIX}"):
+            (directory / file).write_bytes(b"data")
+    before = sorted((tmp_path / "spool").rglob("*"))
+    found = recovery.entries(tmp_path / "spool", force=True)
+    assert len(found) == 8
+    assert all("another version of nczfs has written it" in each.problem for each in found)
+    assert len(recovery.left_of(tmp_path / "spool", URL)) == 4
+    assert sorted((tmp_path / "spool").rglob("*")) == before
+
+
+def test_a_log_of_another_version_is_refused(tmp_path: Path) -> None:
+    spool = journaling(tmp_path)
+    begun(spool, "key").write(0, b"new")
+    left = left_by(tmp_path / "spool", tmp_path / "left")
+    (lock,) = left.glob(f"*/{LOCK}")
+    lock.write_text(json.dumps({"format": 99, "url": URL}))
+    assert [found.entry for found in recovery.entries(left)] == [None, None]
+
+
+def test_no_key_makes_a_file_an_entry(tmp_path: Path) -> None:
+    """Whoever writes an object chooses its name and its bytes."""
+    spool = journaling(tmp_path, Survives.NOTHING)
+    real = begun(spool, "real").keep("real", ABSENT, "no way")
+    named = [stage(spool, f"evil{end}") for end in (SUFFIX, ".kept")]
+    for staged in named:
+        staged.write(0, logs_in(spool.directory)[0].read_bytes())
+    left = left_by(tmp_path / "spool", tmp_path / "left")
+    found = recovery.entries(left)
+    assert [each.is_leftover for each in found if each.path.name != real.name] == [True, True]
+    assert {each.entry.key for each in found if each.entry} == {"real", "evil.unsaved", "evil.kept"}
+    shutil.rmtree(left)
+    for staged in named:
+        staged.discard()
+
+
+def test_what_recover_says_goes_into_a_file_of_its_own(
+    tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    spool = journaling(tmp_path)
+    begun(spool, "key").write(0, b"new")
+    left = left_by(tmp_path / "spool", tmp_path / "left")
+    (log,) = left.glob("*/log.*")
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:50])  # torn
+    (found,) = recovery.entries(left)
+    found.home.say({"is": "done", "file": found.path.name})
+    assert LogContents(found.home.directory).staged == {}
+    assert os.listdir(left) != []
+
+
+def test_where_the_lock_says_nothing_a_log_of_another_version_is_left_alone(tmp_path: Path) -> None:
+    """The lock is not synced: a power failure may have emptied it."""
+    directory = tmp_path / "spool/mount"
+    directory.mkdir(parents=True)
+    (directory / LOCK).touch()
+    (directory / "log.1").write_bytes(b"".join(packed({"is": "log", "format": 99})))
+    for _ in range(2):
+        (found,) = recovery.entries(tmp_path / "spool")
+        assert "format 99 instead of 2" in found.problem
+
+
+def test_a_file_whose_log_a_power_failure_took_away_is_shown(tmp_path: Path) -> None:
+    spool = journaling(tmp_path)
+    begun(spool, "key").write(0, b"new")
+    left = left_by(tmp_path / "spool", tmp_path / "left")
+    (log,) = left.glob("*/log.*")
+    log.unlink()
+    for _ in range(2):
+        (found,) = recovery.entries(left)
+        assert found.path.read_bytes()[:3] == b"new"
