@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from nczfs.engine.coordinates import fetch_coordinates
 from nczfs.engine.dataset import Dataset, Engine
+from nczfs.engine.ledger import Shelf
 from nczfs.engine.metadata import MetadataCache
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.storedarray import StoredArray
@@ -25,6 +26,7 @@ from nczfs.vfs.viewfile import ViewContext
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.zip.store import Kept, OpenArchive
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class DatasetsTree:
         access_log: AccessLog,
         mtime_ns: int,
         choice: Choice,
-        open_archive: Callable[[ZMap, Key], ZMap],
+        open_archive: Callable[[ZMap, Key, Kept], ZMap],
         *,
         writable: bool = False,
         written: Callable[[Prefix, StoredArray], None] = lambda *_: None,
@@ -101,6 +103,7 @@ class DatasetsTree:
         self.choice = choice
         self._options = options
         self._open_archive = open_archive
+        self._indexes: Shelf[object, OpenArchive] = Shelf(engine.ledger)
         self._lock = threading.Lock()
         self._archives: dict[Key, tuple[object, DatasetsTree | None]] = {}
         self._burst: set[tuple[int, str]] = set()
@@ -199,7 +202,7 @@ class DatasetsTree:
 
     def _new_archive(self, key: Key) -> DatasetsTree | None:
         try:
-            zmap = self._open_archive(self.metadata.zmap, key)
+            zmap = self._open_archive(self.metadata.zmap, key, self._indexes)
         except CorruptStore as error:
             log.info("%s", error)
             return None

@@ -117,7 +117,7 @@ def mount_tree(
         access_log,
         mtime_ns,
         Choice(options.views),
-        archive_in,
+        lambda source, key, kept: archive_in(source, key, kept=kept),
         writable=not options.read_only,
         written=lambda prefix, array: written(prefix, array),
         edited=lambda prefix: filesystem.kernel.forget_files(shown_at(prefix)),

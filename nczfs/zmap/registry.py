@@ -26,6 +26,7 @@ from nczfs.zmap.zip.creating import Form, create_archive
 from nczfs.zmap.zip.growing import Commit
 from nczfs.zmap.zip.indexcache import IndexCache, default_directory
 from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
+from nczfs.zmap.zip.store import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +183,17 @@ def open_archive(url: StoreUrl, options: StoreOptions) -> ZMap:
 
 
 def archive_in(
-    source: ZMap, key: Key, *, owns_source: bool = False, index_cache: IndexCache | None = None
+    source: ZMap,
+    key: Key,
+    *,
+    owns_source: bool = False,
+    index_cache: IndexCache | None = None,
+    kept: Kept | None = None,
 ) -> ZMap:
     """Open a zip archive that is an object of a store, in larger pieces if the store is far."""
     near = source if source.features.near else ReadAhead(source, owns_source=owns_source)
     owns_near = owns_source or near is not source
-    return ZipZMap(near, key, owns_source=owns_near, index_cache=index_cache)
+    return ZipZMap(near, key, owns_source=owns_near, index_cache=index_cache, kept=kept)
 
 
 def _index_cache(options: StoreOptions) -> IndexCache | None:

@@ -121,6 +121,13 @@ class ZipIndex(Sequence[bytes]):
         self._member = columns.members.item
         self._signposts = [self[at] for at in range(0, len(self), _SIGNPOST_EVERY)]
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the index takes."""
+        columns = self.columns
+        arrays = columns.key_ends.nbytes + columns.members.nbytes + columns.shadowed.nbytes
+        return len(columns.keys) + arrays
+
     def __len__(self) -> int:
         return len(self._ends) - 1
 

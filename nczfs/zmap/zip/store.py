@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import Final
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from nczfs.errors import Conflict, CorruptStore, NoSuchObject, ReadOnlyStore
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
@@ -37,6 +38,7 @@ class OpenArchive:
         max_inflated_bytes: int = MAX_INFLATED_BYTES,
     ) -> None:
         self.view = View(index)
+        self.nbytes = index.nbytes
         self._source = source
         self._reader = MemberReader(source, index, AccessPoints(), max_inflated_bytes)
 
@@ -81,6 +83,29 @@ class OpenArchive:
         return Stat(key, member.size, version_of(member), self._source.mtime_ns)
 
 
+class Kept(Protocol):
+    """Keeps archives whose index was read, as long as there is room for them."""
+
+    def get(self, key: object) -> OpenArchive | None:
+        """Return what is kept under a key; None: nothing."""
+
+    def put(self, key: object, value: OpenArchive, nbytes: int) -> None:
+        """Keep an archive that takes so many bytes of memory."""
+
+
+class _Always:
+    """Keeps the one archive of a store."""
+
+    def __init__(self) -> None:
+        self._value: OpenArchive | None = None
+
+    def get(self, key: object) -> OpenArchive | None:
+        return self._value
+
+    def put(self, key: object, value: OpenArchive, nbytes: int) -> None:
+        self._value = value
+
+
 class ZipZMap(ZMap):
     """The members of an archive as objects, fetched by ranged reads of the archive's store.
 
@@ -97,6 +122,8 @@ class ZipZMap(ZMap):
     max_inflated_bytes : longer reads of compressed members are refused.
     owns_source : close `source` with this store.
     index_cache : for the indexes of large archives.
+    kept : keeps the archive with its index, which is read again if it is gone; None: it stays in
+        memory. `_lock` is held while it is read again.
 
     Raises
     ------
@@ -113,13 +140,23 @@ class ZipZMap(ZMap):
         max_inflated_bytes: int = MAX_INFLATED_BYTES,
         owns_source: bool = False,
         index_cache: IndexCache | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self._source = source
         self._owns_source = owns_source
         archive = ObjectBytes(source, key)
         self._name = archive.name
         index = open_index(archive, top, index_cache)
-        self._open = OpenArchive(archive, index, max_inflated_bytes)
+        self._top, self._dropped = index.top, index.dropped
+        self._lock = threading.Lock()
+        self._id = object()
+        self._kept = kept if kept is not None else _Always()
+        self._kept.put(
+            self._id, found := OpenArchive(archive, index, max_inflated_bytes), found.nbytes
+        )
+        self._make: Callable[[], OpenArchive] = lambda: OpenArchive(
+            archive, read_whole_index(archive, top, index_cache), max_inflated_bytes
+        )
 
     @property
     def name(self) -> str:
@@ -132,17 +169,17 @@ class ZipZMap(ZMap):
     @property
     def top(self) -> str:
         """The directory of the archive that is the root of the keys; "" for the archive's root."""
-        return self._open.view.index.top
+        return self._top
 
     @property
     def dropped(self) -> int:
         """How many members were left out because their names are not keys."""
-        return self._open.view.index.dropped
+        return self._dropped
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
     ) -> Blob:
-        return self._open.read(key, start, stop, version)
+        return self._opened().read(key, start, stop, version)
 
     def write(
         self,
@@ -158,18 +195,27 @@ class ZipZMap(ZMap):
         raise self._read_only(key)
 
     def stat(self, key: Key) -> Stat:
-        return self._open.stat(key)
+        return self._opened().stat(key)
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
-        return self._open.search(prefix)
+        return self._opened().search(prefix)
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
-        return self._open.list(prefix)
+        return self._opened().list(prefix)
 
     def close(self) -> None:
         """Close the source if it belongs to this store."""
         if self._owns_source:
             self._source.close()
+
+    def _opened(self) -> OpenArchive:
+        """Return the archive; its index is read again if there was no room to keep it."""
+        with self._lock:
+            found = self._kept.get(self._id)
+            if found is None:
+                found = self._make()
+                self._kept.put(self._id, found, found.nbytes)
+            return found
 
     def _read_only(self, key: Key) -> ReadOnlyStore:
         return ReadOnlyStore(
@@ -179,6 +225,14 @@ class ZipZMap(ZMap):
 
 
 def open_index(archive: ArchiveBytes, top: str | None, cache: IndexCache | None) -> ZipIndex:
+    """Read the index of an archive as `read_whole_index` does, and log what is left out of it."""
+    index = read_whole_index(archive, top, cache)
+    if index.dropped:
+        log.warning("%s: left out %d members whose names are not keys", archive.name, index.dropped)
+    return index
+
+
+def read_whole_index(archive: ArchiveBytes, top: str | None, cache: IndexCache | None) -> ZipIndex:
     """Read the index of an archive, or take it from a cache, and log what it leaves out.
 
     Raises
@@ -190,9 +244,6 @@ def open_index(archive: ArchiveBytes, top: str | None, cache: IndexCache | None)
         return read_exactly(archive, start, stop)
 
     try:
-        index = load_index(read_at, archive.size, top=top, identity=archive.identity, cache=cache)
+        return load_index(read_at, archive.size, top=top, identity=archive.identity, cache=cache)
     except CorruptStore as error:
         raise CorruptStore(f"{archive.name}: {error}") from error
-    if index.dropped:
-        log.warning("%s: left out %d members whose names are not keys", archive.name, index.dropped)
-    return index
