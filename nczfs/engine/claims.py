@@ -3,8 +3,8 @@
 Records are stored before the shape says that they are there, so that no reader finds one without
 values. Two clients that append at the same time must not choose the same place for theirs. So each
 one first claims the records [first, stop) in the ``.zarray`` of the array, by a conditional write:
-who loses it reads what the winner has claimed, and claims what lies behind. The shape that covers
-a claim replaces it. Claims of processes that have ended without that do not count.
+the loser reads what the winner has claimed, and claims the place after it. The shape that covers a
+claim replaces it. Claims of processes that have ended without that do not count.
 
 Other programs take no notice of the member: "Other keys should not be present within the metadata
 object and should be ignored by implementations" (Zarr v2 specification, "Metadata").
@@ -31,7 +31,7 @@ class AppendClaim:
 
     Attributes
     ----------
-    name : of those records, whatever place is claimed for them.
+    name : of those records, at any place.
     """
 
     name: str
@@ -53,9 +53,9 @@ def with_claim(data: bytes, key: str, name: str, start: int, count: int) -> tupl
     Parameters
     ----------
     data : the document, with its key for messages.
-    name : of the records; an earlier claim of that name, which may have been stored although nobody
-        heard of it, counts no more.
-    start : they stand there, or behind.
+    name : of the records; an earlier claim of that name, which may have been stored although its
+        answer was lost, does not count any more.
+    start : their place, or the earliest one.
 
     Returns
     -------

@@ -11,25 +11,25 @@ FORWARD_SLACK_BYTES = 16 * MIB  # a reader that skips no more than this still co
 BEGINNING_BYTES_MIN = 128 * KIB
 DESCENTS_MIN = 2  # a single step back is how a program reads a header again
 STRIDES_MIN = 3
-STRIDE_BYTES_MIN = 64 * KIB  # what lies between closer reads costs less than it does to skip it
-STRIDE_SLACK_BYTES = 4 * KIB  # the kernel reads whole pages, wherever a program reads in them
+STRIDE_BYTES_MIN = 64 * KIB  # the gap between closer reads costs less than skipping it
+STRIDE_SLACK_BYTES = 4 * KIB  # the kernel reads whole pages, wherever in them a program reads
 STRIDES_AHEAD_MAX = 16
 
 
 class Forwards(NamedTuple):
-    """A reader goes on in order; it pays to have everything ready up to `stop`."""
+    """Reading in order: everything up to `stop` should be ready."""
 
     stop: int
 
 
 class Backwards(NamedTuple):
-    """A reader goes back in order; it pays to have everything ready from `start` on."""
+    """Reading backwards: everything from `start` on should be ready."""
 
     start: int
 
 
 class Strided(NamedTuple):
-    """A reader reads `size` bytes every `step` bytes; it pays to have `places` more ready."""
+    """Reading `size` bytes every `step` bytes: `places` more should be ready."""
 
     step: int
     size: int
@@ -51,7 +51,7 @@ class SequenceDetector:
         self._ahead_max = ahead_bytes_max
         self._first = min(first_bytes, ahead_bytes_max)
         self._ahead = self._first
-        self._low = self._high = self._offset = -1  # of what was read in this order, and last
+        self._low = self._high = self._offset = -1  # of reads in this order, and the last
         self._ascents = self._descents = 0
         self._step = 0
         self._strides = 0
@@ -61,7 +61,7 @@ class SequenceDetector:
         before, self._offset = self._offset, offset
         if before < 0:
             self._begin(offset, size)
-            # A large read at the start of a file is how reading it all begins.
+            # Reading a whole file begins with a large read at its start.
             self._ascents = int(offset == 0 and size >= BEGINNING_BYTES_MIN)
         else:
             if self._is_strided(offset - before, size):
@@ -87,7 +87,7 @@ class SequenceDetector:
             self._step, self._strides = step, 1
             return False
         self._strides += 1
-        # The mean of all steps: each of them is off by what a page is.
+        # The mean of all steps, because each of them is off by up to a page.
         self._step += (step - self._step) // self._strides
         return self._strides >= STRIDES_MIN
 

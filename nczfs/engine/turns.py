@@ -1,4 +1,4 @@
-"""Turns for work on large documents: each of them takes many times its size while it lasts."""
+"""Turns for work on large documents, which takes many times their size in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TURNS: Final = 2
 
 
 class Turns:
-    """Lets a few threads at a time work on something large; others wait. Small work goes on."""
+    """Turns that let a few threads at a time work on something large. Small work never waits."""
 
     def __init__(self, count: int = TURNS) -> None:
         self._free = threading.Semaphore(count)
@@ -21,7 +21,7 @@ class Turns:
     def visit(self) -> Iterator[None]:
         """Let the first `take` of this thread in the block wait for a turn, which ends with it.
 
-        A visit within another one belongs to that.
+        A visit within another one is part of it.
         """
         if _current.turns is not None:
             yield
@@ -50,10 +50,10 @@ _current = _Current()
 
 
 PARSING: Final = Turns()
-"""Of documents that become nodes, and of nodes that become texts."""
+"""Turns for documents that become nodes, and nodes that become texts."""
 
 FETCHING: Final = Turns()
-"""Of documents that are fetched before a thread needs them, which may have its turn to parse."""
+"""Turns for fetching documents ahead of a thread, which may have its turn to parse."""
 
 
 def take(nbytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Ranges of an object: what they mean, and several read with as little waiting as possible."""
+"""Ranges of an object: their meaning, and reading several with as little waiting as possible."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TypeAlias
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 READ_BYTES_MAX = 1 << 30
-"""A far store gives no more to a read without an end, whatever it says that there is."""
+"""The most that a read without an end gets from a far store."""
 
 THREADS = 16
-# What lies between two ranges is read with them where that costs less than another request does.
+# The gap between two ranges is read, too, if that costs less than another request.
 NEAR_GAP_BYTES = 8 << 10
 FAR_GAP_BYTES = 256 << 10
-JOINED_BYTES_MAX = 8 << 20  # more is read sooner in parallel
+JOINED_BYTES_MAX = 8 << 20  # longer ranges are read faster in parallel
 
 
 def read_joined(
@@ -26,7 +26,7 @@ def read_joined(
     Parameters
     ----------
     read : reads all bytes of one range.
-    near : a read takes microseconds.
+    near : whether a read takes microseconds.
     """
     groups = joined(ranges, NEAR_GAP_BYTES if near else FAR_GAP_BYTES)
     if near or len(groups) < 2:
@@ -45,12 +45,12 @@ def read_joined(
 def joined(
     ranges: Sequence[tuple[int, int]], gap_bytes: int, bytes_max: int = JOINED_BYTES_MAX
 ) -> list[tuple[int, int, list[int]]]:
-    """Return what to read: (start, stop, the numbers of the ranges in it), by position.
+    """Return what to read, by position: (start, stop, the numbers of the ranges in it).
 
     Parameters
     ----------
-    gap_bytes : ranges that lie no farther apart are read together.
-    bytes_max : as long as they do not become longer than this.
+    gap_bytes : ranges that are no farther apart are read together.
+    bytes_max : the longest joined range.
     """
     groups: list[tuple[int, int, list[int]]] = []
     for number in sorted(range(len(ranges)), key=ranges.__getitem__):

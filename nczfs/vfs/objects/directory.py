@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ObjectsDirectory(Directory):
-    """A prefix of keys, or a directory that only this mount knows of."""
+    """A prefix of keys, or a directory that only exists in this mount."""
 
     def __init__(self, tree: ObjectsTree, prefix: Prefix, renames: int) -> None:
         self._tree = tree
@@ -137,7 +137,8 @@ class ObjectsDirectory(Directory):
         with live.turn:
             live.hold()
             if live.has_object():
-                # What is only here by now, since another client deleted it, goes as well.
+                # Entries that only exist here, because another client deleted them, are removed,
+                # too.
                 with suppress(NoSuchPath) if live.dirty else nullcontext():
                     self._store.delete(live.key)
             else:
@@ -206,14 +207,14 @@ class ObjectsDirectory(Directory):
         return made
 
     def find(self, name: str) -> Node | None:
-        """The entry called `name`, None when there is none."""
+        """Return the entry called `name`; None if there is none."""
         try:
             return self.lookup(name)
         except NoSuchPath:
             return None
 
     def is_empty(self) -> bool:
-        """Whether nothing is below, in the store or in this mount."""
+        """Return whether nothing is below, in the store or in this mount."""
         prefix, renames = self._follow(wait=False)
         return not self._unlisted(prefix, renames) and not self._store.has_keys(prefix)
 
@@ -234,12 +235,12 @@ class ObjectsDirectory(Directory):
         self._store.kept.touch(prefix)
 
     def _follow(self, *, wait: bool = True) -> Place:
-        """Where the directory is by now; as `LiveFiles.place`."""
+        """Return the present place of the directory, as `LiveFiles.place` does."""
         self._place = found = self._files.place(*self._place, wait=wait)
         return found
 
     def _found(self, prefix: Prefix, name: str, renames: int) -> Node:
-        """The entry called `name`. Raises NoSuchPath."""
+        """Return the entry called `name`. Raises NoSuchPath."""
         if (node := self._local(prefix, name, renames)) is not None:
             return node
         listed, entry = self._store.metadata.known_entry(prefix, name)
@@ -266,7 +267,7 @@ class ObjectsDirectory(Directory):
         yield from unlisted.items()
 
     def _local(self, prefix: Prefix, name: str, renames: int) -> Node | None:
-        """The entry called `name`, if it is one that this mount knows better than the store."""
+        """Return the entry called `name`, if this mount knows it better than the store."""
         key = keys.join(prefix, name)
         if self._files.unsaved(key) is not None:
             return ObjectFile(self._tree, key, None, renames)
@@ -275,7 +276,7 @@ class ObjectsDirectory(Directory):
         return None
 
     def _unlisted(self, prefix: Prefix, renames: int) -> dict[str, Node]:
-        """What this mount knows better than the store."""
+        """Yield the entries that this mount knows better than the store."""
         start = len(prefix) + 1 if prefix else 0
         names = {live.key[start:].partition("/")[0] for live in self._files.below(prefix)}
         names.update(self._store.made.names(prefix))

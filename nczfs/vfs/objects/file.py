@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class ObjectFile(File):
-    """An object, in the version that a listing or a stat told, or as it is being written.
+    """An object, in the version of a listing or a stat, or as it is being written.
 
     Parameters
     ----------
-    known : None for a file that was not stored yet.
+    known : None for a file that is not stored yet.
     renames : `LiveFiles.renames` from before it was found there.
     """
 
@@ -48,7 +48,7 @@ class ObjectFile(File):
         return not self._tree.read_only
 
     def stat(self) -> NodeStat:
-        """As the store has it now: a file may be stat'ed long after it was looked up."""
+        """Return the present state of the store, since stat may come long after a look-up."""
         store = self._tree.store
         while self._unsaved() is None:
             base = self._opened.base if self._opened is not None else None
@@ -139,7 +139,7 @@ class ObjectFile(File):
             handle.close()
 
     def copy_to(self, goal: Key) -> File:
-        """Make another object of the bytes that the file has now. Raises PathExists."""
+        """Make another object with the present bytes of the file. Raises PathExists."""
         self._unsaved()
         link_file(self._tree.store, self._tree.files, self._key, goal)
         return ObjectFile(self._tree, goal, None, self._tree.files.renames)
@@ -151,7 +151,7 @@ class ObjectFile(File):
         return self._known.version
 
     def _look(self, *, anew: bool) -> None:
-        """Find the version that is opened. Raises NoSuchPath.
+        """Find the version to open. Raises NoSuchPath.
 
         StaleHandle : the kernel has been told another size. It looks the path up again then, and
         does neither read nor append at the end that the file had before.
@@ -168,7 +168,7 @@ class ObjectFile(File):
             raise StaleHandle(f"{self._key}: another client changed it since it was looked up")
 
     def _set_mtime(self, mtime_ns: int) -> None:
-        """Of what is in the store; who has it open goes on with the version that it has then."""
+        """Set the time of the stored object; open files continue with its new version."""
         store = self._tree.store
         if self._opened is not None and not self._opened.linked:
             self._opened.set_mtime(mtime_ns)
@@ -189,14 +189,14 @@ class ObjectFile(File):
             self._known = store.set_mtime(store.stat(self._key), mtime_ns)
 
     def _has_moved(self, base: Stat) -> bool:
-        """Whether the open file has another version, once what is done to its object is done."""
+        """Return whether the open file has another version, after changes have ended."""
         opened = self._opened
         return opened is not None and bool(opened.handles) and opened.is_past(base)
 
     def _follow(self, *, wait: bool = False) -> None:
-        """Be the file that is open, wherever it or a directory above it was renamed to.
+        """Become the file that is open, also after a rename of it or of a directory above it.
 
-        With `wait`, none is being renamed any more.
+        With `wait`, wait for the end of renames.
         """
         key, renames = self._at
         prefix, renames = self._tree.files.place(parent_of(key), renames, wait=wait)
@@ -207,12 +207,12 @@ class ObjectFile(File):
             self._at = keys.join(prefix, key.rpartition("/")[2]), renames
 
     def _is_elsewhere(self, key: Key, renames: int) -> bool:
-        """Whether a directory above has been renamed since, once none is any more."""
+        """Return whether a directory above has been renamed since, after renames have ended."""
         self._follow(wait=True)
         return self._tree.files.has_moved(parent_of(key), renames)
 
     def _unsaved(self) -> LiveFile | None:
-        """The open file that is not what the store has under this key: written, or removed."""
+        """Return the open file if it differs from the stored object: written, or removed."""
         opened = self._opened
         if opened is not None and not opened.linked:
             if opened.handles:
@@ -222,7 +222,7 @@ class ObjectFile(File):
         return self._tree.files.unsaved(self._key)
 
     def _listed(self) -> Stat | None:
-        """What a fresh listing says."""
+        """Return what a fresh listing has."""
         name = self._key.rpartition("/")[2]
         _, entry = self._tree.store.metadata.known_entry(parent_of(self._key), name)
         return entry.stat if entry is not None else None

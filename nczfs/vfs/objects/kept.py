@@ -1,4 +1,4 @@
-"""What a flat store cannot keep, kept for the life of the mount."""
+"""Attributes that a flat store cannot store, kept while the mount lives."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nczfs.zmap.keys import Prefix
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Attributes of a file or directory; None is what the mount gives to all.
+class LocalAttributes:
+    """Attributes of a file or directory; None: the mount's default.
 
     Attributes
     ----------
-    version : the one that `mtime_ns` is about, None for a directory: when another client replaced
-        the object, its time is the store's.
+    version : that `mtime_ns` belongs to; None for a directory. If another client replaces the
+        object, the store's time counts.
     """
 
     mode: int | None = None
@@ -30,7 +30,7 @@ class Kept:
     version: Version | None = None
 
 
-NOTHING = Kept()
+NOTHING = LocalAttributes()
 
 
 class KeptAttributes:
@@ -38,14 +38,14 @@ class KeptAttributes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, LocalAttributes] = {}
 
-    def get(self, key: str) -> Kept:
-        """What is kept of a key; no lock."""
+    def get(self, key: str) -> LocalAttributes:
+        """Return the attributes of a key. Takes no lock."""
         return self._kept.get(key, NOTHING)
 
     def change(self, key: str, changes: Changes, version: Version | None = None) -> None:
-        """Keep what was asked for."""
+        """Set the requested attributes."""
         with self._lock:
             kept = self._kept.get(key, NOTHING)
             named = {
@@ -58,18 +58,18 @@ class KeptAttributes:
             self._kept[key] = replace(kept, **named)
 
     def touch(self, prefix: Prefix) -> None:
-        """A directory was made, or an entry of it was made or removed."""
+        """Note that a directory was made, or an entry of it was made or removed."""
         self.change(prefix, Changes(mtime_ns=time.time_ns()))
 
     def copy(self, key: str, copied: Stat) -> None:
-        """Keep of a copy what is kept of the key that it was made of."""
+        """Give a copy the attributes of its source."""
         with self._lock:
             kept = self._kept.get(key, NOTHING)
             kept = replace(kept, mtime_ns=copied.mtime_ns, version=copied.version)
             self._kept[copied.key] = kept
 
     def move(self, key: str, new_key: str, stored: Stat | None = None) -> None:
-        """What is kept of a key is that of another one now, where `stored` is."""
+        """Move the attributes of a key to another one, which has the version `stored`."""
         with self._lock:
             kept = self._kept.pop(key, NOTHING)
             if stored is not None:
@@ -77,21 +77,21 @@ class KeptAttributes:
             self._kept[new_key] = kept
 
     def below(self, prefix: Prefix) -> list[str]:
-        """The keys and prefixes below a directory of which something is kept."""
+        """Return the keys and prefixes below a directory that have attributes."""
         with self._lock:
             return [key for key in self._kept if key.startswith(f"{prefix}/")]
 
     def discard(self, key: str) -> None:
-        """The key is gone."""
+        """Remove the attributes of a key that is gone."""
         with self._lock:
             self._kept.pop(key, None)
 
 
 class MadeDirectories:
-    """Directories that are there whether the store has keys below them or not.
+    """Directories that exist even if the store has no keys below them.
 
-    Those that were made here, and those out of which something was removed here. Whoever is in the
-    set has all those above in it. `_lock` guards the map.
+    These are directories that were made here, and those from which something was removed here. With
+    a directory the set contains all directories above it. `_lock` guards the map.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class MadeDirectories:
         self._names: dict[Prefix, set[str]] = {}
 
     def add(self, prefix: Prefix) -> None:
-        """Put a directory in, and all above it."""
+        """Add a directory, and all above it."""
         with self._lock:
             while prefix:
                 parent = parent_of(prefix)
@@ -107,7 +107,7 @@ class MadeDirectories:
                 prefix = parent
 
     def discard(self, prefix: Prefix) -> None:
-        """Take a directory out, and all below it."""
+        """Remove a directory, and all below it."""
         below = f"{prefix}/"
         with self._lock:
             self._names.get(parent_of(prefix), set()).discard(prefix.rpartition("/")[2])
@@ -118,12 +118,12 @@ class MadeDirectories:
         return prefix.rpartition("/")[2] in self._names.get(parent_of(prefix), ())
 
     def names(self, prefix: Prefix) -> list[str]:
-        """The names of those directly below a directory."""
+        """Return the names of those directly below a directory."""
         with self._lock:
             return list(self._names.get(prefix, ()))
 
     def below(self, prefix: Prefix) -> list[Prefix]:
-        """A directory of the set and all below it, those above first."""
+        """Return a directory of the set and all below it, from the top."""
         if prefix not in self:
             return []
         found = [prefix]

@@ -1,4 +1,4 @@
-"""A second name in a flat store: an object of its own with the same bytes."""
+"""A second name in a flat store: another object with the same bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from nczfs.zmap.keys import Key
 
 
 def link_file(store: ObjectStore, files: LiveFiles, key: Key, goal: Key) -> None:
-    """Make a second object with the bytes that a file has now, written or stored.
+    """Make a second object with the present bytes of a file, written or stored.
 
     Raises
     ------
-    PathExists : there is an object already, at the latest when the store is to make it.
+    PathExists : there is an object already, at the latest when the store makes the new one.
     """
     with files.held(key) as live:
         copy = live.copied(goal) if live is not None else None

@@ -1,4 +1,4 @@
-"""Which components of a key can be the name of a file."""
+"""Components of keys that can be file names."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ NAME_BYTES_MAX = 255  # NAME_MAX of Linux
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a component of a key can be the name of a file."""
+    """Return whether a component of a key can be a file name."""
     return keys.is_name(name) and len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES_MAX
 
 
 def parent_of(key: str) -> Prefix:
-    """The prefix that a key stands directly below."""
+    """Return the prefix directly above a key."""
     return Prefix(key.rpartition("/")[0])
 
 
 def new_key(prefix: Prefix, name: str) -> Key:
-    """The key of a name that shall be made. Raises BadKey, KeyTooLong."""
+    """Return the key of a name to make. Raises BadKey, KeyTooLong."""
     return keys.parse_key(keys.join(prefix, name))

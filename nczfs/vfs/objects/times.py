@@ -1,4 +1,4 @@
-"""The times that are kept with objects: no listing tells them, so each is asked for once."""
+"""The times that are stored with objects: no listing has them, so each is requested once."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from nczfs.vfs.objects.names import parent_of
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key, Prefix
 
-OBJECTS_MAX = 100_000  # about 300 bytes each
+OBJECTS_MAX = 100_000  # of about 300 bytes each
 DIRECTORIES_MAX = 64
-AT_ONCE_MAX = 256  # each time, the whole listing is looked through
+AT_ONCE_MAX = 256  # each time the whole listing is searched
 
 
 class _Seen(NamedTuple):
-    """What tells that an object is as it was: its version alone is that of its bytes on S3."""
+    """The evidence that an object is unchanged, since on S3 its version only covers its bytes."""
 
     version: Version
     stored_ns: int | None
 
 
 class _Asked(NamedTuple):
-    """How far a directory was asked through, in the order of its listing."""
+    """How far the objects of a directory were requested, in the order of its listing."""
 
     last: Key
     step: int
 
 
 class KnownTimes:
-    """The times of the objects that were asked for.
+    """The known times of objects.
 
-    Who asks for one object of a directory after the other (``ls -l``) is answered sooner: more of
-    those that follow are asked for at the same time. `_lock` guards the two tables, and is not held
-    while the store is asked.
+    When a program asks for the objects of a directory in turn (``ls -l``), the next ones are
+    requested at the same time. `_lock` guards the two tables, and is not held during requests to
+    the store.
     """
 
     def __init__(self, metadata: MetadataCache, pools: Pools) -> None:
@@ -52,19 +52,19 @@ class KnownTimes:
         self._asked: OrderedDict[Prefix, _Asked] = OrderedDict()
 
     def of(self, stat: Stat) -> int | None:
-        """The time of an object, None while it is not known. Never blocks."""
+        """Return the time of an object; None if it is unknown. Never blocks."""
         if stat.kept_mtime_ns is not None:
             return stat.kept_mtime_ns
         return self._times.get(stat.key, {}).get(_Seen(stat.version, stat.mtime_ns))
 
     def learn(self, stat: Stat, mtime_ns: int | None = None) -> None:
-        """Note the time of an object; None: what the store said of it when asked for it alone."""
+        """Note the time of an object; None: as the store gave it for the object alone."""
         if mtime_ns is None:
             mtime_ns = stat.mtime_ns if stat.kept_mtime_ns is None else stat.kept_mtime_ns
-        if mtime_ns is None:  # the store tells none: one that stays
+        if mtime_ns is None:  # the store has none: use one that stays
             mtime_ns = time.time_ns()
         with self._lock:
-            # A listing and a HEAD may differ in how they round when it was stored.
+            # A listing and a HEAD may round the time of storing differently.
             known = self._times.get(stat.key, {})
             latest = dict([*known.items()][-1:])
             self._times[stat.key] = {**latest, _Seen(stat.version, stat.mtime_ns): mtime_ns}
@@ -78,7 +78,7 @@ class KnownTimes:
             self._times.pop(key, None)
 
     def ask(self, stat: Stat) -> Stat:
-        """An object of which a listing told, as the store has it now. Raises NoSuchPath."""
+        """Return a listed object as the store has it now. Raises NoSuchPath."""
         stats = [stat, *self._following(stat)]
         ahead = [self._pools.fetch.submit(self._ask, other) for other in stats[1:]]
         try:
@@ -97,7 +97,7 @@ class KnownTimes:
         return found
 
     def _following(self, stat: Stat) -> Sequence[Stat]:
-        """The objects after this one that are to be asked for as well."""
+        """Return the next objects, to be requested as well."""
         prefix = parent_of(stat.key)
         listed, _ = self._metadata.known_entry(prefix, "")
         if not listed:
@@ -129,7 +129,7 @@ class KnownTimes:
 
 
 def _wait(ahead: Sequence[Future[Stat]]) -> None:
-    """Those who need one that failed will ask again."""
+    """Wait for the requests; an object that failed is requested again when it is needed."""
     for future in ahead:
         with suppress(NczfsError):
             future.result()

@@ -1,4 +1,4 @@
-"""What all nodes of the tree share."""
+"""The shared state of all nodes of the tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObjectsOptions:
-    """How the tree is shown: permissions are kept only where they differ from these."""
+    """The appearance of the tree: permissions are kept only if they differ from these."""
 
     read_only: bool = True
     file_mode: int = 0o444
@@ -29,7 +29,7 @@ class ObjectsOptions:
 
 
 class ObjectsTree:
-    """The store, the files that are open, and how things are shown."""
+    """The store, the open files, and their appearance."""
 
     def __init__(
         self, store: ObjectStore, engine: Engine, options: ObjectsOptions, mtime_ns: int
@@ -47,7 +47,7 @@ class ObjectsTree:
         return ObjectsDirectory(self, keys.ROOT, 0)
 
     def node(self, prefix: Prefix, entry: Entry, renames: int) -> Node:
-        """The node of an entry. A prefix hides an object of the same name.
+        """Return the node of an entry. A prefix hides an object of the same name.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class ObjectsTree:
         return ObjectFile(self, key, entry.stat, renames)
 
     def new_file(self, key: Key) -> tuple[File, OpenFile]:
-        """A file that is not in the store yet, open for writing."""
+        """Make a file that is not in the store yet, open for writing."""
         live = self.files.open(key, None, writing=True)
         assert live is not None
         handle = OpenObject(self.store, self.files, self.engine, live, writing=True)

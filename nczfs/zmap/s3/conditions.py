@@ -80,14 +80,14 @@ class Traits:
     sources: SourceCheck | None = None
 
 
-class Kept(Protocol):
-    """What outlives the process."""
+class TraitsStore(Protocol):
+    """A store of traits that outlives the process."""
 
     def read(self, bucket: tuple[str, str]) -> Traits:
-        """Return what is kept of a bucket."""
+        """Return the stored traits of a bucket."""
 
     def write(self, bucket: tuple[str, str], traits: Traits) -> None:
-        """Keep what is known of a bucket."""
+        """Store what is known of a bucket."""
 
 
 @dataclass(slots=True)
@@ -96,10 +96,10 @@ class Memory:
 
     Parameters
     ----------
-    kept : what other processes found out, and will; None: nothing of that.
+    kept : shared with other processes; None: nothing is shared.
     """
 
-    kept: Kept | None = None
+    kept: TraitsStore | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: dict[tuple[str, str], Traits] = field(default_factory=dict)
 
@@ -109,7 +109,7 @@ class Memory:
             return self._known.get(bucket, Traits())
 
     def recall(self, bucket: tuple[str, str]) -> Traits:
-        """Return what is known of a bucket, also to other processes."""
+        """Return what this or other processes know of a bucket."""
         with self._lock:
             known = self._known.get(bucket)
         if known is None and self.kept is not None:

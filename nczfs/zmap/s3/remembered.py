@@ -1,12 +1,12 @@
-"""What probes found out about buckets, kept on disk for a day.
+"""The outcomes of probes of buckets, kept on disk for a day.
 
 A probe takes eight requests before the first write. Its outcome is a property of the server, so
-another process may rely on it; but the server behind a name may be replaced, so it does so for a
-day at most. A server on the same machine is probed by each process: tomorrow, or in a minute, its
-port may be that of another one.
+other processes may rely on it; but the server behind a name may be replaced, so they do so for a
+day at most. Each process probes a server on the same machine, because its port may soon belong to
+another one.
 
-The file only saves requests. It may be deleted at any time, and one that is broken, or that
-somebody else could have written, counts as missing.
+The file only saves requests. It may be deleted at any time, and a file that is broken, or that
+another user could have written, counts as missing.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def default_directory() -> Path:
 
 
 class Remembered:
-    """One file for each bucket.
+    """A directory with one file for each bucket.
 
     Parameters
     ----------
-    directory : is made when something is written; asked for each time.
+    directory : returns the directory, which is made when something is written.
     clock : seconds since 1970.
     """
 
@@ -69,7 +69,7 @@ class Remembered:
         return Traits() if found is None else found[1]
 
     def write(self, bucket: Bucket, traits: Traits) -> None:
-        """Keep what was found out; never raises. The day begins with the first of it."""
+        """Store what was found out; never raises. The day begins with the first finding."""
         if _is_here(bucket[0]):
             return
         earlier = self._entry(bucket)
@@ -120,7 +120,7 @@ class Remembered:
 
 
 def _private_bytes(path: Path) -> bytes:
-    """Read a file that nobody else can have written. Raises OSError, ValueError."""
+    """Read a file that no other user can have written. Raises OSError, ValueError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         for status in (os.fstat(file.fileno()), os.stat(path.parent)):
