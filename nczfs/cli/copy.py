@@ -67,6 +67,7 @@ def run(request: Request) -> int:
         raise UsageError(f"{arguments.url}: is a netCDF file; `nczfs import` makes a dataset of it")
     if arguments.target.endswith(".nc"):
         raise UsageError(f"{arguments.target}: `nczfs export` makes netCDF files")
+    arguments.target = _within(arguments.target, shown(arguments.url, settings))
     target_settings = settings_for(request, arguments.target)
     _check_apart(arguments.url, settings, arguments.target, target_settings)
     limit = memory_limit(settings)
@@ -74,6 +75,26 @@ def run(request: Request) -> int:
     with opened_from_root(arguments.url, settings, options) as node:
         _copy(node, request, target_settings)
     return 0
+
+
+def _within(target: str, source: str) -> str:
+    """Return where a copy goes: below a local directory, as cp(1), unless that is a dataset itself.
+
+    An empty directory without a slash behind it becomes the dataset.
+    """
+    from nczfs.formats.detect import ROOT_KEYS  # imports NumPy
+
+    front, hash_sign, fragment = target.partition("#")
+    directory = os.path.expanduser(front)
+    if "://" in front or not os.path.isdir(directory):
+        return target
+    names = os.listdir(directory)
+    is_free = not names and not front.endswith("/")
+    is_dataset = any(name in ROOT_KEYS or name.startswith(".nczfs_") for name in names)
+    if is_free or is_dataset:
+        return target
+    name = source.partition("#")[0].rstrip("/").rpartition("/")[2]
+    return f"{os.path.join(front, name)}{hash_sign}{fragment}"
 
 
 def _copy(node: Group | Variable, request: Request, settings: Settings) -> None:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from nczfs.cli.progress import tell
 from nczfs.cli.transfers import cdl_source_of
+from nczfs.zmap.url import NETCDF_MAGIC
 
 if TYPE_CHECKING:
     from nczfs.engine.transfer.source import Source
 
-_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n")
 _CDL = re.compile(r"(?:\s|//[^\n]*\n)*netcdf\s")
 _CDL_HEAD_BYTES = 4096
 
 
 def is_netcdf_file(place: str) -> bool:
     """Return whether a place is a local file that begins as netCDF-3 or -4 files do."""
-    return _head(Path(place).expanduser(), 8).startswith(_MAGIC)
+    return _head(Path(place).expanduser(), 8).startswith(NETCDF_MAGIC)
 
 
 def is_cdl(place: str) -> bool:

@@ -39,6 +39,7 @@ ENTRY_POINTS = "nczfs.zmap"
 SCHEMES = ("file", "s3", "gs3", "http", "https", "memory")
 GOOGLE = "storage.googleapis.com"
 REFERENCE_DIRECTORIES = (".parq", ".parquet")
+NETCDF_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n")
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")  # a member, an empty archive, a part
 
 _STORES = frozenset({"file", "zip", "s3", "gs3", "reference", "kerchunk"})
@@ -240,6 +241,8 @@ def _local_kind(path: str, modes: frozenset[str]) -> str:
         return "zip"
     if start.lstrip().startswith(b"{"):
         return "reference"
+    if start.startswith(NETCDF_MAGIC):
+        raise BadUrl(f"{path} is a netCDF file, not a store; `nczfs import` makes a dataset of it")
     if os.path.isfile(path):
         raise BadUrl(f"{path} is neither a directory nor a zip archive nor a reference document")
     return "file"

@@ -284,3 +284,33 @@ def test_two_processes_do_not_make_one_target(many: Path, tmp_path: Path) -> Non
         command.send(signal.SIGCONT)
         assert command.status() == 0
     assert checksums(str(target)) == checksums(str(many))
+
+
+def test_a_copy_into_a_directory_has_the_name_of_its_source_there(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with cp(1)."""
+    (tmp_path / "many").mkdir()
+    (tmp_path / "many/notes.txt").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    for target in (tmp_path / "many", f"{tmp_path}/empty/"):
+        assert cp(source, target) == 0
+    assert sorted(os.listdir(tmp_path / "many")) == sorted([source.name, "notes.txt"])
+    assert os.listdir(tmp_path / "empty") == [source.name]
+    assert main(["diff", str(source), str(tmp_path / "many" / source.name)]) == 0
+    capsys.readouterr()
+    assert cp(source, tmp_path / "many") == 1
+    assert f"many/{source.name}: something is there already; --overwrite replaces it" in line(
+        capsys
+    )
+    assert (tmp_path / "many/notes.txt").read_text() == "mine"
+
+
+def test_a_copy_onto_an_empty_directory_or_a_dataset_is_the_dataset_itself(
+    source: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert cp(source, tmp_path / "empty") == 0
+    assert main(["diff", str(source), str(tmp_path / "empty")]) == 0
+    assert cp(source, f"{tmp_path}/empty/", "--overwrite") == 0
+    assert main(["diff", str(source), str(tmp_path / "empty")]) == 0

@@ -45,6 +45,10 @@ def test_what_a_local_path_is_gets_detected(tmp_path: Path) -> None:
     assert parse_url(f"{tmp_path}/text#mode=zip").kind == "zip"
     with pytest.raises(BadUrl, match="neither a directory nor a zip archive"):
         parse_url(str(tmp_path / "text"))
+    for magic in (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n"):
+        (tmp_path / "a.nc").write_bytes(magic + bytes(100))
+        with pytest.raises(BadUrl, match=r"a\.nc is a netCDF file, not a store; `nczfs import`"):
+            parse_url(str(tmp_path / "a.nc"))
 
 
 def test_a_name_that_exists_is_taken_as_it_is(tmp_path: Path) -> None:
