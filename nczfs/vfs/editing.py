@@ -19,6 +19,7 @@ from nczfs.errors import BadArgument, NczfsError, NotPermitted, PathError, ReadO
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Variable
+from nczfs.vfs.base import Buffer
 from nczfs.vfs.removing import Removing
 from nczfs.views.elements import ArrayElements
 from nczfs.views.layout import Layout, native_run
@@ -152,12 +153,12 @@ class Growing:
         self._users = 0
         self._tail = bytearray()
         self._begins = 0  # the offset of the tail
-        self._waiting = 0  # bytes of other records that are not whole
+        self._parts: dict[object, bytes] = {}  # of records that are appended, by who does
 
     @property
     def held_bytes(self) -> int:
         """The bytes of incomplete records."""
-        return len(self._tail) + self._waiting
+        return len(self._tail) + sum(map(len, list(self._parts.values())))
 
     @property
     def record_bytes(self) -> int:
@@ -181,23 +182,23 @@ class Growing:
                 self._begins = layout.size
                 self._hold(offset + inside - layout.size, data[inside:])
 
-    def append(self, data: bytes) -> int:
-        """Append whole records. Returns their offset, as it is for now.
+    def append(self, writer: object, offset: int, data: Buffer) -> int:
+        """Append bytes; what they lack of a whole record waits for the next ones of the writer.
 
         Other clients may append at the same time: when the records are stored, they go behind what
         these have stored by then (`engine/appending.py`).
-        """
-        with self._dataset.edits.naming:  # it keeps its path meanwhile
-            variable = self._latest()
-            array = variable.array
-            values = np.frombuffer(data, array.dtype.native).reshape(-1, *array.shape[1:])
-            first = self._dataset.append(variable.path, self._array, values, self._grow)
-        return first * self.record_bytes
 
-    def waits(self, count: int) -> None:
-        """Count bytes of incomplete records that wait with their writers; fewer: negative."""
-        with self._lock:
-            self._waiting += count
+        Returns
+        -------
+        the offset of the bytes, as it is for now; `offset` while none of their records is whole.
+        """
+        part = self._parts.get(writer, b"")
+        given = part + bytes(data)
+        whole = len(given) // self.record_bytes * self.record_bytes
+        if whole:
+            offset = self._append(given[:whole]) + len(part)
+        self._parts[writer] = given[whole:]
+        return offset
 
     def show(self) -> None:
         """Refresh every file of the variable."""
@@ -214,9 +215,9 @@ class Growing:
             self._claim()
             self._grow(size // self.record_bytes)
 
-    def check_whole(self, waiting: int) -> None:
-        """Raise BadArgument while a record, or a writer's own `waiting` bytes, are incomplete."""
-        held = waiting or len(self._tail)
+    def check_whole(self, writer: object) -> None:
+        """Raise BadArgument while a record that the writer appends, or any other, is incomplete."""
+        held = len(self._parts.get(writer, b"")) or len(self._tail)
         if held:
             raise BadArgument(
                 f"/{self._variable.path}: the last {held} bytes are not a whole record of "
@@ -228,15 +229,25 @@ class Growing:
         with self._lock:
             self._users += 1
 
-    def closed(self) -> None:
-        """Count one writable file less; the last one drops held bytes."""
+    def closed(self, writer: object) -> None:
+        """Count one writable file less: its held bytes go, and those of all with the last one."""
         with self._lock:
             self._users -= 1
-            dropped = bool(self._tail) and not self._users
-            if dropped:
+            dropped = bool(self._parts.pop(writer, b""))
+            if self._tail and not self._users:
+                dropped = True
                 self._tail.clear()
         if dropped:
             self.show()
+
+    def _append(self, records: bytes) -> int:
+        """Append whole records. Returns their offset, as it is for now."""
+        with self._dataset.edits.naming:  # the variable keeps its path meanwhile
+            variable = self._latest()
+            array = variable.array
+            values = np.frombuffer(records, array.dtype.native).reshape(-1, *array.shape[1:])
+            first = self._dataset.append(variable.path, self._array, values, self._grow)
+        return first * self.record_bytes
 
     def _claim(self) -> None:
         """Claim a place for what was appended before."""

@@ -77,7 +77,6 @@ class WritingView(OpenFile):
         self._reader = new_reader()
         self._reads = layout()
         self._held: tuple[int, bytes] | None = None
-        self._tail = b""  # of a record that was appended and is not whole
         self._rewrite = Rewrite() if rewrite else None
         self._writes = self._answered = 0  # all writes, and those that a flush acknowledged
         if growing is not None:
@@ -112,13 +111,7 @@ class WritingView(OpenFile):
         if growing is None or self._rewrite is not None:
             return self.write(offset, data)
         with self._changing():
-            waiting = len(self._tail)
-            record = self._tail + bytes(data)
-            whole = len(record) // growing.record_bytes * growing.record_bytes
-            begins = growing.append(record[:whole]) if whole else offset - waiting
-            self._tail = record[whole:]
-            growing.waits(len(self._tail) - waiting)
-            if begins + waiting != offset:
+            if growing.append(self, offset, data) != offset:
                 growing.show()  # the kernel has put the pages at the end that it knew
         return len(data)
 
@@ -153,7 +146,7 @@ class WritingView(OpenFile):
         with self._lock, _named(self._place):
             self._answered = max(self._answered, writes)
             if self._growing is not None and has_written:
-                self._growing.check_whole(len(self._tail))
+                self._growing.check_whole(self)
 
     def fsync(self) -> None:
         self.flush()
@@ -170,16 +163,8 @@ class WritingView(OpenFile):
                 for array in self._arrays:
                     array.note_changed()  # the kernel may have pages of what was dropped
             if self._growing is not None:
-                self._drop_tail(self._growing)
-                self._growing.closed()
+                self._growing.closed(self)
             self.drop()
-
-    def _drop_tail(self, growing: Growing) -> None:
-        """Drop an incomplete appended record together with its writer."""
-        if self._tail:
-            growing.waits(-len(self._tail))
-            self._tail = b""
-            growing.show()
 
     def drop(self) -> None:
         if self._rewrite is not None:
