@@ -122,7 +122,7 @@ def _integer(match: re.Match[bytes]) -> Constant:
         try:
             number = int(digits, 8 if digits[:1] == b"0" else 10)
         except ValueError:
-            raise Misfit(f"`{shown}` is not octal, as a leading 0 says") from None
+            raise Misfit(f"`{shown}` is not octal, which a leading 0 means") from None
     if match["sign"] == b"-":
         number = -number
     suffix = match["suffix"].lower()

@@ -84,7 +84,7 @@ class Appends:
         with self._edits.naming:
             length = self._variable(path).array.shape[0]
             rows = self._rows.get(path)
-            if rows is not None and rows.stop != length:  # somebody has made it longer
+            if rows is not None and rows.stop != length:  # another client has extended it
                 self.claim_for(path)
                 length, rows = self._variable(path).array.shape[0], None
             if rows is None:

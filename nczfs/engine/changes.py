@@ -55,7 +55,7 @@ class Create(Change):
     def apply(self, node: Node | None) -> Node:
         if node is None or repr(node) == repr(self.node):
             return self.node
-        raise NameTaken(f"/{node.path}: another client has created it in the meantime")
+        raise NameTaken(f"/{node.path}: another client has created it meanwhile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +244,7 @@ class Resize(Change):
     def apply(self, node: Node | None) -> Variable:
         variable = _there(node)
         if not isinstance(variable, Variable) or self.axis >= len(variable.array.shape):
-            raise StructureChanged(
-                f"/{variable.path}: another client has changed it in the meantime"
-            )
+            raise StructureChanged(f"/{variable.path}: another client has changed it meanwhile")
         shape = list(variable.array.shape)
         shape[self.axis] = _length(shape[self.axis], self.size, grows=self.grows)
         dimensions = list(variable.dimensions)
@@ -272,7 +270,7 @@ def _length(known: int, wanted: int, *, grows: bool) -> int:
 
 def _there(node: Node | None) -> Node:
     if node is None:
-        raise NoSuchNode("another client has removed a group or variable in the meantime")
+        raise NoSuchNode("another client has removed a group or variable meanwhile")
     return node
 
 

@@ -64,7 +64,7 @@ class ChunkIO:
         self.array = array
         self._missing_chunks = missing_chunks
         self._too_long = too_long or _OneWarning()
-        self.confirm = confirm or _nobody_asks
+        self.confirm = confirm or _no_question
 
     @property
     def prefix(self) -> Prefix:
@@ -273,7 +273,7 @@ class ChunkIO:
         return Loaded(self._fill(), 0, None)
 
 
-def _nobody_asks() -> None:
+def _no_question() -> None:
     return
 
 

@@ -213,7 +213,7 @@ class ArrayChunks:
         except NczfsError as error:
             self._cache.fail_load(chunk_id, reserved, error)
             return
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001 - waiting readers must get it
             self._cache.fail_load(chunk_id, reserved, _unexpected(error))
             return
 
@@ -231,7 +231,7 @@ class ArrayChunks:
             self._cache.finish_load(chunk_id, reserved, load())
         except NczfsError as error:
             self._cache.fail_load(chunk_id, reserved, error)
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001 - waiting readers must get it
             self._cache.fail_load(chunk_id, reserved, _unexpected(error))
 
 

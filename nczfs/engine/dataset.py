@@ -303,7 +303,7 @@ class Dataset(Hierarchy):
         paths = None if asked is None else frozenset(asked)
         failures: list[NczfsError] = []
         reason = self._reason_not_flushed()
-        with self.edits.naming:  # nobody appends meanwhile
+        with self.edits.naming:  # nothing is appended meanwhile
             unplaced: dict[str, NczfsError] = {}
             if self.appends.is_any:
                 unplaced = self.appends.claim()

@@ -100,7 +100,7 @@ class Editor:
 
         Raises
         ------
-        NameTaken, NoSuchNode (a dimension that nobody declares), and as `described`.
+        NameTaken, NoSuchNode (a dimension that no group declares), and as `described`.
         """
         with self._lock:
             name = checked_name(declaration.name)

@@ -237,7 +237,7 @@ class Lease:
                 return
             if self._writing:
                 if self._leases.is_closed:
-                    log.warning("%s: its lease is left to expire: writing goes on", self._place)
+                    log.warning("%s: its lease is left to expire: writing continues", self._place)
                 return
             self._state = _State.CHANGING
         try:

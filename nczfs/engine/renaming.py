@@ -93,7 +93,7 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
             closed.close()
             renaming.undo()
             raise
-        narrow(renaming.prefix)  # an object that somebody stores there now would go, too
+        narrow(renaming.prefix)  # an object that is stored there now would be removed, too
         renaming.finish()
     return goal
 
@@ -366,7 +366,7 @@ class _Renaming:
         dataset, above = self.dataset, self.above
         group = dataset.node(above)
         if not isinstance(group, GroupHeader):
-            raise NoSuchNode(f"/{above}: is no group")
+            raise NoSuchNode(f"/{above}: is not a group")
         if group.arrays is None and group.groups is None:
             return False
         change = RenameMember(_name(path), _name(goal))

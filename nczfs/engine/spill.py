@@ -246,7 +246,7 @@ class SpillTier:
                         self.waiting_bytes -= slot.nbytes
                         self._is_stuck = False
                         self._written.notify_all()
-        except Exception as error:  # noqa: BLE001 - nobody waits for the result
+        except Exception as error:  # noqa: BLE001 - the result is not awaited
             self._turn_off(error)
 
     def _next(self) -> Slot | None:

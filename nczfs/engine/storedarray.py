@@ -37,7 +37,7 @@ class StoredArray:
     doubts : how often its documents may have been changed in this process by others than its
         editor: then the store is asked for them before a chunk is stored.
     held_from : the first appended record whose place is uncertain (`engine/appending.py`): from it
-        on, nobody else stores anything. None: there is none.
+        on, other threads store nothing. None: there is none.
     has_lost : whether something that was written to it went into the spool for good, because
         another client had removed or replaced it.
     """

@@ -307,14 +307,14 @@ class _Scanner:
                 return None, False
             if self._skip("]"):
                 return into, True  # type: ignore[return-value]
-            self._fail("a list goes on with ',' or ends with ']'")
+            self._fail("a list continues with ',' or ends with ']'")
         into.append((name, value))  # type: ignore[arg-type]  # and pairs when one does
         if self._skip(","):
             names[-1] = self._name()
             return None, False
         if self._skip("}"):
             return self._members(into), True  # type: ignore[arg-type]
-        self._fail("an object goes on with ',' or ends with '}'")
+        self._fail("an object continues with ',' or ends with '}'")
 
     def _name(self) -> str:
         name = self._atom(is_name=True)

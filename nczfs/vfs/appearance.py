@@ -30,7 +30,7 @@ class Appearance:
 
     @property
     def all_may_read(self) -> bool:
-        """Whether no mode keeps anybody from reading anything."""
+        """Whether modes keep no user from reading anything."""
         modes = self.file_mode & 0o444, self.dir_mode & 0o555
         return modes == (0o444, 0o555) and not self.own_modes
 

@@ -131,7 +131,7 @@ class FileSystem(ABC):
     def judges_access(self, *, shared: bool) -> bool:
         """Return whether `access` decides on permissions; otherwise the kernel does, by modes.
 
-        Only where nothing can be changed: the answer to an attempt is then that, whoever makes it.
+        True only where nothing can be changed: then every user gets that answer.
 
         Parameters
         ----------

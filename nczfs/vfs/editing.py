@@ -185,8 +185,8 @@ class Growing:
     def append(self, writer: object, offset: int, data: Buffer) -> int:
         """Append bytes; what they lack of a whole record waits for the next ones of the writer.
 
-        Other clients may append at the same time: when the records are stored, they go behind what
-        these have stored by then (`engine/appending.py`).
+        Other clients may append at the same time: when the records are stored, they go after what
+        these have stored before (`engine/appending.py`).
 
         Returns
         -------

@@ -119,7 +119,7 @@ class Making:
             found = self._dimension(parent_of(found.group), wanted.name) if may_look_on else None
         if nearest is not None and found is None:
             raise BadValue(
-                f"dimension {shown(wanted.name)} has length {nearest.size}, and the shape says "
+                f"dimension {shown(wanted.name)} has length {nearest.size}, and the shape has "
                 f"{wanted.size}"
             )
         return found

@@ -202,7 +202,7 @@ class PrefixDirectory(Directory):
         if isinstance(found, At) and not found.path:
             raise NotPermitted(f"{name}: is a whole dataset; rename it in objects/")
         if not isinstance(resolved, At) or not isinstance(found, At):
-            raise NotPermitted(f"{name}: is no group or variable in a dataset; see objects/")
+            raise NotPermitted(f"{name}: is not a group or variable in a dataset; see objects/")
         if self._has(new_name):
             raise PathExists(f"{new_name}: exists already")
         if new_name in self._reserved():

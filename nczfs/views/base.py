@@ -18,7 +18,7 @@ class Writing(Enum):
 
     NOTHING = "nothing"
     IN_PLACE = "the bytes that it has"
-    RECORDS = "the bytes that it has, and records behind them where the variable can grow"
+    RECORDS = "the bytes that it has, and records after them if the variable can grow"
     WHOLE = "a whole new content, taken at the close"
 
 

@@ -164,7 +164,7 @@ def elements_of_lines(lines: Sequence[bytes], dtype: DataType) -> Values:
         try:
             element = json.loads(line.decode("utf-8", "surrogatepass"))
         except (ValueError, RecursionError):
-            raise ValueError(f"{shown(line)} is no JSON") from None
+            raise ValueError(f"{shown(line)} is not JSON") from None
         values[number] = _element(element, dtype)
     return values
 
@@ -182,14 +182,16 @@ def _element(value: object, dtype: DataType) -> object:
             return _array(value, dtype)
         case VlenKind.ARRAY, None:
             return None
-    raise ValueError(f"{shown(value)} is no {dtype.vlen.value if dtype.vlen else dtype.typestr}")
+    raise ValueError(
+        f"{shown(value)} is not of type {dtype.vlen.value if dtype.vlen else dtype.typestr}"
+    )
 
 
 def _array(items: list[object], dtype: DataType) -> Values:
     try:
         found = np.array(items, dtype.base)
     except (TypeError, OverflowError) as error:
-        raise ValueError(f"{shown(items)} is no list of {dtype.base}") from error
+        raise ValueError(f"{shown(items)} is not a list of {dtype.base}") from error
     if found.ndim != 1:
-        raise ValueError(f"{shown(items)} is no list of {dtype.base}")
+        raise ValueError(f"{shown(items)} is not a list of {dtype.base}")
     return found

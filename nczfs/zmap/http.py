@@ -170,8 +170,8 @@ class HttpZMap(ZMap):
                 encoding = answer.headers.get("content-encoding", "").strip().lower()
                 if encoding not in _PLAIN:
                     raise StoreError(
-                        f"{where}: the server sends it encoded ({encoding[:20]}), though asked "
-                        "not to: switch compression off for this path in the server"
+                        f"{where}: the server sends it encoded ({encoding[:20]}), against "
+                        "the request: switch compression off for this path in the server"
                     )
                 self._forbidden.note_read(key)
             case 301 | 302 | 303 | 307 | 308 | 404 | 410:  # redirected: to a directory
@@ -203,8 +203,8 @@ class HttpZMap(ZMap):
         size = found.size if found is not None else answer.size
         if size is None:
             raise StoreError(
-                f"{self._name}/{key}: the server does not say how long it is (no Content-Length, "
-                "or none that can be)"
+                f"{self._name}/{key}: the server does not say how long it is (no valid "
+                "Content-Length)"
             )
         mtime_ns = time_ns(answer.headers.get("last-modified", ""))
         version = version_of(answer.headers.get("etag", ""), mtime_ns, size)

@@ -92,7 +92,7 @@ class ChunkChecks:
         def decode(fetched: Callable[[], Loaded]) -> None:
             try:
                 fetched()
-            except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            except Exception as error:  # noqa: BLE001 - the waiting thread must get it
                 _fail(result, where, error)
             else:
                 result.set_result("; ".join(too_long).removeprefix(where) or None)
@@ -104,7 +104,7 @@ class ChunkChecks:
                     self._pools.decode.submit(decode, fetched)
                 else:
                     decode(fetched)
-            except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            except Exception as error:  # noqa: BLE001 - the waiting thread must get it
                 _fail(result, where, error)
 
         (self._pools.fetch if self._far else self._pools.decode).submit(fetch)

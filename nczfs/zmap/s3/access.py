@@ -316,7 +316,7 @@ def _reason(error: Exception) -> str:
     """Return why there are no credentials, without quoting a program or server."""
     match error:
         case CredentialRetrievalError():
-            return f"{error.kwargs['provider']} failed, or gave none that can be used"
+            return f"{error.kwargs['provider']} failed, or gave no usable ones"
         case BotoCoreError() | ClientError() | RuntimeError():  # the last one: they have expired
             return str(error)
         case OSError():
@@ -324,7 +324,7 @@ def _reason(error: Exception) -> str:
             return f"the program or file that should provide them: {error.strerror}{named}"
         case JSONDecodeError():
             return "their source gave something that is not the expected JSON"
-    return f"their source gives none that can be used ({type(error).__name__})"
+    return f"their source gives no usable ones ({type(error).__name__})"
 
 
 def _fault(credentials: ReadOnlyCredentials) -> str:

@@ -88,7 +88,7 @@ def header_fault(answer: Answer) -> str:
     """Return what the answer to a HEAD lacks."""
     if answer.status >= 300 or answer.size is not None:
         return ""
-    return "the answer has no Content-Length, or none that can be"
+    return "the answer has no valid Content-Length"
 
 
 def etag_fault(answer: Answer) -> str:

@@ -66,7 +66,7 @@ def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page
 def _page(body: bytes, where: str) -> Page:
     page = parse_page(body, where)
     if page.left_out:
-        leave_out(where, page.left_out, "the server says of it what cannot be")
+        leave_out(where, page.left_out, "the server describes it impossibly")
     return page
 
 

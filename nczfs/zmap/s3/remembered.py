@@ -88,7 +88,7 @@ class Remembered:
                     os.unlink(temporary)
                 raise
         except OSError as error:
-            log.debug("%s: not kept: %s", path, error)
+            log.debug("%s: not stored: %s", path, error)
 
     def _entry(self, bucket: Bucket) -> tuple[float, Traits] | None:
         """Return when a bucket was probed, and the outcome; None if it must be probed."""

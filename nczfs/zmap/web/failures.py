@@ -83,7 +83,7 @@ def failed(error: Exception, patience_s: float, proxy: str) -> AttemptFailed:
         case NewConnectionError():  # urllib3 makes a ConnectTimeoutError of it
             return AttemptFailed(_reason(error), is_stranger=True)
         case ConnectTimeoutError():
-            return AttemptFailed("nobody answers at this address", is_stranger=True)
+            return AttemptFailed("there is no answer at this address", is_stranger=True)
         case ReadTimeoutError() | TimeoutError():
             return AttemptFailed(f"nothing came for {patience_s:.2g} s")
         case ClosedPoolError():

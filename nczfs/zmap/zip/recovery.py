@@ -75,5 +75,5 @@ def foreign_change(name: str) -> str:
     """Return the message about such an archive."""
     return (
         f"{name}: was changed by another program while {name}{SUFFIX} waited to be appended to "
-        "it; remove that file to give up what is in it"
+        "it; remove that file to drop its contents"
     )

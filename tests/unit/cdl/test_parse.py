@@ -443,7 +443,7 @@ def test_a_dimension_is_the_nearest_one_upwards() -> None:
         ("variables: v:a = 1 ;", "a.cdl:2: no variable 'v' has been declared so far"),
         (":a = 1\n:b = 2 ;", "a.cdl:3: `:` where `;` must follow the attribute"),
         (":a = b ;", "a.cdl:2: `b` found; expected a value"),
-        (":a = 08 ;", "a.cdl:2: `08` is not octal, as a leading 0 says"),
+        (":a = 08 ;", "a.cdl:2: `08` is not octal, which a leading 0 means"),
         (":a = 18446744073709551616 ;", "is too large for every integer type"),
         (":a = 256ub ;", "a.cdl:2: 256 is out of the range of ubyte"),
         (':a = 1, "x" ;', "a.cdl:2: a: texts and numbers in one attribute"),

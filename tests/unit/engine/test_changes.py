@@ -170,5 +170,5 @@ def test_a_node_is_made_once() -> None:
     # A fill value of NaN equals nothing, not even itself.
     again = replace(VARIABLE, array=replace(ARRAY, fill_value=float("nan")))
     assert Create(VARIABLE).apply(again) is VARIABLE
-    with pytest.raises(NameTaken, match="/g/v: another client has created it in the meantime"):
+    with pytest.raises(NameTaken, match="/g/v: another client has created it meanwhile"):
         Create(VARIABLE).apply(replace(VARIABLE, attributes=()))

@@ -126,7 +126,7 @@ def test_who_makes_a_variable_of_a_name_that_is_taken_meanwhile_is_told(
         dataset.create_variable("new", ("x",), "i2")
         other.create_variable("new", ("x",), "f8")
         other.sync()
-        with pytest.raises(NameTaken, match="/new: another client has created it in the meantime"):
+        with pytest.raises(NameTaken, match="/new: another client has created it meanwhile"):
             dataset.sync()
     assert seen(memory, lambda d: d.variables["new"].dtype.str) == "<f8"
     assert dataset.variables["new"].dtype.str == "<f8"
