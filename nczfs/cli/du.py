@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.ls import complain_of_unfinished
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sizes import ratio_of, ratio_text, size_text, table
 from nczfs.cli.sources import Settings
@@ -69,6 +70,7 @@ def _rows(url: str, settings: Settings) -> list[Row]:
         rows = _rows_of_store(url, settings)
         if not rows:
             raise NoContent(f"{shown(url, settings)}: is empty") from error
+        complain_of_unfinished((row["path"][1:] for row in rows), error)
         return rows
 
 

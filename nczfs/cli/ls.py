@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nczfs.engine.api import Group
     from nczfs.engine.usage import Usage
     from nczfs.model.hierarchy import Variable
+    from nczfs.zmap.base import ZMap
 
 Row = dict[str, Any]
 
@@ -81,7 +82,16 @@ def _rows(arguments: argparse.Namespace, settings: Settings) -> list[Row]:
         if not rows:
             where = shown(arguments.url, settings)
             raise NoContent(f"{where}: is empty") from error
+        complain_of_unfinished((row["name"] for row in rows), error)
     return rows
+
+
+def complain_of_unfinished(names: Iterable[str], error: Exception) -> None:
+    """Say on stderr why a place is no dataset, if an unfinished one is why."""
+    from nczfs.engine.ownership import UNFINISHED
+
+    if UNFINISHED in names:
+        complain("nczfs", error)
 
 
 def members(
@@ -178,11 +188,26 @@ def _names(url: str, settings: Settings) -> Iterator[Row]:
     try:
         for entry in sorted(zmap.search(ROOT), key=lambda entry: entry.name):
             if entry.is_prefix:
-                yield {"kind": "prefix", "name": entry.name}
+                kind = "unfinished" if _is_unfinished(zmap, entry.name) else "prefix"
+                yield {"kind": kind, "name": entry.name}
             if entry.stat is not None:
                 yield {"kind": "object", "name": entry.name, "size": entry.stat.size}
     finally:
         zmap.close()
+
+
+def _is_unfinished(zmap: ZMap, name: str) -> bool:
+    """Whether a prefix is known as unfinished; a far store is not asked for each."""
+    from nczfs.engine.ownership import UNFINISHED
+    from nczfs.zmap.keys import join
+
+    if not zmap.features.near:
+        return False
+    try:
+        zmap.stat(join(name, UNFINISHED))
+    except StoreError:
+        return False
+    return True
 
 
 def _cells(row: Row, *, exact: bool) -> tuple[str, ...]:
@@ -200,7 +225,7 @@ def _cells(row: Row, *, exact: bool) -> tuple[str, ...]:
 
 
 def _slash(row: Row) -> str:
-    return "/" if row["kind"] in ("group", "prefix") else ""
+    return "/" if row["kind"] in ("group", "prefix", "unfinished") else ""
 
 
 COMMAND = Command(

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from nczfs.cli.demo import SAMPLE
+from nczfs.cli.main import main
+from nczfs.engine.ownership import UNFINISHED
 from tests.support.mounts import nczfs
 
 
@@ -122,3 +124,22 @@ def test_dump_h_names_what_netcdf_c_finds() -> None:
         for name, variable in dataset.variables.items():
             assert f" {name}({', '.join(variable.dimensions)}) ;\n" in text
             assert all(f"\t\t{name}:{attribute} = " in text for attribute in variable.ncattrs())
+
+
+@pytest.mark.parametrize("command", ["ls", "ls -l", "du"])
+def test_an_unfinished_dataset_is_said_to_be_one(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "d.zarr/v").mkdir(parents=True)
+    (tmp_path / "d.zarr/v/0").write_bytes(b"chunk")
+    (tmp_path / "d.zarr" / UNFINISHED).write_text('{"command": "cp"}')
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain/notes").write_text("mine")
+    assert main([*command.split(), str(tmp_path / "d.zarr")]) == 0
+    assert "d.zarr: is unfinished: a copy or an import is running" in capsys.readouterr().err
+    assert main([*command.split(), str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    if command == "ls -l":
+        kinds = {line.split()[-1]: line.split()[0] for line in told.out.splitlines()[1:]}
+        assert kinds == {"d.zarr/": "unfinished", "plain/": "prefix"}
