@@ -24,7 +24,7 @@ MOVED_BYTES = 1 << 20  # copied at a time, while the file cannot be written to
 
 
 class Base:
-    """What a staged file begins with: a version of an object, fetched as far as it is needed.
+    """The initial contents of a staged file: a version of an object, fetched on demand.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def stage(spool: Spool, key: str, size: int = 0, base: Base | None = None) -> St
 
 
 class StagedFile:
-    """A sparse file, and which ranges of it are valid. Its user sees to it that calls are single.
+    """A sparse file, and its valid ranges. Its user makes one call at a time.
 
     A range that is not valid comes from `base`, below `_base_stop`; beyond that it is a hole, which
     reads as zeros and costs no disk. Nothing ever maps the file: a full disk or one that fails is
@@ -103,7 +103,7 @@ class StagedFile:
         self._resize(size)
 
     def read(self, offset: int, size: int, fetched: Fetched | None = None) -> bytes | None:
-        """Bytes of the file, cut at its end; None while some must be fetched: `missing`.
+        """Return bytes of the file, cut at its end; None while some must be fetched: `missing`.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class StagedFile:
         return bytes(pieces)
 
     def missing(self, offset: int, size: int) -> Callable[[], Fetched] | None:
-        """What fetches the bytes of the base that a read needs; None: none.
+        """Return what fetches the base's bytes for a read; None: nothing has to be fetched.
 
         It is called without a lock.
         """
@@ -144,7 +144,7 @@ class StagedFile:
         return lambda: Fetched(base, start, end)
 
     def take(self, fetched: Fetched) -> None:
-        """Have fetched bytes where nothing newer stands. Raises NoSpace."""
+        """Put fetched bytes where there is nothing newer. Raises NoSpace."""
         if fetched.base is not self._base:
             return
         for start, stop in list(
@@ -179,21 +179,21 @@ class StagedFile:
             self._log.cut(size)
 
     def snapshot(self) -> Snapshot:
-        """The file as it is now, whatever is written to it later; to be closed."""
+        """Return the file as it is now, unaffected by later writes; to be closed."""
         found = Snapshot(self)
         with self._moving:
             self._snapshots.append(found)
         return found
 
     def note_unsaved(self, key: str, replaces: Version) -> None:
-        """The file is not in the store: have it survive this process, where that is wanted.
+        """Note that the file is not in the store, so that it survives this process if wanted.
 
         What is done to it from now on does so too. Raises NoSpace, Unavailable.
         """
         self._log.begin(key, replaces, self._missing)
 
     def note_stored(self, key: str, replaces: Version) -> None:
-        """An older state of the file is in the store, as a version under a key.
+        """Note that an older state of the file is in the store, as a version under a key.
 
         Never raises: what is kept of it then stands for the version that it replaced before.
         """
@@ -211,12 +211,12 @@ class StagedFile:
         self._log.sending(attempt)
 
     def note_saved(self) -> None:
-        """The file is in the store, or will never be."""
+        """Note that the file is in the store, or never will be."""
         self._sent = []
         self._log.clear()
 
     def rebase(self, base: Base) -> None:
-        """What was never fetched is the same in another version, and comes from there."""
+        """Fetch the rest from another version, in which it is the same."""
         self._base, self._base_stop = base, min(self._base_stop, base.stat.size)
 
     def keep(self, key: str, replaces: Version, reason: str) -> Path:
@@ -305,7 +305,7 @@ class StagedFile:
 
 
 class Snapshot:
-    """A staged file as it was, while it is written to: what is overwritten is moved aside first.
+    """A staged file as it was: bytes are moved aside before they are overwritten.
 
     Made under the lock of the file's user, read and closed without it.
     """
@@ -321,11 +321,11 @@ class Snapshot:
 
     @property
     def parts(self) -> Sequence[Part]:
-        """What the object shall be put together of: bytes, holes, and ranges of the base."""
+        """The parts of the object: bytes, holes, and ranges of the base."""
         return list(self._parts()) or [b""]
 
     def close(self) -> None:
-        """Give back what was moved aside."""
+        """Release what was moved aside."""
         with self._staged._moving:
             self._staged._snapshots.remove(self)
             file, self._file = self._file, None
@@ -395,5 +395,5 @@ class Snapshot:
 
 
 def _nameless(directory: Path) -> RawIOBase:
-    """A file that goes when it is closed."""
+    """Make a file that is removed when it is closed."""
     return TemporaryFile(buffering=0, dir=directory)

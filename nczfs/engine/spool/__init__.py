@@ -1,1 +1,1 @@
-"""The spool: what is being written or could not be stored, on the local disk."""
+"""The spool: data on the local disk that are being written or could not be stored."""

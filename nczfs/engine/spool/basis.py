@@ -1,4 +1,4 @@
-"""Upon which version of an object something was written, for those who put it back later."""
+"""The version of an object on which something was written, for putting it back later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Sent:
 
     Attributes
     ----------
-    crc32c : of the bytes in `ranges`, one after the other.
+    crc32c : of the concatenated bytes in `ranges`.
     ranges : those that came from here; the others were in the store already.
     """
 
@@ -31,7 +31,7 @@ class Sent:
     ranges: tuple[tuple[int, int], ...]
 
     def is_in(self, zmap: ZMap, stat: Stat) -> bool:
-        """Whether an object is what was sent. Reads it in blocks."""
+        """Return whether an object is what was sent. Reads it in blocks."""
         if stat.size != self.size or not (self.ranges or not self.size):
             return False
         crc = 0
@@ -42,18 +42,18 @@ class Sent:
         return crc == self.crc32c
 
     def document(self) -> list[Any]:
-        """As an entry has it."""
+        """Return the form in an entry."""
         return [self.size, self.crc32c, [list(each) for each in self.ranges]]
 
     @classmethod
     def parsed(cls, document: Any) -> Sent:
-        """The one that an entry has. Raises TypeError, ValueError."""
+        """Parse the form in an entry. Raises TypeError, ValueError."""
         size, crc, ranges = document
         return cls(int(size), int(crc), tuple((int(start), int(stop)) for start, stop in ranges))
 
 
 def sent(parts: Iterable[Part]) -> Sent:
-    """What is sent, of what an object is put together of."""
+    """Describe what is sent, from the parts of an object."""
     size, crc, ranges = 0, 0, []
     for part in parts:
         if not isinstance(part, Range):
@@ -66,7 +66,7 @@ def sent(parts: Iterable[Part]) -> Sent:
 
 
 def time_text(ns: int) -> str:
-    """A time as a user reads it."""
+    """Format a time for users."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ns / 1e9))
 
 
@@ -80,13 +80,13 @@ def _nothing(part: Range) -> Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What was known of an object when something was written to it that is not stored yet.
+    """The knowledge about an object at the time of an unsaved write.
 
     Attributes
     ----------
     written_ns : when the first of it was written, since 1970.
-    versions : those that it was put over, `ABSENT` where there was none; empty: none is known.
-    sent : what was sent to the store without an answer: that is what was written, too.
+    versions : those that it was put over, `ABSENT` if there was none; empty: unknown.
+    sent : what was sent to the store without an answer, which is also what was written.
     """
 
     written_ns: int = field(default_factory=time.time_ns)
@@ -94,18 +94,18 @@ class Basis:
     sent: tuple[Sent, ...] = ()
 
     def upon(self, version: Version | None) -> Basis:
-        """The same, put over one more version."""
+        """Return the basis with one more version."""
         if version is None or version in self.versions:
             return self
         return replace(self, versions=(*self.versions, version)[-_KEPT:])
 
     def sending(self, attempt: Sent) -> Basis:
-        """The same, sent once more."""
+        """Return the basis with one more thing that was sent."""
         others = tuple(each for each in self.sent if each != attempt)
         return replace(self, sent=(*others, attempt)[-_KEPT:])
 
     def document(self) -> dict[str, Any]:
-        """As an entry has it."""
+        """Return the form in an entry."""
         return {
             "written_ns": self.written_ns,
             "versions": list(self.versions),
@@ -114,11 +114,11 @@ class Basis:
 
     @classmethod
     def parsed(cls, document: Mapping[str, Any], otherwise: int) -> Basis:
-        """The one that an entry has. Raises TypeError, ValueError.
+        """Parse the form in an entry. Raises TypeError, ValueError.
 
         Parameters
         ----------
-        otherwise : when it was written, where the entry does not tell.
+        otherwise : when it was written, if the entry does not say.
         """
         versions, attempts = document.get("versions", []), document.get("sent", [])
         if not isinstance(versions, list) or not all(isinstance(v, str) for v in versions):

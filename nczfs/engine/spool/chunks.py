@@ -42,7 +42,7 @@ DESCRIPTION_BYTES: Final = 1024  # what an entry counts for besides its values
 
 @dataclass(frozen=True, slots=True)
 class ChunkDetails:
-    """Which chunk something has the elements of, and what the array was."""
+    """The chunk of saved elements, and the description of its array."""
 
     index: ChunkIndex
     shape: tuple[int, ...]
@@ -52,12 +52,12 @@ class ChunkDetails:
 
     @classmethod
     def of(cls, array: ArrayDescription, index: ChunkIndex) -> ChunkDetails:
-        """Those of a chunk of an array."""
+        """Return the details of a chunk of an array."""
         return cls(index, array.shape, array.chunk_shape, array.dtype.typestr, codecs_digest(array))
 
     @classmethod
     def parsed(cls, document: Mapping[str, Any]) -> ChunkDetails:
-        """Those that a record has. Raises KeyError, TypeError, ValueError."""
+        """Parse the details in a record. Raises KeyError, TypeError, ValueError."""
         found = cls(
             _counts(document["index"]),
             _counts(document["shape"]),
@@ -70,7 +70,7 @@ class ChunkDetails:
         return found
 
     def document(self) -> dict[str, Any]:
-        """As a record has them."""
+        """Return the form in a record."""
         return {
             "index": list(self.index),
             "shape": list(self.shape),
@@ -81,7 +81,7 @@ class ChunkDetails:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the elements, in native byte order. Raises MetadataError."""
+        """The dtype of the elements, in native byte order. Raises MetadataError."""
         is_record = self.typestr.startswith("[")
         return data_type(json.loads(self.typestr) if is_record else self.typestr, (), "").native
 
@@ -93,11 +93,11 @@ class ChunkDetails:
         return Box((0,) * len(stop), stop)
 
     def is_like(self, other: ChunkDetails) -> bool:
-        """Whether they are of the same chunk, and differ at most in the length of the array."""
+        """Return whether they are of the same chunk, apart from the length of the array."""
         return replace(self, shape=other.shape) == other and len(self.shape) == len(other.shape)
 
     def grown(self, other: ChunkDetails) -> ChunkDetails:
-        """Those of the array as long as either."""
+        """Return the details with the longer length of both arrays."""
         return replace(self, shape=tuple(map(max, self.shape, other.shape)))
 
 
@@ -155,11 +155,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptChunk(Entry):
-    """Elements of the chunk of an array, whose prefix is `key`; or none: the array was longer.
+    """Elements of a chunk of the array at the prefix `key`; without any, the array was longer.
 
     Attributes
     ----------
-    basis : upon what they were written.
+    basis : what they were written upon.
     pieces : in the order in which they were written.
     """
 
@@ -169,7 +169,7 @@ class KeptChunk(Entry):
 
     @classmethod
     def parsed(cls, path: Path, records: list[Record]) -> KeptChunk:
-        """The one of an entry of its own. Raises KeyError, TypeError, ValueError."""
+        """Parse a separate entry. Raises KeyError, TypeError, ValueError."""
         first, second = records
         named = heading_of(first.document)
         details = ChunkDetails.parsed(first.document)
@@ -184,14 +184,14 @@ class KeptChunk(Entry):
         return self.basis.written_ns
 
     def flags(self) -> Values:
-        """Which elements were written, in the chunk's shape. Raises SpoolError."""
+        """Return which elements were written, in the chunk's shape. Raises SpoolError."""
         found = np.zeros(self.details.chunk_shape, bool)
         for piece in self.pieces:
             piece.mark(found)
         return found
 
     def values(self, dtype: np.dtype[Any], io: ChunkIO | None = None) -> Values:
-        """The values of the whole chunk; only those that were written mean something.
+        """Return the values of the whole chunk; only written ones are valid.
 
         Parameters
         ----------

@@ -23,7 +23,7 @@ _Place = tuple[str, tuple[int, ...]]
 
 
 def read_entry(path: Path) -> Entry:
-    """The entry of a file of its own. Raises SpoolError: it is torn, or none."""
+    """Read the entry in a separate file. Raises SpoolError: it is torn, or not an entry."""
     records = read_records(path)
     try:
         match records[0].document["is"]:
@@ -53,7 +53,7 @@ class Logged:
     pieces: list[Piece] = field(default_factory=list)
 
     def add(self, record: Record) -> None:
-        """One more piece. Raises KeyError, TypeError, ValueError: it is none of this chunk."""
+        """Add a piece. Raises KeyError, TypeError, ValueError: it is not of this chunk."""
         start, stop = (tuple(map(int, record.document[name])) for name in ("start", "stop"))
         box, data = Box(start, stop), record.data
         if not whole(self.details.chunk_shape).contains(box):
@@ -92,7 +92,7 @@ class LogContents:
             self._read(path)
 
     def basis(self, place: _Place) -> Basis:
-        """What a chunk was written upon."""
+        """Set what a chunk was written upon."""
         return self._bases.get(place) or Basis(int(self.written_at * 1e9))
 
     def _read(self, path: Path) -> None:
@@ -156,7 +156,7 @@ class LogContents:
 def chunks_of(
     contents: LogContents, saved: dict[Path, KeptChunk], url: str
 ) -> Iterator[tuple[str, KeptChunk]]:
-    """The chunks and lengths of a log, with what older entries have of them: names, and entries.
+    """Return the chunks and lengths of a log, merged with older entries: names, and entries.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def chunks_of(
 
 
 def logs_in(directory: Path) -> list[Path]:
-    """The files of the log of a mount, in order."""
+    """Return the files of the log of a mount, in order."""
     numbered = [path for path in directory.glob(f"{BEFORE}*") if path.suffix[1:].isdecimal()]
     return sorted(numbered, key=lambda path: int(path.suffix[1:]))
 

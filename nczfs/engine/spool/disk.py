@@ -43,7 +43,7 @@ def make_private(directory: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Have the names in a directory survive a power failure."""
+    """Make the names in a directory survive a power failure."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)

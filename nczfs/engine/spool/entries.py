@@ -49,7 +49,7 @@ class Entry(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """What of its key it has. Raises SpoolError."""
+        """Describe what it has of its key. Raises SpoolError."""
 
     @abstractmethod
     def export(self, path: Path) -> Path:
@@ -77,7 +77,7 @@ def heading_of(document: Mapping[str, Any]) -> Heading:
 
 
 def time_of(value: Any) -> float:
-    """A time in seconds since 1970. Raises TypeError, ValueError."""
+    """Parse a time in seconds since 1970. Raises TypeError, ValueError."""
     if not 0 <= float(value) < SAVED_AT_MAX:
         raise ValueError(f"{value} is not a time")
     return float(value)
@@ -112,7 +112,7 @@ def write_records(path: Path, records: Sequence[Packed]) -> Path:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The records of an entry; their bytes are not looked at. Raises SpoolError: it is torn."""
+    """Read the records of an entry without their bytes. Raises SpoolError: it is torn."""
     records = list(read_log(path, unchecked=True))
     with suppress(FileNotFoundError):  # its mount lives
         if records and records[-1].stop == path.stat().st_size:
@@ -121,7 +121,7 @@ def read_records(path: Path) -> list[Record]:
 
 
 def copied(data: Data, path: Path) -> Path:
-    """A new file that has bytes of the spool, block by block."""
+    """Copy bytes of the spool to a new file, block by block."""
     with open(data.path, "rb") as source, open(path, "xb") as file:
         at, stop = data.offset, data.offset + data.size
         while block := os.pread(source.fileno(), min(BLOCK_BYTES, stop - at), at):

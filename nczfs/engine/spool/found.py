@@ -66,7 +66,7 @@ class Found:
 
     @property
     def url(self) -> str:
-        """Of what was mounted, where that is known."""
+        """The URL of what was mounted, if known."""
         return self.entry.url if self.entry is not None else self.home.url
 
     @property
@@ -97,7 +97,7 @@ class Found:
         return self.entry
 
     def describe(self) -> str:
-        """Which elements of which variable, or bytes of which object. Raises SpoolError."""
+        """Describe the elements of a variable, or bytes of an object. Raises SpoolError."""
         return f"{self.whole.url} {self.whole.key}{self.whole.describe()}"
 
     def export(self, directory: Path) -> Path:
@@ -168,7 +168,7 @@ class Home:
         return list(self._found.values())
 
     def say(self, document: dict[str, Any]) -> None:
-        """Have the log of a mount that is gone say one thing more, for good."""
+        """Add a record to the log of a mount that is gone, durably."""
         if self._log is None:
             logs = logs_in(self.directory)
             number = int(logs[-1].suffix[1:]) + 1 if logs else 1
@@ -180,7 +180,7 @@ class Home:
         self._log.append([packed(document)])
 
     def forget(self, found: Found) -> None:
-        """Something is not there any more; with the last one the directory goes."""
+        """Note that something is gone; with the last one the directory is removed."""
         del self._found[found.name]
         self._tidy()
 
@@ -230,7 +230,7 @@ class Home:
     def _look_at_rest(
         self, files: dict[str, Path], contents: LogContents, has_journal: bool
     ) -> None:
-        """The files that nothing is said of."""
+        """Yield the files that no record mentions."""
         for name, path in files.items():
             if name.startswith(gettempprefix()) or (
                 has_journal and contents.is_whole and not contents.problem and name[0].isdecimal()
@@ -270,7 +270,7 @@ class Home:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether another user owns a file."""
+    """Return whether another user owns a file."""
     try:
         return os.lstat(path).st_uid != os.geteuid()
     except OSError:
@@ -278,7 +278,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def _said_of(directory: Path) -> dict[str, Any]:
-    """What the file of the lock says; what it does not say as JSON is of another format."""
+    """Return the contents of the lock's file; if it is not JSON, it has another format."""
     try:
         text = (directory / LOCK).read_text("utf-8", "replace")
         said = json.loads(text) if text else {}
@@ -291,7 +291,7 @@ def _said_of(directory: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _locked(directory: Path, how: int) -> Iterator[bool]:
-    """Whether the mount of a directory is gone, and nobody else does what excludes this.
+    """Lock the directory of a mount that is gone. Returns whether that succeeded.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class Journal:
         self._growing: dict[Prefix, _Growth] = {}
 
     def wrote(self, io: ChunkIO, index: ChunkIndex, box: Box, values: Values, basis: Basis) -> None:
-        """Elements of a chunk were written; the last such call counts.
+        """Note that elements of a chunk were written; the last such call counts.
 
         Parameters
         ----------
@@ -80,13 +80,13 @@ class Journal:
             self.log.hold(VALUES, self._records)
 
     def sending(self, io: ChunkIO, index: ChunkIndex, basis: Basis) -> None:
-        """A chunk is written upon something else, or was sent once more. Never raises."""
+        """Note that a chunk is written upon something else, or was sent once more. Never raises."""
         with self.log.lock:
             if (io.prefix, index) in self._dirty:
                 self.log.note(_basis(io, index, basis))
 
     def stored(self, io: ChunkIO, index: ChunkIndex, *, is_last: bool) -> None:
-        """A chunk is in the store, or forgotten; `is_last`: nothing else is dirty. Never raises."""
+        """Note a stored or forgotten chunk; `is_last`: nothing else is dirty. Never raises."""
         place = (io.prefix, index)
         with self.log.lock:
             void = []
@@ -98,14 +98,14 @@ class Journal:
     def grown(
         self, prefix: Prefix, array: ArrayDescription, is_pending: Callable[[], bool]
     ) -> None:
-        """An array became longer. Raises NoSpace, Unavailable."""
+        """Note that an array became longer. Raises NoSpace, Unavailable."""
         with self.log.lock:
             self.log.append([packed(_grown(prefix, array))])
             self._growing[prefix] = _Growth(array, is_pending)
             self.log.hold(VALUES, self._records)
 
     def settled(self, *, is_clean: bool) -> None:
-        """The store knows lengths by now; `is_clean`: no chunk is dirty. Never raises."""
+        """Note that the store knows lengths; `is_clean`: no chunk is dirty. Never raises."""
         with self.log.lock:
             known = [p for p, each in self._growing.items() if not each.is_pending()]
             for prefix in known:
@@ -113,7 +113,7 @@ class Journal:
             self._settle([{"is": "settled", "key": p} for p in known], is_clean=is_clean)
 
     def _settle(self, void: list[dict[str, Any]], *, is_clean: bool) -> None:
-        """Have the log say what is void now: all of it, where nothing is held any more."""
+        """Note in the log what is void: everything, if nothing is held any more."""
         if is_clean and not any(each.is_pending() for each in self._growing.values()):
             void += [{"is": "settled", "key": prefix} for prefix in self._growing]
             self._growing.clear()

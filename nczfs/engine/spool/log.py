@@ -73,7 +73,7 @@ class Log:
         return len(self._files) > 1
 
     def open(self) -> int:
-        """See that there is a file to write to: what is said then takes no descriptor.
+        """Ensure that there is a file to write to, so that records take no further descriptor.
 
         Returns
         -------
@@ -89,7 +89,7 @@ class Log:
             return self._age
 
     def append(self, records: list[Packed], *, always: bool = False) -> None:
-        """Say something, and what is owed; all or none.
+        """Append records, and pending ones: all or none.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Log:
             self._owed.clear()
 
     def owe(self, *documents: Mapping[str, Any]) -> None:
-        """Say things that hold in any case, whether there is room in the budget or not.
+        """Append records in any case, even without room in the budget.
 
         Where that fails, they come with what is said next.
 
@@ -121,18 +121,18 @@ class Log:
                 self.append([], always=True)
 
     def note(self, *documents: Mapping[str, Any]) -> None:
-        """Say what makes other things void, now or with what comes next. Never raises."""
+        """Append records that void others, now or with the next ones. Never raises."""
         with self.lock:
             self._owed += map(packed, documents)
             self._try(lambda: self.append([], always=True))
 
     def sync(self) -> None:
-        """Have what was said survive a power failure; takes no descriptor."""
+        """Make the records survive a power failure; takes no descriptor."""
         with self.lock:
             self._last.sync()
 
     def hold(self, name: str, restate: Callable[[], list[Packed]]) -> None:
-        """What was said under a name is not stored.
+        """Hold the records of a name, which is not stored.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class Log:
             self._held[name] = restate
 
     def release(self, name: str) -> bool:
-        """What was said under a name is stored; whether the log is empty now. Never raises."""
+        """Release a stored name. Returns whether the log is empty now. Never raises."""
         with self.lock:
             self._held.pop(name, None)
             if VALUES not in self._held:
@@ -157,9 +157,9 @@ class Log:
             return True
 
     def ended(self) -> int | None:
-        """The last file that has ended, None where none has.
+        """Return the last file that has ended; None if none has.
 
-        Once all that was written by now is stored, `drop` may be told.
+        Once everything that was written before is stored, `drop` may be called with it.
         """
         with self.lock:
             return self._files[-2][0] if self.is_long else None
@@ -187,7 +187,7 @@ class Log:
         return self._files[-1][1]
 
     def _beginning(self) -> list[Packed]:
-        """What a file begins with, where it has nothing yet."""
+        """Return the beginning of a file that has nothing yet."""
         if self._last.size:
             return []
         return [self._heading, *(each for restate in self._held.values() for each in restate())]

@@ -37,7 +37,7 @@ class KeptObject(Entry):
 
     @classmethod
     def of(cls, path: Path, url: str, staged: Staged, written_at: float) -> KeptObject:
-        """That of a staged file, by what the log says of it.
+        """Return the object of a staged file, as the log describes it.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class KeptObject(Entry):
         return data
 
     def _is_in(self, zmap: ZMap, stat: Stat) -> bool:
-        """Whether an object has all the bytes that the spool has of it."""
+        """Return whether an object has all the bytes that the spool has of it."""
         if stat.size != self.data.size or (self.missing and not self.own):
             return False
         return _are_same(_reader(zmap, stat), self._read, self.own)
@@ -151,7 +151,7 @@ class KeptObject(Entry):
 
 
 def are_equal(zmap: ZMap, one: Stat, other: Stat) -> bool:
-    """Whether two objects of a store have the same bytes; they are compared in blocks."""
+    """Return whether two objects of a store have the same bytes, comparing them in blocks."""
     if one.size != other.size:
         return False
     return _are_same(_reader(zmap, one), _reader(zmap, other), [(0, one.size)])

@@ -19,7 +19,7 @@ SHOWN_CHARS_MAX = 60
 
 
 class Overlay:
-    """Puts elements of chunks back. What it stored itself is not newer than what comes next."""
+    """A restorer of chunk elements, whose own stores do not count as newer."""
 
     def __init__(self, zmap: ZMap) -> None:
         self._zmap = zmap
@@ -46,8 +46,8 @@ class Overlay:
 
         Raises
         ------
-        SpoolError : the store has something newer; the message tells the difference. CodecError,
-        StoreError.
+        SpoolError : the store has something newer; the message gives the difference. CodecError,
+            StoreError.
         """
         io.confirm()
         until_stored(
@@ -90,7 +90,7 @@ class Overlay:
 
 
 def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
-    """Whether what the store has is not newer than what was written upon some versions.
+    """Return whether the stored object is not newer than what was written on some versions.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
 
 
 def differs(one: Values, other: Values) -> Values:
-    """Where two arrays differ, to the bit: NaN equals NaN."""
+    """Return where two arrays differ, to the bit: NaN equals NaN."""
     if one.dtype.hasobject:
         pairs = zip(one.reshape(-1), other.reshape(-1), strict=True)
         found = np.fromiter((not np.array_equal(a, b) for a, b in pairs), bool, one.size)

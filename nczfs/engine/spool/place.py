@@ -8,7 +8,7 @@ from nczfs.zmap.url import StoreUrl
 
 
 def spool_url(place: StoreUrl) -> str:
-    """The URL of a store with its fragment, without user names, passwords and queries."""
+    """Return the URL of a store with its fragment, without user names, passwords and queries."""
     profile = "no" if place.anonymous else place.profile
     words = {
         "mode": ",".join(sorted(place.modes)),

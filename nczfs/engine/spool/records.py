@@ -59,7 +59,7 @@ class Data:
             raise SpoolError(f"{self.path}: damaged: the checksum of its {what} is wrong")
 
     def read(self, what: str) -> Bytes:
-        """The bytes. Raises SpoolError: they are not what was written."""
+        """Read the bytes. Raises SpoolError: they are not what was written."""
         self.check(what)
         try:
             if self.size > _BLOCK:
@@ -81,7 +81,7 @@ class Record:
 def packed(
     document: Mapping[str, Any], data: Bytes | None = None, at: int | None = None
 ) -> list[bytes | memoryview]:
-    """A record as it stands in a file.
+    """Return a record as it is in a file.
 
     Parameters
     ----------
@@ -99,12 +99,12 @@ def packed(
 
 
 def size_of(record: Packed) -> int:
-    """Bytes that a record takes."""
+    """Return the bytes that a record takes."""
     return sum(memoryview(part).nbytes for part in record)
 
 
 def read_log(path: Path, *, unchecked: bool = False) -> Iterator[Record]:
-    """The records of a file, up to the first that is not whole.
+    """Read the records of a file, up to the first incomplete one.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def _record_at(fd: int, path: Path, start: int) -> Record | None:
 
 
 def crc_of(fd: int, data: Data) -> int | None:
-    """The CRC-32C that bytes of an open file have; None: it is too short."""
+    """Return the CRC-32C of bytes of an open file; None: it is too short."""
     crc, offset, size = 0, data.offset, data.size
     while size > 0:
         block = os.pread(fd, min(size, _BLOCK), offset)
@@ -212,7 +212,7 @@ class LogFile:
         self.size += count
 
     def sync(self) -> None:
-        """Have what is in it survive a power failure."""
+        """Make its contents survive a power failure."""
         with disk(self.path):
             os.fsync(self._fd)
 
@@ -258,7 +258,7 @@ class LogFile:
 
 
 def _after(parts: list[memoryview], count: int) -> list[memoryview]:
-    """What is left of some buffers behind their first bytes."""
+    """Return the rest of some buffers after their first bytes."""
     for i, part in enumerate(parts):
         if count < part.nbytes:
             return [part[count:], *parts[i + 1 :]]

@@ -1,4 +1,4 @@
-"""Putting back into the store what the spool has of it."""
+"""Putting data of the spool back into the store."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 
 
 def left_of(spool_dir: Path, url: str) -> list[Found]:
-    """What mounts of a URL have left that are gone."""
+    """Return what earlier mounts of a URL have left."""
     return [found for found in entries(spool_dir) if found.url == url and not found.in_use]
 
 
 def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
-    """All that is in a spool, the oldest first. What killed mounts left of no use is removed.
+    """Return everything in a spool, the oldest first. Useless remains of mounts are removed.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
 
 
 class Store:
-    """A store that entries are of, open for writing."""
+    """The store of entries, open for writing."""
 
     def __init__(self, zmap: ZMap, place: StoreUrl) -> None:
         self._zmap = zmap
@@ -116,7 +116,7 @@ class Store:
             overlay.put(longer.chunkio, details.index, flags, values, entry.basis, force=force)
 
     def _variable(self, key: str) -> tuple[Dataset, Variable]:
-        """The array at a prefix, in the topmost dataset that has it."""
+        """Return the array at a prefix, in the topmost dataset that has it."""
         words = parse_prefix(key).split("/") if key else []
         for count in range(len(words) + 1):
             dataset = self._dataset(Prefix("/".join(words[:count])))
@@ -132,7 +132,7 @@ class Store:
         )
 
     def _dataset(self, root: Prefix) -> Dataset | None:
-        """The dataset at a prefix, the same one each time; None: there is none that is read."""
+        """Return the dataset at a prefix, always the same object; None: none is readable."""
         if root not in self._datasets:
             with contextlib.suppress(MetadataError):
                 self._datasets[root] = open_dataset(
@@ -141,7 +141,7 @@ class Store:
         return self._datasets.get(root)
 
     def _grow(self, dataset: Dataset, variable: Variable, details: ChunkDetails) -> None:
-        """Make a variable as long as it was, where its dimensions are unlimited."""
+        """Make a variable as long as it was, along its unlimited dimensions."""
         shape = variable.array.shape
         if len(shape) != len(details.shape) or any(
             now != then and not dimension.unlimited

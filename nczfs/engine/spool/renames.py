@@ -22,7 +22,7 @@ RENAME = "rename"  # is the record of one
 
 @contextmanager
 def noted(spool: Spool, prefix: Prefix, goal: Prefix) -> Iterator[None]:
-    """Have an entry of the spool as long as a rename is under way; it stays when it fails."""
+    """Keep an entry in the spool during a rename; it stays if the rename fails."""
     document = {"is": RENAME, **heading(spool.url, prefix, "it was not completed"), "goal": goal}
     path = write_records(spool.new_path(prefix), [packed(document)])
     yield
@@ -39,7 +39,7 @@ class UnfinishedRename(Entry):
 
     @classmethod
     def parsed(cls, path: Path, document: Mapping[str, Any]) -> UnfinishedRename:
-        """The one that a record has. Raises KeyError, TypeError, ValueError, BadKey."""
+        """Parse the form in a record. Raises KeyError, TypeError, ValueError, BadKey."""
         named = heading_of(document)
         prefix, goal = parse_prefix(named["key"]), parse_prefix(str(document["goal"]))
         if not (prefix and goal):
@@ -88,7 +88,7 @@ class UnfinishedRename(Entry):
 
 
 def _copy(zmap: ZMap, stat: Stat, goal: Key, *, force: bool) -> bool:
-    """Copy an object to where nothing is; whether it, or the same bytes, are there then."""
+    """Copy an object to a free place. Returns whether its bytes are there afterwards."""
     there = ABSENT
     try:
         found = zmap.stat(goal)

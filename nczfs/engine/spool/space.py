@@ -32,7 +32,7 @@ NAME_BYTES_MAX: Final = 200  # leaves room in a file name of 255 bytes
 
 
 class Survives(Enum):
-    """What the bytes survive that writers were told are written, before they are stored."""
+    """What acknowledged writes survive before they are stored."""
 
     NOTHING = "no"
     KILL = "yes"
@@ -40,7 +40,7 @@ class Survives(Enum):
 
 
 def default_spool_dir() -> Path:
-    """Where the spool is that nobody named a place for."""
+    """Return the default directory of the spool."""
     state = os.environ.get("XDG_STATE_HOME")
     if not state and (home := os.environ.get("HOME")):
         state = f"{home}/.local/state"
@@ -48,7 +48,7 @@ def default_spool_dir() -> Path:
 
 
 def check_spool_dir(directory: Path) -> None:
-    """See that spools can be made in a directory, which need not exist; nothing is made.
+    """Check that spools can be made in a directory, which need not exist, without making any.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def check_spool_dir(directory: Path) -> None:
 
 
 class Spool:
-    """A directory of its own for the files of one mount, and their budget.
+    """The directory for the files of one mount, and their budget.
 
     The directory is made with the first file and goes at the end, unless something unsaved is in
     it. As long as the mount lives it holds a lock there, which tells others to leave it alone; the
@@ -118,7 +118,7 @@ class Spool:
         )
 
     def new_path(self, name: str) -> Path:
-        """The path of a new file, named after a key. Raises NoSpace, Unavailable."""
+        """Return the path of a new file, named after a key. Raises NoSpace, Unavailable."""
         self.log.open()
         return self.directory / f"{next(self._numbers)}-{quoted(name)}"
 
@@ -161,12 +161,12 @@ class Spool:
                 raise
 
     def end_promise(self) -> None:
-        """The file has become an entry, or will never be one."""
+        """Release the promised room: the file has become an entry, or will never be one."""
         with self._pressing:
             self._ends -= 1
 
     def pressed(self, call: Callable[[], T]) -> T:
-        """What a call gives that must not fail for want of room, or of a descriptor.
+        """Return the result of a call that must not fail for lack of room or of a descriptor.
 
         Where it does, it is called once more with what is held in reserve. Raises as `call`.
         """
@@ -184,14 +184,14 @@ class Spool:
                         self._hold_reserve()
 
     def sync(self) -> None:
-        """Have the names in the directory survive a power failure; takes no descriptor."""
+        """Make the names in the directory survive a power failure; takes no descriptor."""
         if self._directory_fd is not None:
             with disk(self.directory):
                 os.fsync(self._directory_fd)
 
     @property
     def bytes_used(self) -> int:
-        """Of the budget."""
+        """The used bytes of the budget."""
         with self._lock:
             return self._bytes_taken + self._kept_bytes()
 
@@ -203,7 +203,7 @@ class Spool:
             return len(self._kept)
 
     def _kept_bytes(self) -> int:
-        """What is kept takes; others may have removed some of it."""
+        """Return the bytes of what is kept, some of which others may have removed."""
         self._kept = {path: taken for path, taken in self._kept.items() if path.exists()}
         return sum(self._kept.values())
 
@@ -266,7 +266,7 @@ class Spool:
             os.close(fd)
 
     def _made(self) -> int | None:
-        """The lock of the directory, or None: somebody took it for a dead mount's meanwhile."""
+        """Return the lock of the directory; None: another process took it for a dead mount's."""
         make_private(self.directory)
         lock = self.directory / LOCK
         try:
@@ -289,7 +289,7 @@ class Spool:
 
 
 def quoted(name: str) -> str:
-    """A key as a file is named after it, cut to what a name can have; it has no suffix of ours."""
+    """Return a file name for a key, cut to the longest name, without a suffix of the spool."""
     text = quote(name, safe="", errors="surrogateescape")
     for suffix in (SUFFIX, KEPT):
         if text.endswith(suffix):

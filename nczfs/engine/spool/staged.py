@@ -1,4 +1,4 @@
-"""What the log says of a staged file: what it is to become, and which bytes of it count."""
+"""The log's records of a staged file: what it is to become, and its valid bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is said besides of a file that is left to `nczfs recover`."""
+    """Further facts about a file that is left to `nczfs recover`."""
 
     reason: str
     saved_at: float
@@ -33,7 +33,7 @@ class Kept:
 
     @classmethod
     def parsed(cls, document: Mapping[str, Any]) -> Kept:
-        """As a record has it. Raises KeyError, TypeError, ValueError."""
+        """Parse the form in a record. Raises KeyError, TypeError, ValueError."""
         saved_at = time_of(document["saved_at"])
         size, crc = int(document["size"]), int(document["crc32c"])
         return cls(str(document["reason"]), saved_at, size, crc)
@@ -81,7 +81,7 @@ class Staged:
 
     @classmethod
     def parsed(cls, document: Mapping[str, Any]) -> Staged:
-        """As a record ``file`` has it. Raises KeyError, TypeError, ValueError."""
+        """Parse a record ``file``. Raises KeyError, TypeError, ValueError."""
         key, replaces = str(document["key"]), str(document["replaces"])
         made = cls.begun(key, replaces, document["missing"], map(Sent.parsed, document["sent"]))
         if document["kept"] is not None:
@@ -91,7 +91,7 @@ class Staged:
         return made
 
     def take(self, document: Mapping[str, Any]) -> None:
-        """One more record of the file. Raises KeyError, TypeError, ValueError."""
+        """Apply one more record of the file. Raises KeyError, TypeError, ValueError."""
         match document["is"]:
             case "filled":
                 for start, stop in document["ranges"]:
@@ -103,7 +103,7 @@ class Staged:
                 self.sent.append(Sent.parsed(document["sent"]))
 
     def document(self, name: str) -> dict[str, Any]:
-        """As a record ``file`` has it."""
+        """Return the record ``file``."""
         return {
             "is": "file",
             "file": name,
@@ -120,7 +120,7 @@ class Staged:
 
 
 class StagedLog:
-    """What the log of a mount says of one staged file. Its user sees to it that calls are single.
+    """The log's records of one staged file. Its user makes one call at a time.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class StagedLog:
         self.is_wanted = spool.survives is not Survives.NOTHING
 
     def begin(self, key: str, replaces: str, missing: Iterable[tuple[int, int]]) -> None:
-        """What is in the file is not in the store; does nothing where that is known.
+        """Note that the file's contents are not in the store, unless that is known.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class StagedLog:
             self._say(Staged.begun(key, replaces, missing))
 
     def renew(self, key: str, replaces: str, missing: Iterable[tuple[int, int]]) -> None:
-        """As `begin`, of a file that is to become something else from now on. Never raises."""
+        """Note what the file is to become from now on, as `begin` does. Never raises."""
         if self._said is not None:
             try:
                 self._say(Staged.begun(key, replaces, missing))
@@ -163,20 +163,20 @@ class StagedLog:
                 log.warning("%s: the log has what it was to replace before: %s", self._path, error)
 
     def wrote(self, missed: Iterable[tuple[int, int]]) -> None:
-        """The file was written to; `missed` are the ranges that it had no bytes of before."""
+        """Note a write to the file; `missed` are the ranges of which it had no bytes before."""
         if self._said is not None:
             self._sync()
             ranges = list(missed)
             self._add({"is": "filled", "ranges": ranges} if ranges else None)
 
     def cut(self, size: int) -> None:
-        """The size of the file was set."""
+        """Note that the size of the file was set."""
         if self._said is not None:
             self._sync()
             self._add({"is": "cut", "size": size})
 
     def sending(self, attempt: Sent) -> None:
-        """The file is sent to the store as it was at a time. Never raises."""
+        """Note that the file is sent to the store as of some time. Never raises."""
         try:
             self._add({"is": "sending", "sent": attempt.document()})
         except NczfsError as error:
@@ -215,7 +215,7 @@ class StagedLog:
         return self._path if self._path.exists() else kept_path(self._path)
 
     def clear(self) -> None:
-        """What is in the file is in the store, or will never be. Never raises."""
+        """Note that the file's contents are stored, or never will be. Never raises."""
         with self._log.lock:
             if self._said is not None:
                 self._said = None
@@ -223,14 +223,14 @@ class StagedLog:
                     self._log.note({"is": "done", "file": self._path.name})
 
     def _say(self, said: Staged) -> None:
-        """Say all there is to say."""
+        """Append all records of the file."""
         with self._log.lock:
             self._log.append([packed(said.document(self._path.name))], always=True)
             self._said = said
             self._log.hold(self._path.name, self._records)
 
     def _add(self, document: dict[str, Any] | None) -> None:
-        """Say one thing more, if anything was said; what fails is owed to the next record."""
+        """Append one more record, if there are any; a failed one comes with the next."""
         with self._log.lock:
             if self._said is None:
                 return
@@ -252,10 +252,10 @@ class StagedLog:
 
 
 def kept_path(path: Path) -> Path:
-    """Where a staged file is that is left to `nczfs recover`."""
+    """Return the path of a staged file that is left to `nczfs recover`."""
     return path.with_name(path.name + KEPT)
 
 
 def _is_there(path: Path) -> bool:
-    """Whether nobody has removed what was left to `nczfs recover`."""
+    """Return whether a file that was left to `nczfs recover` still exists."""
     return path.exists() or kept_path(path).exists()
