@@ -22,6 +22,7 @@ from nczfs.engine.lease import Leases
 from nczfs.engine.ledger import Ledger, Shelf
 from nczfs.engine.loaded import Values
 from nczfs.engine.metadata import LEDGER_SHARE, MetadataCache
+from nczfs.engine.opennode import OpenNode
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.prefetch import Windows
@@ -211,11 +212,17 @@ class Dataset(Hierarchy):
         for array in self._stored_arrays(self.prefix(path)):
             array.doubts += 1
 
+    def open_node(self, path: str) -> OpenNode:
+        """Return a node that is found again after it was renamed."""
+        place = self.engine.arrays.nodes.of(self._metadata.zmap, self.prefix(path))
+        return OpenNode(place, self.root)
+
     def removed(self, path: str) -> None:
         """Note that a node and all below it are removed; nothing written to them is kept."""
         self.edits.forget(path)
         self.appends.forget(lambda known: is_within(known, path))
         prefix = self.prefix(path)
+        self.engine.arrays.nodes.end(self._metadata.zmap, prefix)
         for array in self._stored_arrays(prefix):
             array.end("the variable was removed")
             self.engine.writeback.drop(array, lambda _: False)
@@ -235,6 +242,10 @@ class Dataset(Hierarchy):
         for changed in (path, goal):
             self.forget_documents(changed)
         self.edits.move(path, goal)
+
+    def settled(self, path: str) -> None:
+        """Note that nothing is left where a node was that has moved."""
+        self.engine.arrays.nodes.settle(self._metadata.zmap, self.prefix(path))
 
     def forget_documents(self, path: str) -> None:
         """Forget a node and all below it, except chunks, so that the store is asked anew."""

@@ -82,19 +82,23 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
             renaming.put_marks()
             renaming.store()
             renaming.copy_rest()
-            with naming:
-                renaming.check_still_there()
-                renaming.store()
-                narrow = closed.enter_context(dataset.still())
-                renaming.copy_changed()
-                renaming.commit()
-                dataset.moved(path, goal)
+            # Until the end: who stores something holds it, too, and waits for the gate then.
+            closed.enter_context(naming)
+            renaming.check_still_there()
+            renaming.store()
+            narrow = closed.enter_context(dataset.still())
+            renaming.copy_changed()
+            renaming.commit()
+            dataset.moved(path, goal)
         except BaseException:
             closed.close()
             renaming.undo()
             raise
         narrow(renaming.prefix)  # an object that is stored there now would be removed, too
-        renaming.finish()
+        try:
+            renaming.finish()
+        finally:
+            dataset.settled(path)
     return goal
 
 

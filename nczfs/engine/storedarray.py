@@ -11,6 +11,7 @@ from itertools import count
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
+from nczfs.engine.opennode import NodePlaces
 from nczfs.engine.place import ArrayPlace, Gate
 from nczfs.errors import StructureChanged
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec
@@ -110,10 +111,12 @@ class StoredArrays:
     Attributes
     ----------
     gate : is closed where arrays move; a thread that stores a chunk or a document is inside.
+    nodes : of which files are open; they move with their arrays.
     """
 
     def __init__(self) -> None:
         self.gate = Gate()
+        self.nodes = NodePlaces()
         self._lock = threading.Lock()
         self._known: WeakValueDictionary[Hashable, StoredArray] = WeakValueDictionary()
 
@@ -128,6 +131,7 @@ class StoredArrays:
 
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
         """Move the arrays at or below a prefix to another one. The caller has closed the gate."""
+        self.nodes.move(zmap, prefix, goal)
         with self._lock:
             there = {key: a for key, a in self._known.items() if a.is_within(zmap, prefix)}
             for key, array in there.items():

@@ -63,7 +63,7 @@ class NodeArrivals:
         file = self.files[name]()
         assert isinstance(file, File)
         if isinstance(file, ValuesFile):
-            opened: OpenFile = Filling(file, self.context.refusals.file(self._prefix, name))
+            opened: OpenFile = Filling(file, self.context.refusals.file(lambda: self._prefix, name))
         else:
             opened = file.open(writing=True, truncate=True)
         self.arrivals.hidden.put(self._prefix, name)

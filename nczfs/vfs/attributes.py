@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import blake2b
 
 from nczfs import metrics
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.fillvalues import FILL_VALUE
 from nczfs.engine.hierarchy import Loaded
+from nczfs.engine.opennode import OpenNode
 from nczfs.errors import (
     CrossesTrees,
     NoSuchPath,
@@ -18,6 +20,7 @@ from nczfs.errors import (
     PathError,
     PathExists,
     StaleHandle,
+    StructureChanged,
 )
 from nczfs.formats.attributes import attribute_text, is_hidden
 from nczfs.formats.names import checked_name
@@ -34,6 +37,7 @@ from nczfs.vfs.resolved import At
 from nczfs.vfs.viewfile import ViewContext
 from nczfs.views.attributes import attribute_from, check_beginning
 from nczfs.views.catalog import ATTRIBUTES
+from nczfs.zmap.keys import Prefix
 
 ATTRIBUTE_BYTES_MAX = 16 << 20
 TEXTS = (NcType.CHAR, NcType.STRING)
@@ -45,10 +49,9 @@ class AttributesDirectory(Directory):
     def __init__(self, context: ViewContext, at: At) -> None:
         self._context = context
         self._dataset = at.dataset
-        self._path = at.path
+        self._node = at.dataset.open_node(at.path)
         self._at = at
         self._revision = at.dataset.edits.revision
-        self._prefix = attributes_of(at.dataset.prefix(at.path))
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
@@ -164,6 +167,14 @@ class AttributesDirectory(Directory):
         opened.flush()
         opened.close()
 
+    @property
+    def _path(self) -> str:
+        return self._node.path
+
+    @property
+    def _prefix(self) -> Prefix:
+        return attributes_of(self._node.prefix)
+
     def _is_shown(self, name: str) -> bool:
         """Return whether an attribute is shown; a directory that began empty shows new ones."""
         arrivals = self._context.arrivals
@@ -190,18 +201,21 @@ class AttributesDirectory(Directory):
         return editing
 
     def _loaded(self) -> Loaded:
-        loaded = self._dataset.load(self._path)
+        return self._node.follow(self._loaded_at)
+
+    def _loaded_at(self, path: str) -> Loaded:
+        loaded = self._dataset.load(path)
         if loaded is None:
-            raise NoSuchPath(f"/{self._path}: no longer exists")
+            raise NoSuchPath(f"/{path}: no longer exists")
         return loaded
 
     def _file(self, name: str, loaded: Loaded) -> AttributeFile:
         refusals = self._refusals(shown_name(name))
-        return AttributeFile(self._context, self._dataset, self._path, name, loaded, refusals)
+        return AttributeFile(self._context, self._dataset, self._node, name, loaded, refusals)
 
     def _refusals(self, file_name: str) -> RefusalsOfFile:
-        prefix = self._dataset.prefix(self._path)
-        return self._context.refusals.file(prefix, f"{ATTRIBUTES}/{file_name}")
+        node = self._node
+        return self._context.refusals.file(lambda: node.prefix, f"{ATTRIBUTES}/{file_name}")
 
 
 class AttributeFile(File):
@@ -217,14 +231,14 @@ class AttributeFile(File):
         self,
         context: ViewContext,
         dataset: Dataset,
-        path: str,
+        node: OpenNode,
         name: str,
         loaded: Loaded,
         refusals: RefusalsOfFile,
     ) -> None:
         self._context = context
         self._dataset = dataset
-        self._path = path
+        self._node = node
         self._name = name
         self._mtime_ns = context.mtime_ns_of(loaded)
         self._revision = dataset.edits.revision
@@ -239,7 +253,8 @@ class AttributeFile(File):
         return self._digest
 
     def stat(self) -> NodeStat:
-        self._ask(self._dataset.load(self._path))
+        with suppress(StructureChanged):  # it was removed while it was open
+            self._ask(self._node.follow(self._dataset.load))
         return self.listing_stat()
 
     def listing_stat(self) -> NodeStat:
@@ -251,7 +266,7 @@ class AttributeFile(File):
         )
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        data = self._ask(self._context.load(self._dataset, self._path))
+        data = self._ask(self._node.follow(lambda path: self._context.load(self._dataset, path)))
         if not (writing or truncate):
             return FixedContent(data, self._refusals.check)
         if self._editing is None:
@@ -259,14 +274,18 @@ class AttributeFile(File):
         self._writer = OpenAttribute(
             self._editing,
             self._dataset,
-            self._path,
+            self._node,
             self._name,
             b"" if truncate else data,
             self._refusals,
-            is_there=_attribute(self._dataset.load(self._path), self._name) is not None,
+            is_there=_attribute(self._node.follow(self._dataset.load), self._name) is not None,
             takes_any_name=self._context.arrivals is not None,
         )
         return self._writer
+
+    def succeeds(self, old: Node) -> None:
+        if isinstance(old, AttributeFile):
+            self._writer = old._writer
 
     def change(self, changes: Changes) -> None:
         self._context.check_changes(changes)
@@ -280,7 +299,7 @@ class AttributeFile(File):
         """Take over what the attribute is by now, and return its text."""
         revision = self._dataset.edits.revision
         if loaded is None:
-            raise StaleHandle(f"/{self._path}: no longer exists")
+            raise StaleHandle(f"/{self._node.path}: no longer exists")
         if loaded.mtime_ns is not None:
             self._mtime_ns = loaded.mtime_ns
         data = _text_in(loaded, self._name)
@@ -307,7 +326,7 @@ class OpenAttribute(OpenFile):
         self,
         editing: Editing,
         dataset: Dataset,
-        path: str,
+        node: OpenNode,
         name: str,
         data: bytes,
         refusals: RefusalsOfFile,
@@ -317,7 +336,7 @@ class OpenAttribute(OpenFile):
     ) -> None:
         self._editing = editing
         self._dataset = dataset
-        self._path = path
+        self._node = node
         self._name = name
         self._was_there = is_there
         self._takes_any_name = takes_any_name
@@ -350,31 +369,35 @@ class OpenAttribute(OpenFile):
 
     def flush(self) -> None:
         with self._text.taken() as data:
-            if data is None:
-                return
-            loaded = self._dataset.load(self._path)
-            known = _attribute(loaded, self._name)
-            if loaded is None or (known is None and self._was_there):
-                raise StaleHandle(f"/{self._path}: attribute {self._name!r} was removed")
-            if known is None or data != _text_in(loaded, self._name):
-                self._set(attribute_from(self._name, data, known))
-            self._editing.editor(self._dataset).sync(self._path)
-            self._was_there = True
+            if data is not None:
+                text = data
+                self._node.follow(lambda path: self._store(path, text))
+                self._was_there = True
 
     def close(self) -> None:
         """Drop what the last flush did not set; its writer got the error."""
         self._text.is_dirty = False
 
-    def _set(self, attribute: Attribute) -> None:
+    def _store(self, path: str, data: bytes) -> None:
+        """Set the attribute of the node at a path to a text."""
+        loaded = self._dataset.load(path)
+        known = _attribute(loaded, self._name)
+        if loaded is None or (known is None and self._was_there):
+            raise StaleHandle(f"/{path}: attribute {self._name!r} was removed")
+        if known is None or data != _text_in(loaded, self._name):
+            self._set(path, attribute_from(self._name, data, known))
+        self._editing.editor(self._dataset).sync(path)
+
+    def _set(self, path: str, attribute: Attribute) -> None:
         editor = self._editing.editor(self._dataset)
         if self._takes_any_name and attribute.name != FILL_VALUE:
-            editor.take_attributes(self._path, [attribute])
+            editor.take_attributes(path, [attribute])
         else:
-            editor.set_attribute(self._path, attribute)
+            editor.set_attribute(path, attribute)
 
     def _check_beginning(self, data: bytes) -> None:
         """Raise BadValue if the text can never become the attribute."""
-        loaded = self._dataset.load(self._path)
+        loaded = self._node.follow(self._dataset.load)
         known = _attribute(loaded, self._name)
         nc_type = None if known is None else known.type
         node = loaded.node if loaded is not None else None

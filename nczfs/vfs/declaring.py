@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.opening import new_format
+from nczfs.engine.opennode import OpenNode
 from nczfs.errors import (
     BadArgument,
     BadValue,
@@ -51,8 +52,8 @@ class InfoFile(ViewFile):
     def __init__(
         self, context: ViewContext, view: View, token: object, mtime_ns: int, at: At
     ) -> None:
-        dataset, path = at.dataset, at.path
-        self._refusals = context.refusals.file(dataset.prefix(path), INFO)
+        dataset, node = at.dataset, at.dataset.open_node(at.path)
+        self._refusals = context.refusals.file(lambda: node.prefix, INFO)
         super().__init__(
             context,
             view,
@@ -62,7 +63,7 @@ class InfoFile(ViewFile):
             self._refusals.check,
         )
         self._dataset = dataset
-        self._path = path
+        self._node = node
         self._was_group = isinstance(at.loaded.node, GroupHeader)
         is_open = self._was_group or context.arrivals is not None
         self._editing = context.editing_of(dataset) if is_open else None
@@ -72,13 +73,13 @@ class InfoFile(ViewFile):
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         if self._has_become:
             # The kernel then looks the path up again, and finds the file of the variable.
-            raise StaleHandle(f"/{self._path}/info.json: the group is a variable now")
+            raise StaleHandle(f"/{self._node.path}/info.json: the group is a variable now")
         if not (writing or truncate):
             return super().open()
         if self._editing is None:
             raise NotPermitted("info.json: can only be read")
         return OpenDeclaration(
-            self._context, self._editing, self._dataset, self._path, self._refusals, self._made
+            self._context, self._editing, self._dataset, self._node, self._refusals, self._made
         )
 
     def _made(self) -> None:
@@ -103,14 +104,14 @@ class OpenDeclaration(OpenFile):
         context: ViewContext,
         editing: Editing,
         dataset: Dataset,
-        path: str,
+        node: OpenNode,
         refusals: RefusalsOfFile,
         made: Callable[[], None],
     ) -> None:
         self._context = context
         self._editing = editing
         self._dataset = dataset
-        self._path = path
+        self._node = node
         self._made = made
         self._text = JudgedText(INFO, b"", INFO_BYTES_MAX, refusals, self._judge)
 
@@ -133,7 +134,8 @@ class OpenDeclaration(OpenFile):
                 return
             with self._refused():
                 wanted = wanted_node(self._name, data)
-                self._making(wanted).make(self._path, wanted)
+                making = self._making(wanted)
+                self._node.follow(lambda path: making.make(path, wanted))
             arrivals = self._context.arrivals
             if arrivals is not None:
                 arrivals.settle_format(self._dataset.root)
@@ -148,7 +150,8 @@ class OpenDeclaration(OpenFile):
         """Refuse a document that is complete and wrong, or can never be complete."""
         with self._refused(), suppress(Unfinished):
             wanted = wanted_node(self._name, data)
-            described = self._making(wanted).check(self._path, wanted)
+            making = self._making(wanted)
+            described = self._node.follow(lambda path: making.check(path, wanted))
             if described is not None:
                 check_held(described, self._held())
 
@@ -164,21 +167,21 @@ class OpenDeclaration(OpenFile):
 
     def _held(self) -> dict[str, HeldFile]:
         arrivals = self._context.arrivals
-        return {} if arrivals is None else arrivals.held_in(self._dataset.prefix(self._path))
+        return {} if arrivals is None else arrivals.held_in(self._node.prefix)
 
     def _land(self) -> None:
         """Write the values that came before the variable was known."""
-        arrivals, prefix = self._context.arrivals, self._dataset.prefix(self._path)
+        arrivals, prefix = self._context.arrivals, self._node.prefix
         for name, held in self._held().items():
             is_whole = name in (RAW, LINES) and not held.is_open
             if arrivals is not None and is_whole:
-                land(self._context, self._dataset, self._path, name, held)
+                land(self._context, self._dataset, self._node.path, name, held)
                 arrivals.hidden.put(prefix, name)
                 arrivals.let_go(prefix, name)
 
     @property
     def _name(self) -> str:
-        return self._path.rpartition("/")[2]
+        return self._node.path.rpartition("/")[2]
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
@@ -189,4 +192,4 @@ class OpenDeclaration(OpenFile):
             raise NotPermitted(str(error)) from error
         except (BadValue, CodecError, MetadataError, NoSuchNode, UsageError) as error:
             why = str(error).removeprefix(f"{INFO}: ")
-            raise BadArgument(f"/{self._path}/{INFO}: {why}") from error
+            raise BadArgument(f"/{self._node.path}/{INFO}: {why}") from error

@@ -111,6 +111,7 @@ class InodeTable:
             known = self.at(parent.ino, name)
             if known is not None:
                 if type(known.node) is type(node) and known.node.token == node.token:
+                    node.succeeds(known.node)
                     known.node = node
                     return known
                 self._displace(known)
@@ -226,6 +227,7 @@ class InodeTable:
     def found(self, inode: Inode, node: Node) -> None:
         """Set the node of an inode that was renamed, or is below a renamed one."""
         with self._lock:
+            node.succeeds(inode.node)
             inode.node = node
             block = self._block_of.get(inode.ino)
             if block is None or not isinstance(node, NumberedDirectory):

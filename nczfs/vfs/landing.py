@@ -45,7 +45,7 @@ def land(context: ViewContext, dataset: Dataset, path: str, name: str, held: Hel
     if not isinstance(node, Variable) or (node.array.size and not held.size):
         return False
     place = dataset.prefix(path)
-    refusals = context.refusals.file(place, name)
+    refusals = context.refusals.file(lambda: place, name)
     with refusals.noted():
         is_vlen = node.array.dtype.vlen is not None
         if name != (LINES if is_vlen else RAW) or not (

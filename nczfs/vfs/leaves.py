@@ -159,11 +159,12 @@ def text_file(context: ViewContext, at: At, name: str, view: View) -> ViewFile:
     """Return a text about a node as a file, which is replaced when its documents change."""
     versions = tuple(at.loaded.used.values())
     mtime_ns = context.mtime_ns_of(at.loaded)
+    opened = at.dataset.open_node(at.path)
     return ViewFile(
         context,
         view,
         versions,
         mtime_ns,
         lambda: at.dataset.edits.revision + context.refusals.revision,
-        context.refusals.file(at.dataset.prefix(at.path), name).check,
+        context.refusals.file(lambda: opened.prefix, name).check,
     )

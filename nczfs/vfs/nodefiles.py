@@ -25,10 +25,10 @@ def node_files(
     at, node = resolved, resolved.loaded.node
     # First, because programs copy in the order of the listing: then values find their variable.
     files: dict[str, Callable[[], Node]] = {INFO: lambda: info_file(context, at, views[INFO])}
-    prefix = at.dataset.prefix(at.path)
+    opened = at.dataset.open_node(at.path)
 
     def notes() -> tuple[str, ...]:
-        return context.refusals.of(prefix)
+        return context.refusals.of(opened.prefix)
 
     if isinstance(node, GroupHeader):
         views = catalog.group_views(at.dataset, node, stem(name), notes)

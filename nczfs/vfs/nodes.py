@@ -62,6 +62,9 @@ class Node(ABC):
         """Change modes, owners or times, but not the size. May block."""
         raise NotPermitted("modes, owners and times cannot be changed here")
 
+    def succeeds(self, old: Node) -> None:  # noqa: B027 - most nodes know nothing of open files
+        """Take over what the former node of the same inode knows of its open files."""
+
 
 class Directory(Node):
     """A node with entries."""

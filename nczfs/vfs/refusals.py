@@ -51,8 +51,8 @@ class Refusals:
         with self._lock:
             return tuple(name for node, name in self._notes if node == prefix)
 
-    def file(self, prefix: Prefix, name: str) -> RefusalsOfFile:
-        """Return the refusals of one file."""
+    def file(self, prefix: Callable[[], Prefix], name: str) -> RefusalsOfFile:
+        """Return the refusals of one file; a rename may change the prefix of its node."""
         return RefusalsOfFile(self, prefix, name)
 
     def why(self, prefix: Prefix, name: str) -> str | None:
@@ -98,7 +98,7 @@ class Refusals:
 class RefusalsOfFile:
     """The refusals of one file."""
 
-    def __init__(self, refusals: Refusals, prefix: Prefix, name: str) -> None:
+    def __init__(self, refusals: Refusals, prefix: Callable[[], Prefix], name: str) -> None:
         self._refusals = refusals
         self._prefix = prefix
         self._name = name
@@ -109,16 +109,16 @@ class RefusalsOfFile:
         try:
             yield
         except (BadArgument, BadValue, NotPermitted) as error:
-            self._refusals.note(self._prefix, self._name, str(error))
+            self._refusals.note(self._prefix(), self._name, str(error))
             raise
 
     def settle(self) -> None:
         """Remove the note after an accepted write, or if the file is gone."""
-        self._refusals.settle(self._prefix, self._name)
+        self._refusals.settle(self._prefix(), self._name)
 
     def check(self) -> None:
         """Raise BadArgument if the last write was refused."""
-        why = self._refusals.why(self._prefix, self._name)
+        why = self._refusals.why(self._prefix(), self._name)
         if why is not None:
             raise BadArgument(_message(self._name, why))
 

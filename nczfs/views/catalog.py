@@ -142,17 +142,18 @@ def group_views(
     dataset: Dataset, header: GroupHeader, file_name: str, notes: Notes = tuple
 ) -> Mapping[str, View]:
     """Return the files of a group, by name; their names contain `file_name`."""
+    opened = dataset.open_node(header.path)
 
     def described(_: Variables) -> Layout:
-        node = dataset.node(header.path)
+        node = opened.follow(dataset.node)
         if isinstance(node, Variable):  # it has become one
             return _info(dataset, node, list(notes()))
         with PARSING.visit():
-            return Layout([Literal(info.group_info(dataset.group(header.path), notes()))])
+            return Layout([Literal(info.group_info(opened.follow(dataset.group), notes()))])
 
     def printed(_: Variables) -> Layout:
         with PARSING.visit():
-            text = cdl.header(dataset.group(header.path), name=file_name)
+            text = cdl.header(opened.follow(dataset.group), name=file_name)
             return Layout([Literal(text.encode("utf-8", "surrogateescape"))])
 
     return {

@@ -236,7 +236,7 @@ def test_notes_are_bounded_and_told_once() -> None:
 
 def test_other_errors_than_refusals_are_not_noted() -> None:
     refusals = Refusals(lambda _: None)
-    file = refusals.file(Prefix("v"), "info.json")
+    file = refusals.file(lambda: Prefix("v"), "info.json")
     with pytest.raises(NczfsError), file.noted():
         raise NczfsError("the store is gone")
     file.check()

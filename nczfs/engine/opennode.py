@@ -1,0 +1,130 @@
+"""A group or variable of which files are open: they follow it when it is renamed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+from weakref import WeakSet, WeakValueDictionary
+
+from nczfs.errors import NczfsError, StructureChanged
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Prefix, is_within, moved
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class NodePlace:
+    """The place of a node in its store; all who have files of it open share this object.
+
+    Attributes
+    ----------
+    prefix : changes with a rename.
+    is_gone : whether the node was removed; another one may be there now.
+    """
+
+    zmap: ZMap
+    prefix: Prefix
+    is_gone: bool = False
+
+
+class NodePlaces:
+    """The places of the nodes of which files are open. `_lock` guards the collections.
+
+    A node that a rename has moved may still be found at its old place for a moment; those who ask
+    for that place get the new one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shared: WeakValueDictionary[tuple[ZMap, Prefix], NodePlace] = WeakValueDictionary()
+        self._all: WeakSet[NodePlace] = WeakSet()
+        self._moving: dict[tuple[ZMap, Prefix], Prefix] = {}
+
+    def of(self, zmap: ZMap, prefix: Prefix) -> NodePlace:
+        """Return the place of what is now at a prefix of a store."""
+        with self._lock:
+            for (store, old), goal in self._moving.items():
+                if store is zmap and is_within(prefix, old):
+                    prefix = Prefix(moved(prefix, old, goal))
+            found = self._shared.get((zmap, prefix))
+            if found is None:
+                found = self._shared[zmap, prefix] = NodePlace(zmap, prefix)
+                self._all.add(found)
+            return found
+
+    def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
+        """Move everything at or below a prefix to another one; `settle` ends the move."""
+        with self._lock:
+            self._moving[zmap, prefix] = goal
+            for place in self._taken(zmap, prefix):
+                place.prefix = Prefix(moved(place.prefix, prefix, goal))
+                self._shared[zmap, place.prefix] = place
+
+    def settle(self, zmap: ZMap, prefix: Prefix) -> None:
+        """Note that nothing of what was moved is left at its old prefix."""
+        with self._lock:
+            self._moving.pop((zmap, prefix), None)
+
+    def end(self, zmap: ZMap, prefix: Prefix) -> None:
+        """Note that everything at or below a prefix is removed."""
+        with self._lock:
+            for place in self._taken(zmap, prefix):
+                place.is_gone = True
+                self._all.discard(place)
+
+    def _taken(self, zmap: ZMap, prefix: Prefix) -> list[NodePlace]:
+        found = [p for p in self._all if p.zmap is zmap and is_within(p.prefix, prefix)]
+        for place in found:
+            self._shared.pop((zmap, place.prefix), None)
+        return found
+
+
+class OpenNode:
+    """A node of a dataset, wherever it is.
+
+    Parameters
+    ----------
+    root : of the dataset.
+    """
+
+    def __init__(self, place: NodePlace, root: Prefix) -> None:
+        self._place = place
+        self._root = root
+
+    @property
+    def prefix(self) -> Prefix:
+        """In the store."""
+        return self._place.prefix
+
+    @property
+    def path(self) -> str:
+        """In the dataset."""
+        return self._place.prefix[len(self._root) :].lstrip("/")
+
+    def follow(self, function: Callable[[str], _T]) -> _T:
+        """Call a function with the path, and again if a rename changed that meanwhile.
+
+        Raises
+        ------
+        StructureChanged : the node was removed.
+        """
+        while True:
+            path = self.path
+            self.check()
+            try:
+                found = function(path)
+            except NczfsError:
+                if path == self.path:
+                    self.check()
+                    raise
+            else:
+                if path == self.path:
+                    return found
+
+    def check(self) -> None:
+        """Raise StructureChanged if the node was removed."""
+        if self._place.is_gone:
+            raise StructureChanged(f"/{self.path}: was removed")
