@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import sys
 from abc import abstractmethod
 from math import prod
 from typing import Any
@@ -169,7 +170,13 @@ class Json2(Listed):
             data = text.encode("utf-8", "surrogatepass")
         if wrong := jsonshape.fault(data, depth_max=DEPTH_MAX, members_max=members_max):
             raise ValueError(f"the text {wrong}")
-        return json.loads(text, strict=self._strict)
+        try:
+            return json.loads(text, strict=self._strict)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:
+            digits = sys.get_int_max_str_digits()
+            raise ValueError(f"the text has an integer of more than {digits} digits") from None
 
     def _dump(self, items: list[Any]) -> bytes:
         text = json.dumps(

@@ -269,6 +269,14 @@ def test_counts_and_lengths_of_objects_are_checked_before_room_is_made(name: str
     assert peak < 4 << 20
 
 
+def test_an_integer_of_too_many_digits_is_refused_in_our_words() -> None:
+    chain = pipeline("|O", (6,), {"id": "json2"}, vlen=VlenKind.JSON)
+    _, data = OBJECT_BOMBS["a number of many digits"]
+    with pytest.raises(CorruptChunk, match="an integer of more than 4300 digits") as caught:
+        chain.decode(data)
+    assert "set_int_max_str_digits" not in str(caught.value)
+
+
 def test_an_error_that_is_kept_does_not_keep_the_data() -> None:
     chain = pipeline("|O", (6,), {"id": "json2"}, ZLIB, vlen=VlenKind.JSON)
     data = zlib.compress(b"[" * (8 << 20))
