@@ -93,15 +93,21 @@ class DeleteAttribute(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class AddMember(Change):
-    """A new array or group in a group's list of members, if the group has a list."""
+class MemberChange(Change):
+    """A change of what a group lists under a name, if it lists its members at all."""
 
     name: str
-    is_group: bool
 
     @property
     def subject(self) -> tuple[str, ...]:
         return ("member", self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class AddMember(MemberChange):
+    """A new array or group in a group's list of members, if the group has a list."""
+
+    is_group: bool
 
     def apply(self, node: Node | None) -> Node:
         group = _group(node)
@@ -111,14 +117,8 @@ class AddMember(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveMember(Change):
+class RemoveMember(MemberChange):
     """The removal of an array or group from a group's list of members, if the group has a list."""
-
-    name: str
-
-    @property
-    def subject(self) -> tuple[str, ...]:
-        return ("member", self.name)
 
     def apply(self, node: Node | None) -> Node:
         group = _group(node)
@@ -130,15 +130,10 @@ class RemoveMember(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class RenameMember(Change):
+class RenameMember(MemberChange):
     """A new name of a member in a group's list of members, if the group has a list."""
 
-    name: str
     new_name: str
-
-    @property
-    def subject(self) -> tuple[str, ...]:
-        return ("member", self.name)
 
     def apply(self, node: Node | None) -> Node:
         group = _group(node)
@@ -150,14 +145,8 @@ class RenameMember(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupBecomesArray(Change):
+class GroupBecomesArray(MemberChange):
     """A member's move from a group's list of groups to that of arrays, if the group has lists."""
-
-    name: str
-
-    @property
-    def subject(self) -> tuple[str, ...]:
-        return ("member", self.name)
 
     def apply(self, node: Node | None) -> Node:
         group = _group(node)
