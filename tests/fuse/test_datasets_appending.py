@@ -16,7 +16,7 @@ import pytest
 
 import nczfs
 from tests.support.mounts import Served
-from tests.support.places import DATASET, Place, bucket_of, directory_at
+from tests.support.places import DATASET, Place, bucket_of, requested_place
 from tests.support.sample import Values
 from tests.support.settled import settled, status
 
@@ -29,9 +29,7 @@ PATIENCE_S = 60.0
 @pytest.fixture(params=["directory", "ceph"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Stores with conditional writes."""
-    if request.param == "directory":
-        return with_records(directory_at(tmp_path / "store"))
-    return with_records(bucket_of(request.getfixturevalue("ceph")))
+    return with_records(requested_place(request, tmp_path))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 import nczfs
 from tests.support.mounts import Served
-from tests.support.places import DATASET, Place, bucket_of, directory_at
+from tests.support.places import DATASET, Place, requested_place
 from tests.support.settled import settled
 
 VALUES = np.arange(600, dtype="<f8").reshape(60, 10)
@@ -23,10 +23,7 @@ TURNS = 20
 
 @pytest.fixture(params=["directory", "ceph"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "directory":
-        place = directory_at(tmp_path / "store")
-    else:
-        place = bucket_of(request.getfixturevalue("ceph"))
+    place = requested_place(request, tmp_path)
     with nczfs.open(place.url_of(DATASET), "w") as root:
         root.create_dimension("t", None)
         root.create_dimension("x", 10)

@@ -19,7 +19,7 @@ import nczfs
 from tests.support.looking import mounting_of
 from tests.support.mounts import nczfs as command
 from tests.support.mounts import served
-from tests.support.places import Place, bucket_of, directory_at
+from tests.support.places import Place, directory_at, requested_place
 from tests.support.sample import output
 from tests.support.settled import settled
 
@@ -30,10 +30,7 @@ COUNT = 4000
 @pytest.fixture(params=("directory", "ceph"))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A dataset of NCZarr, d.zarr, and one of pure Zarr, p.zarr."""
-    if request.param == "directory":
-        place = directory_at(tmp_path / "store")
-    else:
-        place = bucket_of(request.getfixturevalue(request.param))
+    place = requested_place(request, tmp_path)
     make(place)
     return place
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.mounts import Served
-from tests.support.places import Place, bucket_of, directory_at
+from tests.support.places import Place, requested_place
 from tests.support.settled import settled
 from tests.support.waiting import until
 
@@ -21,9 +21,7 @@ REPLACED = "ESTALE"
 
 @pytest.fixture(params=["directory", "ceph"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "directory":
-        return directory_at(tmp_path / "store")
-    return bucket_of(request.getfixturevalue(request.param))
+    return requested_place(request, tmp_path)
 
 
 @pytest.fixture

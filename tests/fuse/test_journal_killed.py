@@ -17,7 +17,7 @@ import pytest
 from tests.support import mounts
 from tests.support.confirmed import Writer, working_until_they_fail
 from tests.support.mounts import served
-from tests.support.places import DATASET, Place, bucket_of, directory_at
+from tests.support.places import DATASET, Place, requested_place
 from tests.support.settled import files_in
 
 LENGTH = 400
@@ -28,9 +28,7 @@ TRIALS = [3, pytest.param(200, marks=pytest.mark.long)]
 
 @pytest.fixture(params=["directory", "ceph"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "directory":
-        return directory_at(tmp_path / "store")
-    return bucket_of(request.getfixturevalue(request.param))
+    return requested_place(request, tmp_path)
 
 
 class LineWriter(Writer):

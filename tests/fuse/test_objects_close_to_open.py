@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.mounts import Served
-from tests.support.places import Place, bucket_of, directory_at
+from tests.support.places import Place, requested_place
 from tests.support.settled import settled
 
 TURNS = {"directory": 500, "ceph": 40}
@@ -20,9 +20,7 @@ TURNS = {"directory": 500, "ceph": 40}
 
 @pytest.fixture(params=[*TURNS])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "directory":
-        return directory_at(tmp_path / "store")
-    return bucket_of(request.getfixturevalue("ceph"))
+    return requested_place(request, tmp_path)
 
 
 @pytest.fixture

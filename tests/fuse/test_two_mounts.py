@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.confirmed import ElementWriter, take_turns, working_until_they_fail
 from tests.support.mounts import Served, served
-from tests.support.places import DATASET, Place, bucket_of, directory_at
+from tests.support.places import DATASET, Place, bucket_of, requested_place
 from tests.support.servers import Faults, S3Server
 from tests.support.settled import files_in, gauge, settled, status
 
@@ -43,9 +43,7 @@ TROUBLE = [
 @pytest.fixture(params=["directory", "ceph"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Stores with conditional writes."""
-    if request.param == "directory":
-        return directory_at(tmp_path / "store")
-    return bucket_of(request.getfixturevalue(request.param))
+    return requested_place(request, tmp_path)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.support.confirmed import (
     working_until_they_fail,
 )
 from tests.support.mounts import Served, served
-from tests.support.places import DATASET, Place, bucket_of, directory_at
+from tests.support.places import DATASET, Place, requested_place
 from tests.support.settled import files_in, status, waiting
 
 SHARED = (np.zeros((23, 37)), (5, 8))
@@ -36,9 +36,7 @@ TRIALS = [10, pytest.param(200, marks=pytest.mark.long)]
 
 @pytest.fixture(params=["directory", "ceph"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "directory":
-        return directory_at(tmp_path / "store")
-    return bucket_of(request.getfixturevalue(request.param))
+    return requested_place(request, tmp_path)
 
 
 @pytest.mark.timeout(3600)

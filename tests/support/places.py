@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import nczfs
 from nczfs.engine.contention import LEASE
@@ -89,3 +90,10 @@ def bucket_of(server: S3Server) -> Place:
     """A new bucket."""
     bucket = server.new_bucket()
     return Place(lambda key: server.url(bucket, key))
+
+
+def requested_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A new place of the kind that a fixture has for its parameter: "directory", or a server."""
+    if request.param == "directory":
+        return directory_at(tmp_path / "store")
+    return bucket_of(request.getfixturevalue(request.param))
