@@ -375,6 +375,7 @@ class TreeFileSystem(FileSystem):
 
     def _opened(self, inode: Inode, node: File, file: OpenFile, *, keep: bool) -> Opened:
         self.inodes.opened(inode.ino)
+        file.has_pages(kept=keep)
         handle = self._files.add(FileHandle(inode, file))
         return Opened(handle, node.direct_io, keep)
 

@@ -198,6 +198,9 @@ class OpenFile(ABC):
     judges_writes = False
     begins_itself = False
 
+    def has_pages(self, *, kept: bool) -> None:  # noqa: B027 - most files do not mind
+        """Told when it was opened: whether the kernel has kept pages of an earlier open."""
+
     @abstractmethod
     def read(self, offset: int, size: int) -> Buffer:
         """Read exactly ``min(size, file size - offset)`` bytes, none beyond the end."""

@@ -58,39 +58,72 @@ def _shown(path: Path) -> str:
         return ""
 
 
+def _is_shown(path: Path, text: str) -> bool:
+    return _shown(path) == text
+
+
 def _ends_with(path: Path, text: str) -> bool:
     return path.read_text().endswith(text)
 
 
-def test_tail_follows_a_file_of_its_own_mount_and_says_when_another_one_replaces_it(
+@pytest.mark.parametrize("size", [0, 4096])
+def test_tail_follows_a_file_that_ends_with_a_page(
+    writer: Served, reader: Served, tmp_path: Path, size: int
+) -> None:
+    """SEMANTICS O2: nothing of what it asks for is in the version that it opened."""
+    path, log = reader.path / "objects/run.log", writer.path / "objects/run.log"
+    path.write_text("." * size)
+    with tail(path, tmp_path / "seen", "-f") as seen:
+        until(partial(_is_shown, seen, "." * size))
+        until(partial(_is_shown, log, "." * size))
+        with log.open("a") as file:
+            file.write("more\n")
+        until(partial(_is_shown, seen, "." * size + "more\n"))
+
+
+@pytest.mark.parametrize("option", ["-f", "-F"])
+def test_tail_follows_what_any_mount_appends(
+    writer: Served, reader: Served, tmp_path: Path, option: str
+) -> None:
+    """SEMANTICS O2, O7: by a descriptor, and by the name."""
+    path, log = reader.path / "objects/run.log", writer.path / "objects/run.log"
+    path.write_text("".join(f"begin {number}\n" for number in range(1000)))
+    path.read_text()  # the kernel has its pages when tail begins
+    with tail(path, tmp_path / "seen", option) as seen:
+        until(partial(_ends_with, seen, "begin 999\n"))
+        wanted = seen.read_text()
+        for turn in range(6):
+            line = f"{turn}\n"
+            if turn % 3:
+                until(partial(_ends_with, log, wanted))
+            with (log if turn % 3 else path).open("a") as file:
+                file.write(line)
+            wanted += line
+            until(partial(_ends_with, seen, line))
+        assert seen.read_text() == wanted
+
+
+def test_tail_says_when_what_it_has_read_was_replaced(
     writer: Served, reader: Served, tmp_path: Path
 ) -> None:
-    """SEMANTICS O2, O7."""
-    path = reader.path / "objects/run.log"
+    """SEMANTICS O2: two versions are never mixed."""
+    path, log = reader.path / "objects/run.log", writer.path / "objects/run.log"
     path.write_text("begin\n")
-    with tail(path, tmp_path / "seen") as seen:
+    with tail(path, tmp_path / "seen", "-f") as seen:
         until(lambda: seen.read_text() == "begin\n")
-        with path.open("a") as file:
-            for line in ("0\n", "1\n", "2\n"):
-                file.write(line)
-                file.flush()
-                until(partial(_ends_with, seen, line))
-        assert seen.read_text() == "begin\n0\n1\n2\n"
-        log = writer.path / "objects/run.log"
-        until(lambda: _shown(log) == seen.read_text())
-        with log.open("a") as file:
-            file.write("elsewhere\n")
+        until(lambda: _shown(log) == "begin\n")
+        log.write_text("another run, and longer\n")
         until(lambda: "Stale file handle" in seen.read_text())
-    assert "elsewhere" not in seen.read_text()
-    until(lambda: _shown(path) == "begin\n0\n1\n2\nelsewhere\n")
+    assert "another" not in seen.read_text()
+    until(lambda: _shown(path) == "another run, and longer\n")
 
 
 @contextmanager
-def tail(path: Path, seen: Path) -> Iterator[Path]:
-    """``tail -f``: a file with what it says."""
+def tail(path: Path, seen: Path, option: str) -> Iterator[Path]:
+    """A file with what ``tail`` says."""
     with (
         seen.open("wb") as said,
-        subprocess.Popen(["tail", "-f", "-s", "0.02", path], stdout=said, stderr=said) as running,
+        subprocess.Popen(["tail", option, "-s", "0.02", path], stdout=said, stderr=said) as running,
     ):
         try:
             yield seen

@@ -9,6 +9,7 @@
     linking.py     a link is a second object
     live.py        what all open handles of one key share: the staged bytes, and their way out
     handles.py     an open file
+    delivered.py   what was read of it, which tells whether a newer version only adds to it
     kept.py        what a flat store cannot keep: modes, owners, times, empty directories
     times.py       what is known of the times that it does keep
     renaming.py    a rename is copies, then deletions

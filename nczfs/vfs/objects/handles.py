@@ -40,25 +40,38 @@ class OpenObject(OpenFile):
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
         base = self._live.base
-        if self._live.is_staged or base is None:
+        if self._live.is_staged or base is None or _is_behind(base, offset):
             return None
         ahead = self._reader_of(base).ahead
         ahead.note(offset, size)
-        return ahead.if_ready(offset, size)
+        found = ahead.if_ready(offset, size)
+        if found is not None and not self._live.delivered.note(offset, found):
+            return None
+        return found
+
+    def has_pages(self, *, kept: bool) -> None:
+        self._live.delivered.begin(has_pages=kept)
 
     def read(self, offset: int, size: int) -> Buffer:
         live = self._live
         while True:
             base = live.base
-            if live.is_staged and (staged := live.read(offset, size)) is not None:
-                return staged
-            if base is None:
-                continue  # just stored
-            try:
-                return self._reader_of(base).read(offset, size)
-            except StaleHandle:
-                if not live.is_past(base):
-                    raise
+            found = live.read(offset, size) if live.is_staged else None
+            if found is None:
+                if base is None:
+                    continue  # just stored
+                try:
+                    found = self._reader_of(base).read(offset, size)
+                except StaleHandle:
+                    if not live.is_past(base) and not live.go_on(base):
+                        raise
+                    continue
+            is_behind = base is not None and not live.is_staged and _is_behind(base, offset)
+            if is_behind and base is not None and live.go_on(base):
+                continue
+            if live.delivered.note(offset, found):
+                return found
+            live.wait()
 
     def write(self, offset: int, data: Buffer) -> int:
         self._check_writing()
@@ -102,6 +115,11 @@ class OpenObject(OpenFile):
                     self._reader.ahead.close()
                 self._reader = _Reader(self._store, self._engine, base)
             return self._reader
+
+
+def _is_behind(base: Stat, offset: int) -> bool:
+    """Whether more is asked for than a version has: the kernel has been told of a longer one."""
+    return offset >= base.size
 
 
 class _Reader:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from nczfs.engine.spool.basis import Sent, sent
 from nczfs.errors import NczfsError, PathExists, StaleHandle
@@ -60,6 +61,7 @@ class LiveFile:
         self._failure: _Failure | None = None
         self._in_doubt: set[tuple[Key, Sent]] = set()
         self._lost = False
+        self.delivered = store.delivered.of(key, self._replaces)
 
     @property
     def dirty(self) -> bool:
@@ -116,6 +118,29 @@ class LiveFile:
         """
         with self.turn:
             return self.base is not base or self._landed(self.key) is not None
+
+    def wait(self) -> None:
+        """Wait until what is done to the object is done."""
+        with self.turn:
+            return
+
+    def go_on(self, base: Stat) -> bool:
+        """Have the version that another client stored be that of the file, if it only adds to it.
+
+        False: bytes that were read of it are others there, or somebody has it open for writing.
+        """
+        with self.turn:
+            newer = None if self.writers or self.is_staged else self._store.find(self.key)
+            if newer is None or newer.size <= base.size:
+                return False
+            if base.size and self.delivered.is_empty:  # nothing tells that it is the same file
+                return False
+            try:
+                return self.delivered.replace(
+                    partial(self._store.read, newer), partial(self._become, newer, self._stored)
+                )
+            except StaleHandle:  # and another one by now: the next read compares again
+                return False
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write bytes."""
@@ -383,6 +408,7 @@ class LiveFile:
         """A generation is in the store, as this version."""
         with self.lock:
             self.key, self.base = base.key, base
+            self._store.delivered.keep(self.key, base.version, self.delivered)
             self._stored = generation
             self._in_doubt = set()
             self._failure = None

@@ -236,6 +236,8 @@ class LiveFiles:
             live.writers -= writing
             if not live.handles and self._files.get(live.key) is live:
                 del self._files[live.key]
+                if live.base is not None:
+                    self._store.delivered.keep(live.key, live.base.version, live.delivered)
         live.end_writing()
 
     def below(self, prefix: Prefix) -> list[LiveFile]:

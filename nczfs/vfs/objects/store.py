@@ -31,6 +31,7 @@ from nczfs.errors import (
     StaleHandle,
 )
 from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.objects.delivered import DeliveredObjects
 from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
 from nczfs.vfs.objects.names import new_key, parent_of
 from nczfs.vfs.objects.times import KnownTimes
@@ -120,6 +121,7 @@ class ObjectStore:
         self._marks = options.directory_markers and features.markers
         self.kept = KeptAttributes()
         self.made = MadeDirectories()
+        self.delivered = DeliveredObjects()
         self._changed = changed
         self._lost = lost
         self._marks_lock = threading.Lock()  # guards the two below

@@ -1,0 +1,144 @@
+"""Readers of objects to which another client appends, or which it replaces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from nczfs.errors import StaleHandle
+from nczfs.vfs.base import HandleNo
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.objects import delivered
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.keys import Key
+from nczfs.zmap.memory import MemoryZMap
+from tests.support.trees import find
+from tests.support.writing import close, open_file
+
+KEY, PATH = Key("run.log"), "objects/run.log"
+
+
+@pytest.fixture
+def store() -> MemoryZMap:
+    store = MemoryZMap("memory://following")
+    store.write(KEY, b"0123456789")
+    return store
+
+
+@pytest.fixture
+def fs(store: MemoryZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
+    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
+        tree = mount_tree("memory://x", options=VfsOptions(read_only=False, spool_dir=tmp_path))
+    yield tree
+    tree.close()
+
+
+def reader(fs: TreeFileSystem) -> HandleNo:
+    fs.refresh("")
+    return fs.open(find(fs, PATH).ino, os.O_RDONLY).handle
+
+
+def test_a_reader_goes_on_with_a_version_that_has_all_it_has_read(
+    fs: TreeFileSystem, store: MemoryZMap
+) -> None:
+    """SEMANTICS O2."""
+    handle = reader(fs)
+    assert bytes(fs.read(handle, 2, 4)) == b"2345"
+    store.write(KEY, b"0123456789+")
+    assert bytes(fs.read(handle, 0, 20)) == b"0123456789+"
+    store.write(KEY, b"0123456789++")
+    assert bytes(fs.read(handle, 0, 20)) == b"0123456789++"
+    fs.release(handle)
+
+
+@pytest.mark.parametrize(
+    "newer", [b"01X3456789+", b"0123456789", b"0123", b""], ids=["other", "same", "cut", "empty"]
+)
+def test_a_reader_never_goes_on_with_another_file(
+    fs: TreeFileSystem, store: MemoryZMap, newer: bytes
+) -> None:
+    """SEMANTICS O2."""
+    handle = reader(fs)
+    assert bytes(fs.read(handle, 2, 4)) == b"2345"
+    store.write(KEY, newer)
+    for _ in range(2):
+        with pytest.raises(StaleHandle):
+            fs.read(handle, 0, 20)
+    fs.release(handle)
+
+
+def test_who_has_read_nothing_does_not_go_on_unless_there_was_nothing(
+    fs: TreeFileSystem, store: MemoryZMap
+) -> None:
+    """SEMANTICS O2."""
+    handle = reader(fs)
+    store.write(KEY, b"0123456789+")
+    with pytest.raises(StaleHandle):
+        fs.read(handle, 0, 20)
+    fs.release(handle)
+    store.write(KEY, b"")
+    handle = reader(fs)
+    store.write(KEY, b"line")
+    assert bytes(fs.read(handle, 0, 20)) == b"line"
+    store.write(KEY, b"line\n")
+    assert bytes(fs.read(handle, 4, 20)) == b"\n"
+    fs.release(handle)
+
+
+def test_what_another_handle_has_read_counts_too(fs: TreeFileSystem, store: MemoryZMap) -> None:
+    """SEMANTICS O2: the kernel has its pages for both."""
+    first, second = reader(fs), reader(fs)
+    assert bytes(fs.read(first, 0, 1)) == b"0"
+    assert bytes(fs.read(second, 8, 1)) == b"8"
+    fs.release(second)
+    store.write(KEY, b"01234567X9+")
+    with pytest.raises(StaleHandle):
+        fs.read(first, 9, 2)
+    fs.release(first)
+
+
+def test_pages_of_which_nothing_is_known_are_not_mixed_with_a_newer_version(
+    fs: TreeFileSystem, store: MemoryZMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS O2: read by those who have closed the file long since."""
+    monkeypatch.setattr(delivered, "OBJECTS_MAX", 0)
+    fs.release(reader(fs))
+    ino = find(fs, PATH).ino
+    opened = fs.open(ino, os.O_RDONLY)
+    assert opened.keep_cache
+    assert bytes(fs.read(opened.handle, 0, 1)) == b"0"
+    store.write(KEY, b"0123456789+")
+    with pytest.raises(StaleHandle):
+        fs.read(opened.handle, 0, 20)
+    fs.release(opened.handle)
+
+
+def test_who_has_read_very_much_does_not_go_on(
+    fs: TreeFileSystem, store: MemoryZMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS O2."""
+    monkeypatch.setattr(delivered, "READS_MAX", 3)
+    handle = reader(fs)
+    for offset in range(4):
+        fs.read(handle, offset, 1)
+    store.write(KEY, b"0123456789+")
+    with pytest.raises(StaleHandle):
+        fs.read(handle, 0, 20)
+    fs.release(handle)
+
+
+def test_a_writer_does_not_go_on_with_what_another_client_appended(
+    fs: TreeFileSystem, store: MemoryZMap
+) -> None:
+    """SEMANTICS O2, O9."""
+    handle = open_file(fs, PATH)
+    assert bytes(fs.read(handle, 0, 4)) == b"0123"
+    store.write(KEY, b"0123456789+")
+    with pytest.raises(StaleHandle):
+        fs.read(handle, 0, 20)
+    close(fs, handle)
+    assert bytes(store.read(KEY).data) == b"0123456789+"
