@@ -69,13 +69,13 @@ class Appends:
 
     @property
     def is_any(self) -> bool:
-        """Whether there are any. Needs no lock."""
+        """Return whether there are any. Needs no lock."""
         return bool(self._rows)
 
     def add(
         self, path: str, array: StoredArray, values: Values, grow: Callable[[int], None]
     ) -> int:
-        """Append records to a variable; the index of the first one, as it is for now.
+        """Append records to a variable. Returns the provisional index of the first one.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Appends:
         return failures
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Drop those of variables that are no more."""
+        """Drop the records of removed variables."""
         with self._edits.naming:
             for path in [path for path in self._rows if is_gone(path)]:
                 self._release(path)
@@ -140,7 +140,7 @@ class Appends:
             self._move(path, rows, first)
 
     def _claimed(self, path: str, rows: _Rows, attempt: int) -> int:
-        """Claim a place for some records; the index of the first one.
+        """Claim a place for some records. Returns the index of the first one.
 
         Raises
         ------

@@ -43,7 +43,7 @@ class AppendClaim:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process is certainly gone, as seen from this one."""
+        """Return whether its process is certainly gone, as seen from this one."""
         return ProcessIdentity(self.machine, self.pid, self.started).has_ended()
 
 

@@ -96,12 +96,12 @@ class OpenNode:
 
     @property
     def prefix(self) -> Prefix:
-        """In the store."""
+        """The prefix in the store."""
         return self._place.prefix
 
     @property
     def path(self) -> str:
-        """In the dataset."""
+        """The path in the dataset."""
         return self._place.prefix[len(self._root) :].lstrip("/")
 
     def follow(self, function: Callable[[str], _T]) -> _T:

@@ -220,7 +220,7 @@ class StagedFile:
         self._base, self._base_stop = base, min(self._base_stop, base.stat.size)
 
     def keep(self, key: str, replaces: Version, reason: str) -> Path:
-        """Leave the file in the spool as an entry, and close it: where it is then.
+        """Leave the file in the spool as an entry, and close it. Returns its place.
 
         A full disk leaves room enough for that. Where no entry can be made all the same, the file
         stays as one that survives this process, if it is one.
@@ -255,7 +255,7 @@ class StagedFile:
 
     @property
     def _missing(self) -> list[tuple[int, int]]:
-        """Ranges that are those of the base, and were never fetched."""
+        """Return the ranges of the base that were never fetched."""
         return list(self._valid.gaps(0, self._base_stop))
 
     def _write(self, offset: int, data: Buffer) -> None:
@@ -321,7 +321,7 @@ class Snapshot:
 
     @property
     def parts(self) -> Sequence[Part]:
-        """The parts of the object: bytes, holes, and ranges of the base."""
+        """Return the parts of the object: bytes, holes, and ranges of the base."""
         return list(self._parts()) or [b""]
 
     def close(self) -> None:

@@ -66,12 +66,12 @@ class Heading(TypedDict):
 
 
 def heading(url: str, key: str, reason: str) -> Heading:
-    """That of an entry that is made now."""
+    """Return the heading of a new entry."""
     return {"url": url, "key": key, "reason": reason, "saved_at": time.time()}
 
 
 def heading_of(document: Mapping[str, Any]) -> Heading:
-    """That of an entry that is there. Raises KeyError, TypeError, ValueError."""
+    """Parse the heading of an entry. Raises KeyError, TypeError, ValueError."""
     url, key, reason = (str(document[name]) for name in ("url", "key", "reason"))
     return {"url": url, "key": key, "reason": reason, "saved_at": time_of(document["saved_at"])}
 

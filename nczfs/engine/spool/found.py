@@ -71,22 +71,22 @@ class Found:
 
     @property
     def in_use(self) -> bool:
-        """Whether its mount lives."""
+        """Return whether its mount lives."""
         return self.home.in_use
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another user owns it, or the directory that it is in."""
+        """Return whether another user owns it, or its directory."""
         return self.home.is_foreign or is_foreign(self.path)
 
     @property
     def is_owned(self) -> bool:
-        """Whether a living mount has it in memory too."""
+        """Return whether a living mount has it in memory too."""
         return self.in_use and isinstance(self.entry, KeptChunk | UnfinishedRename)
 
     @property
     def is_leftover(self) -> bool:
-        """Whether it was never to be put back."""
+        """Return whether it was never to be put back."""
         return isinstance(self.entry, Leftover)
 
     @property

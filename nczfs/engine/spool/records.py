@@ -47,7 +47,7 @@ class Data:
     crc32c: int | None
 
     def check(self, what: str) -> None:
-        """Raises SpoolError: they are not what was written; `what` they are, for the message."""
+        """Raise SpoolError if they are not what was written; `what` names them in the message."""
         try:
             with open(self.path, "rb") as file:
                 if os.fstat(file.fileno()).st_size < self.offset + self.size:
@@ -161,7 +161,7 @@ def crc_of(fd: int, data: Data) -> int | None:
 
 
 def free(count: int, *, always: bool = False) -> None:
-    """Takes bytes of no budget."""
+    """Take bytes of no budget."""
 
 
 class LogFile:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class LiveFile:
-    """An object, as those see it who have it open in this mount.
+    """An object, as seen by those who have it open in this mount.
 
     `turn` is held by who has the store change the object: one upload, rename, removal or setting of
     its time at a time. `lock` guards the content and what is known of it. It is taken within
@@ -65,7 +65,7 @@ class LiveFile:
 
     @property
     def dirty(self) -> bool:
-        """Whether something is not in the store yet."""
+        """Return whether something is not in the store yet."""
         return self._generation != self._stored and self.linked
 
     @property
@@ -76,11 +76,11 @@ class LiveFile:
 
     @property
     def is_staged(self) -> bool:
-        """Whether reads must come here, and not go to `base`."""
+        """Return whether reads must come here instead of `base`."""
         return self._staged is not None or self.base is None
 
     def read(self, offset: int, size: int) -> Buffer | None:
-        """Bytes as they were written, None when nothing is staged.
+        """Return bytes as they were written; None if nothing is staged.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class LiveFile:
             fetched = self._fetched(fetch, base) if fetch is not None else None
 
     def _fetched(self, fetch: Callable[[], Fetched], base: Stat | None) -> Fetched | None:
-        """Bytes of a version; None: it is not the one of now."""
+        """Return bytes of a version; None if it is not the current one."""
         try:
             return fetch()
         except StaleHandle:
@@ -111,7 +111,7 @@ class LiveFile:
             return None
 
     def is_past(self, base: Stat) -> bool:
-        """Whether a version is not the one of now, once what is done to the object is done.
+        """Return whether a version is outdated, after a wait for running changes.
 
         Bytes of it may be gone because the object was renamed or stored again, be it by an upload
         whose answer was lost.
@@ -120,12 +120,12 @@ class LiveFile:
             return self.base is not base or self._landed(self.key) is not None
 
     def wait(self) -> None:
-        """Wait until what is done to the object is done."""
+        """Wait for running changes of the object."""
         with self.turn:
             return
 
     def go_on(self, base: Stat) -> bool:
-        """Have the version that another client stored be that of the file, if it only adds to it.
+        """Adopt the version of another client, if it only adds to the file.
 
         False: bytes that were read of it are others there, or somebody has it open for writing.
         """
@@ -180,7 +180,7 @@ class LiveFile:
                 self._become(*self._upload(self.key, self._replaces))
 
     def give_up(self) -> None:
-        """Drop what was written, where nobody else has the file open: its writer was told."""
+        """Drop what was written unless another handle is open; the writer got the error."""
         with self.turn, self.lock:
             if self.writers == 1:
                 self._stored = self._generation
@@ -188,7 +188,7 @@ class LiveFile:
                     self._staged.note_saved()
 
     def store_elsewhere(self, key: Key, *, replace: bool) -> Stat:
-        """Store what was written under another key, which the file has from now on.
+        """Store what was written under another key, which becomes that of the file.
 
         The caller has the turn.
 
@@ -205,7 +205,7 @@ class LiveFile:
         return self._upload(key, None)
 
     def copied(self, key: Key) -> Stat | None:
-        """Store what the file holds now under another key as well, where none is.
+        """Store the current contents under another, free key as well.
 
         None when that is what the store has of it. Raises PathExists.
         """
@@ -217,28 +217,28 @@ class LiveFile:
             return self._store.make(key, _parts_of(snapshot), mtime_ns)
 
     def check_base(self) -> None:
-        """Raises StaleHandle when another client replaced or deleted the object."""
+        """Raise StaleHandle if another client replaced or deleted the object."""
         found = self._store.find(self.key)
         is_same = found is not None and found.version == self._replaces
         if not is_same and self._landed(self.key) is None:
             raise StaleHandle(f"{self.key}: replaced or deleted since it was opened")
 
     def has_object(self) -> bool:
-        """Whether the store has an object of the file."""
+        """Return whether the store has an object of the file."""
         return self.stored_object() is not None
 
     def stored_object(self) -> Stat | None:
-        """The object of the file in the store, be it one that arrived without an answer."""
+        """Return the object in the store, including one that arrived without an answer."""
         return self.base or self._landed(self.key)
 
     @property
     def state(self) -> tuple[Key, Stat | None, int]:
-        """What `moved` needs to have the file be again what it is now."""
+        """Return what `moved` needs to restore the present state."""
         with self.lock:
             return self.key, self.base, self._stored
 
     def moved(self, key: Key, base: Stat | None, generation: int | None = None) -> None:
-        """The object is at another key, and the file is that one from now on.
+        """Note that the object, and so the file, is at another key.
 
         Parameters
         ----------
@@ -251,7 +251,7 @@ class LiveFile:
                 self._become(base, self._stored if generation is None else generation)
 
     def set_mtime(self, mtime_ns: int) -> Stat | None:
-        """Set the time; what the store has then, None where it is stored with the next upload.
+        """Set the time. Returns the stored object; None if the next upload stores the time.
 
         Raises
         ------
@@ -268,7 +268,7 @@ class LiveFile:
             return changed
 
     def hold(self) -> None:
-        """Take what others can still read on the disk: its object is about to go.
+        """Save on the disk what others can still read, before the object goes.
 
         The caller has the turn, and has it `LiveFiles.held`.
         """
@@ -281,14 +281,14 @@ class LiveFile:
             )
 
     def unlink(self) -> None:
-        """The name is gone."""
+        """Note that the name is gone."""
         with self.lock:
             self.linked = False
             if self._staged is not None:
                 self._staged.note_saved()
 
     def end_writing(self) -> None:
-        """The last writer has closed; what could not be stored stays in the spool."""
+        """End the last writer; what could not be stored stays in the spool."""
         if self.writers or (self._staged is None and not self.dirty):
             return
         with self.turn:
@@ -300,7 +300,7 @@ class LiveFile:
             self._store.lost(self.key)
 
     def _end(self) -> bool:
-        """Let go of what is staged: whether it is not in the store."""
+        """Release what is staged. Returns whether it is not in the store."""
         with self.lock:
             if self.writers or (self.handles and not self.linked):
                 return False
@@ -332,12 +332,12 @@ class LiveFile:
         return self._emptied == self._generation
 
     def _may_not_begin_empty(self) -> bool:
-        """What is new and empty, where it could not be replaced by what comes next."""
+        """Return whether a new, empty object could not be replaced by what comes next."""
         return self._store.zmap.features.write_once and self.base is None and not self.size
 
     @contextmanager
     def _changing(self, *, emptied: bool = False) -> Iterator[StagedFile]:
-        """Count a change of the content, also where an error comes after a part of it."""
+        """Count a change of the contents, even if an error follows a part of it."""
         staged = self._stage()
         before = staged.changes
         try:
@@ -355,7 +355,7 @@ class LiveFile:
             self._staged.note_unsaved(self.key, self._replaces)
 
     def _upload(self, key: Key, replaces: Version | None) -> tuple[Stat, int]:
-        """Store the content of now: the version that it is then, and its generation."""
+        """Store the current contents. Returns their version and their generation."""
         with self.lock:
             self._attempts += 1
             attempt, generation, mtime_ns = self._attempts, self._generation, self.mtime_ns
@@ -388,13 +388,13 @@ class LiveFile:
             raise
 
     def _note_sent(self, attempt: Sent) -> None:
-        """Have those who put the file back later know what was sent of it."""
+        """Note what was sent, for those who put the file back later."""
         with self.lock:
             if self._staged is not None:
                 self._staged.note_sent(attempt)
 
     def _landed(self, key: Key) -> Stat | None:
-        """What an earlier upload stored whose answer never came, if that is there.
+        """Return what an earlier, unanswered upload stored, if anything.
 
         Where that is the file itself, it goes on from there: bytes that were never fetched come
         from this version. The caller has the turn.
@@ -405,7 +405,7 @@ class LiveFile:
         return arrived
 
     def _become(self, base: Stat, generation: int) -> None:
-        """A generation is in the store, as this version."""
+        """Note that a generation is in the store as a version."""
         with self.lock:
             self.key, self.base = base.key, base
             self._store.delivered.keep(self.key, base.version, self.delivered)
@@ -421,7 +421,7 @@ class LiveFile:
                 self._staged.note_saved()
 
     def _snapshot(self) -> Snapshot | None:
-        """The content of now; None: nothing. The caller has the lock."""
+        """Return the current contents; None for nothing. The caller has the lock."""
         if self._staged is None and self.base is None:
             return None
         return self._stage().snapshot()
@@ -460,7 +460,7 @@ class LiveFile:
 
 
 class _Failure:
-    """An upload that failed, and what of."""
+    """A failed upload, and its generation."""
 
     __slots__ = ("attempt", "error", "generation")
 

@@ -54,11 +54,11 @@ class LiveFiles:
 
     @property
     def renames(self) -> int:
-        """How many directories were renamed so far."""
+        """Return the number of directory renames so far."""
         return self._renames
 
     def place(self, prefix: Prefix, since: int, *, wait: bool = True) -> Place:
-        """Where a directory is by now, however it and those above it were renamed.
+        """Return the present place of a directory, after renames of it or of those above.
 
         Parameters
         ----------
@@ -78,13 +78,13 @@ class LiveFiles:
             return self._moved(prefix, since), self._renames
 
     def has_moved(self, prefix: Prefix, since: int) -> bool:
-        """Whether a directory, or one above it, was renamed since, be it there and back."""
+        """Return whether a directory, or one above, was renamed since, even there and back."""
         with self._lock:
             return self._has_moved(prefix, since)
 
     @contextmanager
     def staying(self, prefix: Prefix, since: int) -> Iterator[Prefix]:
-        """The time in which a directory is where it is by now: nobody renames it, or one above."""
+        """Keep a directory, and those above, from being renamed during the block."""
         with self._lock:
             prefix, _ = self._settled(prefix, since)
             name = f"{prefix}/"
@@ -98,17 +98,17 @@ class LiveFiles:
 
     @property
     def unsaved_count(self) -> int:
-        """How many files have something that the store has not."""
+        """Return the number of files with unsaved contents."""
         with self._lock:
             return sum(live.dirty for live in self._files.values())
 
     def get(self, key: Key) -> LiveFile | None:
-        """The live file of a key; no lock."""
+        """Return the live file of a key; needs no lock."""
         return self._files.get(key)
 
     @contextmanager
     def held(self, key: Key) -> Iterator[LiveFile | None]:
-        """The live file of a key, which is not let go of before the end, whoever closes it."""
+        """Yield the live file of a key, which stays during the block even if it is closed."""
         with self._lock:
             live = self._files.get(key)
             if live is not None:
@@ -121,7 +121,7 @@ class LiveFiles:
 
     @contextmanager
     def turns(self, *files: LiveFile | None) -> Iterator[None]:
-        """The time in which nobody else has the store change the objects of some files."""
+        """Keep others from changing the objects of some files during the block."""
         with ExitStack() as turns:
             for live in sorted(filter(None, files), key=id):
                 turns.enter_context(live.turn)
@@ -129,7 +129,7 @@ class LiveFiles:
 
     @contextmanager
     def changing(self, *names: str, since: Sequence[int] = ()) -> Iterator[None]:
-        """The time in which names are made or removed; no directory above is renamed meanwhile.
+        """Keep directories above from being renamed while names are made or removed.
 
         Who changes several has all of them at once, and no more within.
 
@@ -157,7 +157,7 @@ class LiveFiles:
 
     @contextmanager
     def renaming(self, prefix: Prefix, goal: Prefix) -> Iterator[Sequence[LiveFile]]:
-        """The live files below a directory that is renamed: none of them is stored meanwhile.
+        """Yield the live files below a renamed directory; none is stored meanwhile.
 
         They are read and written to all the same; who opens another one waits. The caller has the
         name of the directory, and the new one, `changing`.
@@ -181,7 +181,7 @@ class LiveFiles:
                 self.close(live, writing=False)
 
     def unsaved(self, key: Key) -> LiveFile | None:
-        """The live file of a key, if it is not what the store has; no lock."""
+        """Return the live file of a key if it differs from the store; needs no lock."""
         live = self._files.get(key)
         return live if live is not None and live.dirty else None
 
@@ -194,7 +194,7 @@ class LiveFiles:
         mark: int | None = None,
         since: int | None = None,
     ) -> LiveFile | None:
-        """Count a handle; None when this mount stored or renamed it after `base` was asked for.
+        """Count a handle; None if this mount changed the file after `base` was read.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class LiveFiles:
             return live
 
     def leave(self, live: LiveFile) -> None:
-        """A writer goes; what the last one leaves is stored. Never raises an `NczfsError`.
+        """End a writer, and store what the last one leaves. Never raises an `NczfsError`.
 
         The kernel tells of it some time after the close: what others have written or truncated by
         then is theirs to store, when it is whole.
@@ -230,7 +230,7 @@ class LiveFiles:
             log.warning("%s: was not stored when it was closed: %s", live.key, error)
 
     def close(self, live: LiveFile, *, writing: bool) -> None:
-        """The opposite of `open`; what is not stored by the last writer goes to the spool."""
+        """Undo `open`; what the last writer could not store goes to the spool."""
         with self._lock:
             live.handles -= 1
             live.writers -= writing
@@ -241,19 +241,19 @@ class LiveFiles:
         live.end_writing()
 
     def below(self, prefix: Prefix) -> list[LiveFile]:
-        """Those that are not what the store has, below a prefix."""
+        """Return the files below a prefix that differ from the store."""
         with self._lock:
             return [f for k, f in self._files.items() if f.dirty and _is_below(k, prefix)]
 
     def unlink(self, key: Key) -> None:
-        """The name of a live file is gone."""
+        """Note that the name of a live file is gone."""
         with self._lock:
             live = self._files.pop(key, None)
         if live is not None:
             live.unlink()
 
     def rename(self, live: LiveFile, key: Key) -> None:
-        """A live file is at another key, where none is."""
+        """Note that a live file is at another, free key."""
         with self._lock:
             self._files = {k: f for k, f in self._files.items() if f is not live}
             self._files[key] = live

@@ -20,7 +20,7 @@ ROUNDS_MAX = 4  # of copying what other clients have stored meanwhile
 def rename_file(
     store: ObjectStore, files: LiveFiles, key: Key, goal: Key, *, replace: bool
 ) -> None:
-    """Rename an object, or a file that is being written: what it holds is stored by that.
+    """Rename an object, or a file that is being written, which stores it.
 
     The new object is there before the old one goes: whoever ends in between leaves both. Where the
     old one could not be deleted, an open file is that one again. The caller has both names
@@ -138,7 +138,7 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
 def _copied(
     store: ObjectStore, live: LiveFile | None, key: Key, goal: Key, *, replace: bool
 ) -> Stat:
-    """Make the new object; an open file is that one from then on."""
+    """Make the new object, to which an open file moves."""
     if live is not None and live.dirty:
         if live.base is not None:
             live.check_base()
@@ -150,7 +150,7 @@ def _copied(
 
 
 def _below(store: ObjectStore, prefix: Prefix) -> dict[Key, Stat]:
-    """The objects that the store has below a directory now."""
+    """Return the objects below a directory now, by key."""
     found = store.zmap.list(prefix)
     return {stat.key: stat for stat in found if stat.key.startswith(f"{prefix}/")}
 
@@ -163,7 +163,7 @@ def _is_gone(store: ObjectStore, key: Key) -> bool:
 
 
 def _copy_newest(store: ObjectStore, stat: Stat, goal: Key) -> tuple[Stat, Stat] | None:
-    """Copy an object that was listed, in its newest version: that one, and the copy.
+    """Copy a listed object in its newest version. Returns that version and the copy.
 
     None when another client has removed it since.
     """

@@ -72,7 +72,7 @@ _NEVER = _Change(0, ABSENT)
 
 @dataclass(frozen=True, slots=True)
 class StoredOptions:
-    """What is kept in the store besides bytes; where it cannot, in the mount alone.
+    """What is kept in the store besides bytes, or else in the mount alone.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class StoredOptions:
 
 
 class ObjectStore:
-    """What changes the store, and what is remembered of that.
+    """The changes of the store, and what is remembered of them.
 
     Parameters
     ----------
@@ -131,13 +131,13 @@ class ObjectStore:
         self._preparing = threading.Lock()
 
     def stat(self, key: Key) -> Stat:
-        """What is there now. Raises NoSuchPath."""
+        """Return what is there now. Raises NoSuchPath."""
         if (stat := self.find(key)) is None:
             raise NoSuchPath(f"{key}: no such object")
         return stat
 
     def find(self, key: Key) -> Stat | None:
-        """What is there now, None when nothing is."""
+        """Return what is there now; None for nothing."""
         try:
             stat = self.zmap.stat(key)
         except NoSuchObject:
@@ -147,7 +147,7 @@ class ObjectStore:
         return stat
 
     def arrived(self, key: Key, attempts: Sequence[Sent]) -> Stat | None:
-        """The object that the store has under a key, if it is what one of some uploads sent."""
+        """Return the object under a key, if one of some uploads sent it."""
         found = self.find(key) if attempts else None
         try:
             if found is not None and any(each.is_in(self.zmap, found) for each in attempts):
@@ -157,7 +157,7 @@ class ObjectStore:
         return None
 
     def entry(self, key: Key) -> Entry | None:
-        """What a listing would have under a key now, None: neither an object nor keys below it.
+        """Return the entry of a listing; None if there is no object and no key below.
 
         Both are asked for at once where a request is a round trip. An object is believed where the
         store can list nothing.
@@ -177,7 +177,7 @@ class ObjectStore:
         return Entry(key.rpartition("/")[2], stat, is_prefix=is_prefix)
 
     def read(self, stat: Stat, start: int, stop: int) -> Buffer:
-        """Bytes of one version. Raises StaleHandle when the store has it no more."""
+        """Return bytes of one version. Raises StaleHandle if the store no longer has it."""
         try:
             blob = self.zmap.read(stat.key, start, stop, version=stat.version)
         except (Conflict, NoSuchObject) as error:
@@ -191,7 +191,7 @@ class ObjectStore:
         return blob.data
 
     def stage(self, key: Key, stat: Stat | None) -> StagedFile:
-        """A staged file that begins as a version of an object, or empty."""
+        """Return a staged file that begins as a version of an object, or empty."""
         if stat is None:
             return stage(self._spool, key)
         return stage(self._spool, key, stat.size, self.base_of(stat))
@@ -203,25 +203,25 @@ class ObjectStore:
         return staged.keep(key, replaces, reason)
 
     def base_of(self, stat: Stat) -> Base:
-        """A version of an object, as what a staged file begins with."""
+        """Return a version of an object as the initial contents of a staged file."""
         return Base(stat, lambda start, stop: self.read(stat, start, stop), self.step)
 
     @property
     def step(self) -> int:
-        """How many bytes are worth one request."""
+        """Return the number of bytes that are worth one request."""
         return FAR_STEP if self.metadata.far else NEAR_STEP
 
     def mark(self) -> int:
-        """The moment before something is asked, for `has_changed`."""
+        """Return the moment before a request, for `has_changed`."""
         return self._changes
 
     def has_changed(self, key: Key, mark: int) -> bool:
-        """Whether an object was stored or deleted here since a moment that is not long ago."""
+        """Return whether an object was changed here since a recent moment."""
         with self._marks_lock:
             return self._changed_at.get(key, _NEVER).number > mark
 
     def is_ours(self, stat: Stat) -> bool:
-        """Whether this version was stored here not long ago."""
+        """Return whether this mount stored this version recently."""
         with self._marks_lock:
             return self._changed_at.get(stat.key, _NEVER).version == stat.version
 
@@ -247,7 +247,7 @@ class ObjectStore:
             return self._write(key, parts, ABSENT, mtime_ns)
 
     def flush(self) -> None:
-        """Have what was stored made durable, where the store gathers it first."""
+        """Make durable what was stored, if the store gathers it first."""
         self.zmap.flush()
 
     def copy(self, stat: Stat, key: Key, *, replace: bool) -> Stat:
@@ -289,7 +289,7 @@ class ObjectStore:
         return self._stored(Stat(stat.key, stat.size, version, mtime_ns, mtime_ns))
 
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
-        """The names below a prefix.
+        """Yield the names below a prefix.
 
         Where each object is asked for its time, all are listed first: who knows which ones follow
         asks for several at a time.
@@ -300,31 +300,31 @@ class ObjectStore:
         return chain([*islice(entries, LISTED_ENTRIES_MAX)], entries)
 
     def with_time(self, stat: Stat) -> Stat:
-        """The same object, asked for where only that tells its time; then as it is now."""
+        """Return an object with its time, which may take a request."""
         return stat if self.knows_time(stat) or self.times is None else self.times.ask(stat)
 
     def knows_time(self, stat: Stat) -> bool:
-        """Whether `mtime_of` an object is its time, and no stand-in."""
+        """Return whether `mtime_of` an object is its real time."""
         return self.times is None or self.times.of(stat) is not None
 
     def mark_directory(self, prefix: Prefix) -> None:
-        """Have a new directory be in the store, where that is wanted."""
+        """Mark a new directory in the store, if configured."""
         if self._marks:
             self._prepare()
             self.zmap.mark(prefix)
 
     def unmark(self, prefix: Prefix) -> None:
-        """Have an empty directory not be in the store, whoever marked it. Raises Conflict."""
+        """Remove the marker of an empty directory, even that of another client. Raises Conflict."""
         if self.zmap.features.markers:
             self.zmap.unmark(prefix)
 
     def move_markers(self, prefix: Prefix, markers: Sequence[Prefix], goal: Prefix) -> None:
-        """Mark directories below another prefix, and no more below this one."""
+        """Move the markers of directories below one prefix to another."""
         self.each(lambda marked: self.zmap.mark(Prefix(moved(marked, prefix, goal))), markers)
         self.each(self.zmap.unmark, markers)
 
     def noted(self, prefix: Prefix, goal: Prefix) -> AbstractContextManager[None]:
-        """The time of a rename, which can be ended by others when it does not."""
+        """Note a rename during the block, so that others can finish an interrupted one."""
         return noted(self._spool, prefix, goal)
 
     def delete(self, key: Key) -> None:
@@ -340,7 +340,7 @@ class ObjectStore:
         self.deleted(key)
 
     def delete_versions(self, stats: Iterable[Stat]) -> None:
-        """Delete versions of objects that were just listed; who shows them is not told.
+        """Delete versions of objects that were just listed, without an announcement.
 
         Where asking takes microseconds, each is compared once more.
         """
@@ -363,7 +363,7 @@ class ObjectStore:
         return list(self._pools.write.map(function, arguments))
 
     def is_absent(self, key: Key) -> bool:
-        """Whether there is no object; a listing is believed: `write` compares again."""
+        """Return whether there is no object, by a listing; `write` compares again."""
         prefix, _, name = key.rpartition("/")
         listed, entry = self.metadata.known_entry(Prefix(prefix), name)
         if listed and (entry is None or entry.stat is None):
@@ -371,26 +371,26 @@ class ObjectStore:
         return self.find(key) is None
 
     def new_key(self, prefix: Prefix, name: str) -> Key:
-        """The key of a name that shall be made. Raises BadKey, KeyTooLong, KeyNotText."""
+        """Return the key of a new name. Raises BadKey, KeyTooLong, KeyNotText."""
         key = new_key(prefix, name)
         return checked_text(key) if self.zmap.features.text_keys else key
 
     def has_keys(self, prefix: Prefix) -> bool:
-        """Whether the store itself has anything below a prefix, now."""
+        """Return whether the store has anything below a prefix now."""
         return self.zmap.exists(prefix, marked=False)
 
     def announce(self, key: str) -> None:
-        """Have everybody ask anew about a key that changed."""
+        """Announce a changed key, so that everything about it is read anew."""
         self.metadata.changed(Key(key))
         self._changed(key)
 
     def lost(self, key: Key) -> None:
-        """What was written to a file could not be stored, and is not shown any more."""
+        """Note that the writes to a file are lost and no longer shown."""
         self.announce(key)
         self._lost(key)
 
     def mtime_of(self, stat: Stat, otherwise: int) -> int:
-        """The time of a version: as it was written or set through this mount, or the store's.
+        """Return the time of a version: as written or set through this mount, or the store's.
 
         Parameters
         ----------
@@ -418,7 +418,7 @@ class ObjectStore:
 
     @contextmanager
     def _conditional(self, key: Key) -> Iterator[None]:
-        """A condition that is refused is about a file that was opened."""
+        """Raise StaleHandle if a condition about an open file is refused."""
         self._prepare()
         try:
             yield
@@ -447,7 +447,7 @@ class ObjectStore:
         return stat
 
     def _prepare(self) -> None:
-        """Have the store find out what it can do when something is written for the first time."""
+        """Let the store find out its features before the first write."""
         if not self._prepared:
             with self._preparing:
                 if not self._prepared:
@@ -457,7 +457,7 @@ class ObjectStore:
 
 @contextmanager
 def _exclusive(key: Key) -> Iterator[None]:
-    """What another client stored first is an answer to who wanted to make it."""
+    """Raise PathExists if another client made the object first."""
     try:
         yield
     except ObjectExists as error:
