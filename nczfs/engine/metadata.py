@@ -22,7 +22,7 @@ from nczfs.zmap.keys import Key, Prefix, join
 NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
 PROMPT_TTL_S: Final = 1.0  # with no longer TTL, opening a file shows what was stored before
 USUAL_DOCUMENT_BYTES: Final = 1 << 20  # a larger document is measured before it is read whole
-GROUP_BYTES_LEAST: Final = 96 << 20  # of all nodes of a group that is read whole
+GROUP_BYTES_LEAST: Final = 64 << 20  # of all nodes of a group that is read whole
 LEDGER_SHARE: Final = 4  # metadata may take up to a quarter of the memory
 
 T = TypeVar("T")

@@ -78,6 +78,13 @@ class OpenObject(OpenFile):
         self._live.write(offset, data)
         return len(data)
 
+    def append(self, offset: int, data: Buffer) -> int:
+        """Write where the file ends by now, which the kernel may not know yet."""
+        self._check_writing()
+        if self._live.append(data) != offset:
+            self._store.forget_pages(self._live.key)  # the kernel put them at its own end
+        return len(data)
+
     def truncate(self, size: int) -> None:
         self._check_writing()
         self._live.truncate(size)

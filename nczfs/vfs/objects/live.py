@@ -147,6 +147,13 @@ class LiveFile:
         with self.lock, self._changing() as staged:
             staged.write(offset, data)
 
+    def append(self, data: Buffer) -> int:
+        """Write bytes at the end of the file. Returns their offset."""
+        with self.lock, self._changing() as staged:
+            end = staged.size
+            staged.write(end, data)
+            return end
+
     def truncate(self, size: int, *, opening: bool = False) -> None:
         """Set the size; `opening`: by O_TRUNC, which a shell does before anything is written."""
         with self.lock:

@@ -389,6 +389,10 @@ class ObjectStore:
         self.announce(key)
         self._lost(key)
 
+    def forget_pages(self, key: Key) -> None:
+        """Let the kernel forget the bytes and the size of a file."""
+        self._lost(key)
+
     def mtime_of(self, stat: Stat, otherwise: int) -> int:
         """Return the time of a version: as written or set through this mount, or the store's.
 

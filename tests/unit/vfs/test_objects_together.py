@@ -53,6 +53,21 @@ def fsync(fs: TreeFileSystem, handle: HandleNo) -> None:
     fs.fsync(handle, data_only=False)
 
 
+def test_an_append_goes_behind_what_the_file_has_wherever_the_kernel_takes_its_end_to_be(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O2: another mount has made it longer, and the kernel has not looked since."""
+    find(fs, "objects/a")
+    store.write(Key("a"), b"old, longer")
+    handle = open_file(fs, "objects/a", os.O_WRONLY | os.O_APPEND)
+    size = len(b"old, longer")
+    fs.write(handle, 3, b" and")
+    fs.write(handle, 7, b" more")
+    close(fs, handle)
+    assert stored(store)["a"][size:] == b" and more"
+    assert read(fs, "objects/a") == b"old, longer and more"
+
+
 def test_a_file_is_read_and_written_while_it_is_uploaded(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
