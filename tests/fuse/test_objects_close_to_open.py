@@ -14,6 +14,7 @@ import pytest
 from tests.support.mounts import Served
 from tests.support.places import Place, requested_place
 from tests.support.settled import settled
+from tests.support.waiting import until
 
 TURNS = {"directory": 500, "ceph": 40}
 
@@ -48,9 +49,16 @@ def contents(turns: int) -> Iterator[bytes]:
         yield (b"%d " % turn * (size // 2 + 1))[:size]
 
 
+def make_known(mounts: list[Path]) -> None:
+    """Make the file, and wait for the other mount, which may know a listing without it."""
+    with (mounts[0] / "f").open("wb") as file:
+        os.fsync(file.fileno())
+    until((mounts[1] / "f").exists)
+
+
 def test_an_object_is_what_the_other_mount_closed(mounts: list[Path], turns: int) -> None:
     """SEMANTICS O2: who asks for attributes right before opens it all the same as it is."""
-    mounts[0].joinpath("f").write_bytes(b"")
+    make_known(mounts)
     for turn, wanted in enumerate(contents(turns)):
         writer, reader = mounts if turn % 2 else mounts[::-1]
         path = reader / "f"
@@ -75,6 +83,7 @@ def test_an_object_is_what_the_other_mount_closed(mounts: list[Path], turns: int
 
 def test_an_append_is_behind_what_the_other_mount_closed(mounts: list[Path], turns: int) -> None:
     """SEMANTICS O2."""
+    make_known(mounts)
     wanted = b""
     for turn in range(turns // 2):
         wanted += b"%d\n" % turn
