@@ -97,6 +97,7 @@ def test_what_the_other_mount_made_renamed_and_removed_is_so(
     mounts: list[Path], turns: int
 ) -> None:
     """SEMANTICS O2: a file is opened by the name that it has by now."""
+    make_known(mounts)
     for turn, wanted in enumerate(contents(turns // 4)):
         writer, reader = mounts if turn % 2 else mounts[::-1]
         (writer / "new").write_bytes(wanted or b"-")
