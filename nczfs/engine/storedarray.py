@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import count
 from typing import ClassVar
 from weakref import WeakValueDictionary
@@ -103,6 +103,11 @@ class StoredArray:
         self.revision = revision = next(_revisions)
         # Afterwards: a reader that sees it sees the revision of the array as well.
         StoredArray.last_revision = revision
+
+
+def newest_revision(arrays: Iterable[StoredArray]) -> int:
+    """Return a number that changes with each change of any of some arrays."""
+    return max((array.revision for array in arrays), default=0)
 
 
 class StoredArrays:

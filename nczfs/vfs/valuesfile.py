@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.storedarray import newest_revision
 from nczfs.errors import NotPermitted, StaleHandle
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.base import Changes
@@ -69,7 +70,7 @@ class ValuesFile(File):
 
     @property
     def pages_token(self) -> object:
-        return self.arrays, self._revision
+        return self.arrays, newest_revision(self.arrays)
 
     def stat(self) -> NodeStat:
         return self._stat_of(self.layout())
@@ -187,10 +188,6 @@ class ValuesFile(File):
     @property
     def _node_path(self) -> str:
         return self._now()[0].path if self._group is None else self._group
-
-    @property
-    def _revision(self) -> int:
-        return max((array.revision for array in self.arrays), default=0)
 
     def _growing(self) -> Growing | None:
         editing = self._context.editing_of(self._dataset)

@@ -88,8 +88,8 @@ class ElementSource(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ArrayElements(ElementSource):
-    """All elements of a variable, in C order."""
+class _VariableElements(ElementSource):
+    """Elements of a variable."""
 
     array: Array
     variable: Variable
@@ -101,6 +101,15 @@ class ArrayElements(ElementSource):
     @property
     def stored(self) -> StoredArray:
         return self.array.stored
+
+    @property
+    def name(self) -> str:
+        return self.variable.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayElements(_VariableElements):
+    """All elements of a variable, in C order."""
 
     def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
         self.array.read_run(first, out, tally, fresh_since)
@@ -137,10 +146,6 @@ class ArrayElements(ElementSource):
             place_bytes=array.description.chunk_bytes,
         )
 
-    @property
-    def name(self) -> str:
-        return self.variable.name
-
     def box(self, first: int, stop: int) -> str:
         return _box_text(first, stop, self.array.description.shape)
 
@@ -156,20 +161,10 @@ class ArrayElements(ElementSource):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChunkElements(ElementSource):
+class ChunkElements(_VariableElements):
     """All elements of one chunk in C order, including filler beyond the edge of the array."""
 
-    array: Array
-    variable: Variable
     chunk: ChunkIndex
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.array.description.dtype.native
-
-    @property
-    def stored(self) -> StoredArray:
-        return self.array.stored
 
     def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
         with self.array.chunk(self.chunk, tally, fresh_since) as values:
@@ -207,10 +202,6 @@ class ChunkElements(ElementSource):
 
     def ahead(self, width: int, room: int, *, uncopied: bool) -> AheadOptions:
         return NOT_AHEAD  # the first read loads everything
-
-    @property
-    def name(self) -> str:
-        return self.variable.name
 
     def box(self, first: int, stop: int) -> str:
         return _box_text(first, stop, self.array.description.chunk_shape)

@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from nczfs.engine.options import Tally
 from nczfs.engine.prefetch import NOT_AHEAD, AheadOptions
-from nczfs.engine.storedarray import StoredArray
+from nczfs.engine.storedarray import StoredArray, newest_revision
 from nczfs.model.dtypes import DataType
 from nczfs.views.elements import ElementSource, Span
 from nczfs.views.forms import BinaryForm
@@ -76,7 +76,7 @@ class Layout:
     @property
     def revision(self) -> int:
         """A number that changes with each write to any of the arrays."""
-        return max((array.revision for array in self.arrays), default=0)
+        return newest_revision(self.arrays)
 
     def ahead(self, room: int) -> AheadOptions:
         """Return how a file of this layout is read ahead with `room` bytes of memory."""

@@ -62,14 +62,14 @@ class Segment(ABC):
         BadValue : some bytes represent no element of its type.
         """
 
-    @abstractmethod
     def spans(self, start: int, stop: int) -> Iterator[Span]:
         """Yield the elements under the bytes [start, stop)."""
+        return iter(())
 
     @property
-    @abstractmethod
     def sources(self) -> Sequence[ElementSource]:
         """The sources of its elements."""
+        return ()
 
     def settled(self, start: int, stop: int) -> int:
         """Return up to where [start, stop) can be written before later bytes are known."""
@@ -106,13 +106,6 @@ class Literal(Segment):
         _check_unchanged(self.data[start : start + len(data)], data, start, offset, self.forgotten)
         return []
 
-    def spans(self, start: int, stop: int) -> Iterator[Span]:
-        return iter(())
-
-    @property
-    def sources(self) -> Sequence[ElementSource]:
-        return ()
-
 
 @dataclass(frozen=True, slots=True)
 class FileLiteral(Segment):
@@ -144,13 +137,6 @@ class FileLiteral(Segment):
         known = self.file.read(self.begin + start, len(data))
         _check_unchanged(known, data, start, offset, self.forgotten)
         return []
-
-    def spans(self, start: int, stop: int) -> Iterator[Span]:
-        return iter(())
-
-    @property
-    def sources(self) -> Sequence[ElementSource]:
-        return ()
 
 
 class LiteralFile:
@@ -191,13 +177,6 @@ class Padding(Segment):
 
     def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
         return []
-
-    def spans(self, start: int, stop: int) -> Iterator[Span]:
-        return iter(())
-
-    @property
-    def sources(self) -> Sequence[ElementSource]:
-        return ()
 
 
 @dataclass(frozen=True, slots=True)
