@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from nczfs.engine.appending import Appends
 from nczfs.engine.array import Array
@@ -32,7 +31,13 @@ from nczfs.engine.rootformat import format_at
 from nczfs.engine.spill import spill_tier
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool, Survives
-from nczfs.engine.storedarray import StoredArray, StoredArrays, chunk_layout
+from nczfs.engine.storedarray import (
+    StoredArray,
+    StoredArrays,
+    chunk_layout,
+    is_resized,
+    is_same_array,
+)
 from nczfs.engine.writeback import WriteBack
 from nczfs.errors import CodecError, NczfsError, StructureChanged
 from nczfs.formats.base import FormatOptions, MetadataFormat
@@ -163,9 +168,9 @@ class Dataset(Hierarchy):
         """Return a variable's values: the same object as long as its description is the same."""
         with self._arrays_lock:
             known = self._arrays.get(variable.path)
-            if known is not None and _same_array(known[0], variable):
+            if known is not None and is_same_array(known[0], variable):
                 return known[1]
-            if known is not None and _resized(known[0], variable):
+            if known is not None and is_resized(known[0], variable):
                 array, outdated = known[1].resized(variable.array), None
             else:
                 array, outdated = self._new_array(variable), known
@@ -186,7 +191,7 @@ class Dataset(Hierarchy):
         if key != variable.key:
             variable = variable.moved(variable.key, key)
         known = self._arrays.get(variable.path)
-        if known is None or known[0] is variable or not _resized(known[0], variable):
+        if known is None or known[0] is variable or not is_resized(known[0], variable):
             return variable
         return known[0]
 
@@ -479,23 +484,3 @@ def open_dataset(
     """Open the dataset at a prefix; None if there is no group or array. See `format_at`."""
     found = format_at(metadata, root, options, reads_consolidated=not writable)
     return None if found is None else Dataset(engine, metadata, root, found, options, edited)
-
-
-def _same_array(one: Variable, other: Variable) -> bool:
-    if one is other:
-        return True
-    ours, theirs = one.array, other.array
-    if one.key != other.key or ours.shape != theirs.shape:
-        return False
-    # The fill value as text because NaN equals nothing, not even itself, and 0.0 equals -0.0.
-    is_same_fill = repr(ours.fill_value) == repr(theirs.fill_value)
-    if is_same_fill and replace(ours, fill_value=None) == replace(theirs, fill_value=None):
-        return True
-    return repr(ours) == repr(theirs)
-
-
-def _resized(one: Variable, other: Variable) -> bool:
-    """Return whether two incarnations have the same chunks, and only their shapes differ."""
-    if len(one.array.shape) != len(other.array.shape):
-        return False
-    return _same_array(replace(one, array=replace(one.array, shape=other.array.shape)), other)

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from itertools import count
 from typing import ClassVar
 from weakref import WeakValueDictionary
@@ -14,7 +15,7 @@ from weakref import WeakValueDictionary
 from nczfs.engine.opennode import NodePlaces
 from nczfs.engine.place import ArrayPlace, Gate
 from nczfs.errors import StructureChanged
-from nczfs.model.hierarchy import ArrayDescription, CodecSpec
+from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Variable
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix, is_within, moved
 
@@ -165,3 +166,24 @@ def codecs_digest(array: ArrayDescription) -> str:
 
 def _spec(spec: CodecSpec) -> list[object]:
     return [spec.name, dict(spec.configuration)]
+
+
+def is_same_array(one: Variable, other: Variable) -> bool:
+    """Return whether two variables describe one array in the same way."""
+    if one is other:
+        return True
+    ours, theirs = one.array, other.array
+    if one.key != other.key or ours.shape != theirs.shape:
+        return False
+    # The fill value as text because NaN equals nothing, not even itself, and 0.0 equals -0.0.
+    is_same_fill = repr(ours.fill_value) == repr(theirs.fill_value)
+    if is_same_fill and replace(ours, fill_value=None) == replace(theirs, fill_value=None):
+        return True
+    return repr(ours) == repr(theirs)
+
+
+def is_resized(one: Variable, other: Variable) -> bool:
+    """Return whether two variables describe the same chunks, and only their shapes differ."""
+    if len(one.array.shape) != len(other.array.shape):
+        return False
+    return is_same_array(replace(one, array=replace(one.array, shape=other.array.shape)), other)

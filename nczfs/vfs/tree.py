@@ -27,7 +27,13 @@ from nczfs.vfs.datasets import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.nodeprefix import node_prefix
 from nczfs.vfs.nodes import Directory, FixedDirectory, Node
-from nczfs.vfs.objects import ObjectsOptions, ObjectStore, ObjectsTree, StoredOptions
+from nczfs.vfs.objects import (
+    ObjectsDirectory,
+    ObjectsOptions,
+    ObjectStore,
+    ObjectsTree,
+    StoredOptions,
+)
 from nczfs.vfs.prefixdirectory import PrefixDirectory
 from nczfs.vfs.resolved import Plain
 from nczfs.zmap import keys
@@ -182,7 +188,7 @@ def mount_tree(
     resolved = datasets.resolve_root(keys.ROOT)
     is_dataset = not isinstance(resolved, Plain)
     if options.show != "views":
-        entries[OBJECTS] = objects.root()
+        entries[OBJECTS] = ObjectsDirectory(objects, keys.ROOT, renames=0)
     if options.show != "objects":
         top: Directory = PrefixDirectory(datasets, keys.ROOT, parsed.last_word)
         if is_dataset:

@@ -15,6 +15,7 @@
     renaming.py    a rename is copies, then deletions
 """
 
+from nczfs.vfs.objects.directory import ObjectsDirectory
 from nczfs.vfs.objects.names import NAME_BYTES_MAX, is_file_name
 from nczfs.vfs.objects.store import ObjectStore, StoredOptions
 from nczfs.vfs.objects.tree import ObjectsOptions, ObjectsTree
@@ -22,6 +23,7 @@ from nczfs.vfs.objects.tree import ObjectsOptions, ObjectsTree
 __all__ = [
     "NAME_BYTES_MAX",
     "ObjectStore",
+    "ObjectsDirectory",
     "ObjectsOptions",
     "ObjectsTree",
     "StoredOptions",

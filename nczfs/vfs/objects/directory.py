@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING
 
 from nczfs import metrics
 from nczfs.errors import (
@@ -20,16 +19,15 @@ from nczfs.errors import (
 )
 from nczfs.vfs.base import Changes
 from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
-from nczfs.vfs.objects.file import ObjectFile
+from nczfs.vfs.objects.file import ObjectFile, new_file
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.livefiles import Place
 from nczfs.vfs.objects.names import is_file_name, new_key
 from nczfs.vfs.objects.renaming import rename_file, rename_prefix
+from nczfs.vfs.objects.tree import ObjectsTree
 from nczfs.zmap import keys
+from nczfs.zmap.base import Entry
 from nczfs.zmap.keys import Prefix
-
-if TYPE_CHECKING:
-    from nczfs.vfs.objects.tree import ObjectsTree
 
 
 class ObjectsDirectory(Directory):
@@ -61,7 +59,7 @@ class ObjectsDirectory(Directory):
         if (node := self._local(prefix, name, renames)) is not None:
             return node
         _, entry = self._store.metadata.known_entry(prefix, name)
-        return self._tree.node(prefix, entry, renames) if entry is not None else None
+        return self._node(prefix, entry, renames) if entry is not None else None
 
     def lookup(self, name: str) -> Node:
         while True:
@@ -99,7 +97,7 @@ class ObjectsDirectory(Directory):
             node = ObjectFile(self._tree, key, None, renames)
             return node, node.open(writing=True)
         with self._files.changing(key, since=[renames]):
-            made = self._tree.new_file(key)
+            made = new_file(self._tree, key)
             if mode != self._tree.file_mode:
                 self._store.kept.change(key, Changes(mode=mode))
             self._touch(prefix)
@@ -248,13 +246,13 @@ class ObjectsDirectory(Directory):
             self._store.metadata.list_again(prefix)
             listed, entry = self._store.metadata.known_entry(prefix, name)
         if entry is not None:
-            return self._tree.node(prefix, entry, renames)
+            return self._node(prefix, entry, renames)
         if listed or not is_file_name(name):
             raise NoSuchPath(f"{name}: no such object")
         key = self._store.new_key(prefix, name)
         if (found := self._store.entry(key)) is None:
             raise NoSuchPath(f"{name}: no such object")
-        return self._tree.node(prefix, found, renames)
+        return self._node(prefix, found, renames)
 
     def _entries(self, prefix: Prefix, renames: int) -> Iterator[tuple[str, Node]]:
         unlisted = self._unlisted(prefix, renames)
@@ -263,8 +261,22 @@ class ObjectsDirectory(Directory):
                 metrics.HIDDEN_KEYS.inc()
                 continue
             node = unlisted.pop(entry.name, None)
-            yield entry.name, node or self._tree.node(prefix, entry, renames)
+            yield entry.name, node or self._node(prefix, entry, renames)
         yield from unlisted.items()
+
+    def _node(self, prefix: Prefix, entry: Entry, renames: int) -> Node:
+        """Return the node of an entry. A prefix hides an object of the same name.
+
+        Parameters
+        ----------
+        renames : `LiveFiles.renames` from before the entry was asked for.
+        """
+        key = keys.join(prefix, entry.name)
+        if not entry.is_prefix:
+            return ObjectFile(self._tree, key, entry.stat, renames)
+        if entry.stat is not None:
+            self._tree.report_hidden(key)
+        return ObjectsDirectory(self._tree, Prefix(key), renames)
 
     def _local(self, prefix: Prefix, name: str, renames: int) -> Node | None:
         """Return the entry called `name`, if this mount knows it better than the store."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from nczfs.engine import effects
 from nczfs.errors import NoSuchPath, StaleHandle
@@ -14,12 +13,10 @@ from nczfs.vfs.objects.handles import OpenObject
 from nczfs.vfs.objects.linking import link_file
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.names import parent_of
+from nczfs.vfs.objects.tree import ObjectsTree
 from nczfs.zmap import keys
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import Key
-
-if TYPE_CHECKING:
-    from nczfs.vfs.objects.tree import ObjectsTree
 
 
 class ObjectFile(File):
@@ -226,6 +223,14 @@ class ObjectFile(File):
         name = self._key.rpartition("/")[2]
         _, entry = self._tree.store.metadata.known_entry(parent_of(self._key), name)
         return entry.stat if entry is not None else None
+
+
+def new_file(tree: ObjectsTree, key: Key) -> tuple[ObjectFile, OpenObject]:
+    """Make a file that is not in the store yet, open for writing."""
+    live = tree.files.open(key, None, writing=True)
+    assert live is not None
+    handle = OpenObject(tree.store, tree.files, tree.engine, live, writing=True)
+    return ObjectFile(tree, key, None, tree.files.renames), handle
 
 
 def _is_told_of(known: Stat | None, live: LiveFile) -> bool:

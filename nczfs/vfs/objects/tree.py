@@ -6,15 +6,9 @@ import logging
 from dataclasses import dataclass
 
 from nczfs.engine.dataset import Engine
-from nczfs.vfs.nodes import Directory, File, Node, OpenFile
-from nczfs.vfs.objects.directory import ObjectsDirectory
-from nczfs.vfs.objects.file import ObjectFile
-from nczfs.vfs.objects.handles import OpenObject
 from nczfs.vfs.objects.livefiles import LiveFiles
 from nczfs.vfs.objects.store import ObjectStore
-from nczfs.zmap import keys
-from nczfs.zmap.base import Entry
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.keys import Key
 
 log = logging.getLogger(__name__)
 
@@ -43,31 +37,10 @@ class ObjectsTree:
         self.mtime_ns = mtime_ns
         self._reported: set[Key] = set()
 
-    def root(self) -> Directory:
-        return ObjectsDirectory(self, keys.ROOT, 0)
-
-    def node(self, prefix: Prefix, entry: Entry, renames: int) -> Node:
-        """Return the node of an entry. A prefix hides an object of the same name.
-
-        Parameters
-        ----------
-        renames : `LiveFiles.renames` from before the entry was asked for.
-        """
-        key = keys.join(prefix, entry.name)
-        if entry.is_prefix:
-            if entry.stat is not None and key not in self._reported:
-                self._reported.add(key)
-                log.warning(
-                    "%s/%s: the keys below it hide the object of this name",
-                    self.store.zmap.name,
-                    key,
-                )
-            return ObjectsDirectory(self, Prefix(key), renames)
-        return ObjectFile(self, key, entry.stat, renames)
-
-    def new_file(self, key: Key) -> tuple[File, OpenFile]:
-        """Make a file that is not in the store yet, open for writing."""
-        live = self.files.open(key, None, writing=True)
-        assert live is not None
-        handle = OpenObject(self.store, self.files, self.engine, live, writing=True)
-        return ObjectFile(self, key, None, self.files.renames), handle
+    def report_hidden(self, key: Key) -> None:
+        """Warn, once, of an object that the prefix of the same name hides."""
+        if key not in self._reported:
+            self._reported.add(key)
+            log.warning(
+                "%s/%s: the keys below it hide the object of this name", self.store.zmap.name, key
+            )
