@@ -34,7 +34,7 @@ def run(request: Request) -> int:
     arguments = request.arguments
     logs.configure_command(request.settings)
     from nczfs.cli.nodes import opened  # imports NumPy and boto3
-    from nczfs.engine.api import Group
+    from nczfs.library.api import Group
 
     with opened(arguments.url, request.settings) as node:
         if isinstance(node, Group):
@@ -96,7 +96,7 @@ def _write_text(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -
     import numpy as np
 
     from nczfs.cli.value_blocks import value_blocks
-    from nczfs.engine.variable import storable
+    from nczfs.library.variable import storable
     from nczfs.views.jsonvalues import json_pieces
     from nczfs.views.text import text_form
 

@@ -33,7 +33,7 @@ def codecs(text: str) -> tuple[CodecSpec, ...]:
     ------
     UsageError : the text is something else.
     """
-    from nczfs.engine.api import codec_of  # imports NumPy
+    from nczfs.library.api import codec_of  # imports NumPy
 
     if text.strip() == "none":
         return ()

@@ -26,10 +26,10 @@ from nczfs.errors import ObjectExists, UsageError
 from nczfs.zmap.url import StoreUrl, parse_url
 
 if TYPE_CHECKING:
-    from nczfs.engine.api import Group
-    from nczfs.engine.transfer.target import NewNode
-    from nczfs.engine.variable import Variable
     from nczfs.formats.base import MetadataFormat
+    from nczfs.library.api import Group
+    from nczfs.library.variable import Variable
+    from nczfs.tools.transfer.target import NewNode
 
 _PURE_WORDS = frozenset({"zarr", "xarray", "noxarray"})
 
@@ -59,8 +59,8 @@ def run(request: Request) -> int:
     """Copy, or continue an interrupted copy."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
+    from nczfs.cli.memory import share_one_heap
     from nczfs.cli.nodes import opened_from_root  # imports NumPy and boto3
-    from nczfs.engine.memory import share_one_heap
 
     share_one_heap()
     if is_netcdf_file(arguments.url):
@@ -98,8 +98,8 @@ def _within(target: str, source: str) -> str:
 
 
 def _copy(node: Group | Variable, request: Request, settings: Settings) -> None:
-    from nczfs.engine.transfer.choices import Choices
-    from nczfs.engine.transfer.dataset_copy import planned_copy, run_copy
+    from nczfs.tools.transfer.choices import Choices
+    from nczfs.tools.transfer.dataset_copy import planned_copy, run_copy
 
     arguments = request.arguments
     new, metadata_format = _target(node, request, settings)

@@ -28,9 +28,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(request: Request) -> int:
     """Make a dataset."""
     logs.configure_command(request.settings)
-    from nczfs.engine.transfer.choices import Choices
-    from nczfs.engine.transfer.source import Source
     from nczfs.model.declaration import GroupDeclaration
+    from nczfs.tools.transfer.choices import Choices
+    from nczfs.tools.transfer.source import Source
 
     new = target(request)
     cdl = request.arguments.cdl

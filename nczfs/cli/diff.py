@@ -23,9 +23,9 @@ from nczfs.errors import UsageError
 from nczfs.model.printing import printable
 
 if TYPE_CHECKING:
-    from nczfs.engine.diff.comparison import Trouble
-    from nczfs.engine.diff.differences import Difference
-    from nczfs.engine.diff.side import Side
+    from nczfs.tools.diff.comparison import Trouble
+    from nczfs.tools.diff.differences import Difference
+    from nczfs.tools.diff.side import Side
 
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
 
@@ -76,9 +76,9 @@ def run(request: Request) -> int:
     """Print what differs. Returns 0: nothing; 1: something; 2: a part could not be compared."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
-    from nczfs.engine.diff.comparison import Extent, Trouble, compare  # imports NumPy
-    from nczfs.engine.diff.values import Tolerance
-    from nczfs.engine.memory import share_one_heap
+    from nczfs.cli.memory import share_one_heap
+    from nczfs.tools.diff.comparison import Extent, Trouble, compare  # imports NumPy
+    from nczfs.tools.diff.values import Tolerance
 
     share_one_heap()
     extent = Extent(
@@ -115,7 +115,7 @@ def run(request: Request) -> int:
 @contextmanager
 def _side(url: str, settings: Settings, arguments: argparse.Namespace) -> Iterator[Side]:
     from nczfs.cli.nodes import opened_from_root
-    from nczfs.engine.diff.side import Side, dataset_side
+    from nczfs.tools.diff.side import Side, dataset_side
 
     skip = arguments.skip_unsupported
     limit = memory_limit(settings)

@@ -18,7 +18,7 @@ from nczfs.cli.terminal import say
 from nczfs.errors import NoContent, NotADataset
 
 if TYPE_CHECKING:
-    from nczfs.engine.usage import Usage
+    from nczfs.tools.usage import Usage
 
 Row = dict[str, Any]
 
@@ -54,7 +54,7 @@ def run(request: Request) -> int:
 
 def _rows(url: str, settings: Settings) -> list[Row]:
     from nczfs.cli.nodes import opened  # imports NumPy and boto3
-    from nczfs.engine.usage import node_usages
+    from nczfs.tools.usage import node_usages
 
     try:
         with opened(url, settings) as node, progress_bar(None, " keys") as progress:
@@ -76,7 +76,7 @@ def _rows(url: str, settings: Settings) -> list[Row]:
 
 def _rows_of_store(url: str, settings: Settings) -> list[Row]:
     """Return a row for each name at a place that is no dataset, and one for their sum."""
-    from nczfs.engine.usage import Usage, prefix_usages
+    from nczfs.tools.usage import Usage, prefix_usages
     from nczfs.zmap.keys import ROOT, Prefix
     from nczfs.zmap.registry import open_store
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nczfs.cdl.printer import Data, PrintedVariable
     from nczfs.cdl.values import Digits
     from nczfs.cli.sources import Settings
-    from nczfs.engine.api import Group
+    from nczfs.library.api import Group
     from nczfs.model import hierarchy as model
 
 KIND = "netCDF-4"
@@ -112,8 +112,8 @@ def run(request: Request) -> int:
     logs.configure_command(request.settings)
     from nczfs.cdl.printer import Style, text
     from nczfs.cli.nodes import opened  # imports NumPy and boto3
-    from nczfs.engine.variable import Variable
-    from nczfs.vfs.nodefiles import stem
+    from nczfs.library.variable import Variable
+    from nczfs.vfs.datasets.nodefiles import stem
     from nczfs.zmap.url import parse_url
 
     where = shown(arguments.url, request.settings)
@@ -204,7 +204,7 @@ def _data(
 ) -> Data:
     from nczfs.cdl.data import data_text
     from nczfs.cli.flat import flat_blocks
-    from nczfs.engine.variable import Variable
+    from nczfs.library.variable import Variable
 
     style = _data_style(arguments)
 

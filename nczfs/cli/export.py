@@ -21,7 +21,7 @@ from nczfs.cli.transfers import (
 from nczfs.errors import UsageError
 
 if TYPE_CHECKING:
-    from nczfs.engine.transfer.source import Source
+    from nczfs.tools.transfer.source import Source
 
 # The names and numbers that nccopy has for them, without blanks and signs.
 _KINDS = {
@@ -73,10 +73,10 @@ def run(request: Request) -> int:
     """Export a group or a variable."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
+    from nczfs.cli.memory import share_one_heap
     from nczfs.cli.nodes import opened_from_root  # imports NumPy and boto3
-    from nczfs.engine.memory import share_one_heap
-    from nczfs.engine.transfer.choices import Choices, chosen
-    from nczfs.engine.transfer.dataset_source import dataset_source
+    from nczfs.tools.transfer.choices import Choices, chosen
+    from nczfs.tools.transfer.dataset_source import dataset_source
 
     share_one_heap()
     limit = memory_limit(settings)
@@ -90,8 +90,8 @@ def run(request: Request) -> int:
 
 
 def _write(source: Source, request: Request, limit: int) -> None:
-    from nczfs.engine.transfer.netcdf_kinds import KINDS
-    from nczfs.engine.transfer.netcdf_target import NewFile, remove_temporary, write_netcdf
+    from nczfs.tools.transfer.netcdf_kinds import KINDS
+    from nczfs.tools.transfer.netcdf_target import NewFile, remove_temporary, write_netcdf
 
     arguments = request.arguments
     new = NewFile(

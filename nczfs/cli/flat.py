@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.variable import Variable
+from nczfs.library.variable import Variable
 
 BLOCK_BYTES = 16 << 20
 

@@ -44,7 +44,7 @@ def run(request: Request) -> int:
     """Import a file."""
     arguments = request.arguments
     logs.configure_command(request.settings)
-    from nczfs.engine.transfer.choices import Choices  # imports NumPy
+    from nczfs.tools.transfer.choices import Choices  # imports NumPy
 
     choices = Choices(arguments.chunks, arguments.codecs, arguments.fixed, arguments.string_bytes)
     limit = memory_limit(request.settings)

@@ -17,7 +17,7 @@ def run(request: Request) -> int:
     """Print the info.json of a node."""
     logs.configure_command(request.settings)
     from nczfs.cli.nodes import opened  # imports NumPy and boto3
-    from nczfs.engine.api import Group
+    from nczfs.library.api import Group
     from nczfs.views.info import group_info, variable_info
 
     with opened(request.arguments.url, request.settings) as node:

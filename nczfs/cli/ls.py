@@ -19,9 +19,9 @@ from nczfs.errors import NoContent, NotADataset, StoreError
 
 if TYPE_CHECKING:
     from nczfs.cli.nodes import Node
-    from nczfs.engine.api import Group
-    from nczfs.engine.usage import Usage
+    from nczfs.library.api import Group
     from nczfs.model.hierarchy import Variable
+    from nczfs.tools.usage import Usage
     from nczfs.zmap.base import ZMap
 
 Row = dict[str, Any]
@@ -65,7 +65,7 @@ def run(request: Request) -> int:
 
 def _rows(arguments: argparse.Namespace, settings: Settings) -> list[Row]:
     from nczfs.cli.nodes import opened  # imports NumPy and boto3
-    from nczfs.engine.api import Group
+    from nczfs.library.api import Group
 
     variables: dict[str, Variable] = {}
     try:
@@ -88,7 +88,7 @@ def _rows(arguments: argparse.Namespace, settings: Settings) -> list[Row]:
 
 def complain_of_unfinished(names: Iterable[str], error: Exception) -> None:
     """Say on stderr why a place is no dataset, if an unfinished one is why."""
-    from nczfs.engine.ownership import UNFINISHED
+    from nczfs.engine.structure.ownership import UNFINISHED
 
     if UNFINISHED in names:
         complain("nczfs", error)
@@ -128,7 +128,7 @@ def members(
 
 def group_at(group: Group, path: str) -> Group:
     """Return the group at a path from the root."""
-    from nczfs.engine.api import Group
+    from nczfs.library.api import Group
 
     child = group[path]
     assert isinstance(child, Group)
@@ -158,7 +158,7 @@ def dimensions_text(names: list[str], shape: list[int]) -> str:
 
 def _add_stored(node: Node, rows: list[Row], variables: dict[str, Variable]) -> None:
     """Add the stored bytes of the chunks, if a listing shows them."""
-    from nczfs.engine.usage import chunk_usages, lists_sizes
+    from nczfs.tools.usage import chunk_usages, lists_sizes
 
     usages: dict[str, Usage] = {}
     if variables and not lists_sizes(node):
@@ -198,7 +198,7 @@ def _names(url: str, settings: Settings) -> Iterator[Row]:
 
 def _is_unfinished(zmap: ZMap, name: str) -> bool:
     """Whether a prefix is known as unfinished; a far store is not asked for each."""
-    from nczfs.engine.ownership import UNFINISHED
+    from nczfs.engine.structure.ownership import UNFINISHED
     from nczfs.zmap.keys import join
 
     if not zmap.features.near:

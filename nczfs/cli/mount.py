@@ -93,7 +93,7 @@ def mount(
 ) -> None:
     """Open the store and serve it until it is unmounted."""
     # Imported after the fork, because NumPy starts threads when it is imported.
-    from nczfs.engine.memory import share_one_heap
+    from nczfs.cli.memory import share_one_heap
     from nczfs.engine.options import MissingChunks
     from nczfs.engine.spool.space import Survives
     from nczfs.vfs.objects import StoredOptions

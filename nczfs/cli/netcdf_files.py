@@ -13,7 +13,7 @@ from nczfs.cli.transfers import cdl_source_of
 from nczfs.zmap.url import NETCDF_MAGIC
 
 if TYPE_CHECKING:
-    from nczfs.engine.transfer.source import Source
+    from nczfs.tools.transfer.source import Source
 
 _CDL = re.compile(r"(?:\s|//[^\n]*\n)*netcdf\s")
 _CDL_HEAD_BYTES = 4096
@@ -39,7 +39,7 @@ def source_of(file: str, memory_limit_bytes: int, *, skip_unsupported: bool) -> 
     if is_cdl(file):
         yield cdl_source_of(path)
         return
-    from nczfs.engine.transfer.netcdf_source import netcdf_source
+    from nczfs.tools.transfer.netcdf_source import netcdf_source
 
     with netcdf_source(path, tell, memory_limit_bytes, skip_unsupported=skip_unsupported) as source:
         yield source

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, parent, place, store_options
-from nczfs.engine.api import Group, OpenDataset
-from nczfs.engine.opening import open_url
 from nczfs.engine.options import EngineOptions
-from nczfs.engine.variable import Variable
 from nczfs.errors import NczfsError, NoContent, NoSuchNode, NotADataset
+from nczfs.library.api import Group, OpenDataset
+from nczfs.library.opening import open_url
+from nczfs.library.variable import Variable
 from nczfs.zmap.url import parse_url
 
 Node: TypeAlias = "Group | Variable"

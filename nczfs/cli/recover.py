@@ -18,7 +18,7 @@ from nczfs.model.printing import printable
 
 if TYPE_CHECKING:
     from nczfs.engine.spool.found import Found
-    from nczfs.engine.spool.recovery import Store
+    from nczfs.tools.recovery import Store
     from nczfs.zmap.registry import StoreOptions
 
 
@@ -44,8 +44,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(request: Request) -> int:
     """Go through the spool. Returns 1 if anything remains that was to be put back."""
     logs.configure_command(request.settings)
-    from nczfs.engine.spool import recovery
     from nczfs.engine.spool.space import default_spool_dir
+    from nczfs.tools import recovery
 
     arguments = request.arguments
     spool_dir = Path(request.settings.maybe_text("spool-dir") or default_spool_dir())
@@ -112,7 +112,7 @@ class _Work:
         return description, "stored"
 
     def _store_of(self, found: Found) -> Store:
-        from nczfs.engine.spool.recovery import Store
+        from nczfs.tools.recovery import Store
         from nczfs.zmap.registry import open_store
         from nczfs.zmap.url import parse_url
 

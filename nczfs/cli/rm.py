@@ -25,7 +25,7 @@ from nczfs.zmap.url import parse_url
 
 if TYPE_CHECKING:
     from nczfs.engine.dataset import Dataset
-    from nczfs.engine.transfer.unfinished import MarkedPlace
+    from nczfs.tools.transfer.unfinished import MarkedPlace
     from nczfs.zmap.keys import Key
 
 LEVELS_ABOVE = 3  # what an interrupted removal left is not a node itself
@@ -49,7 +49,7 @@ def run(request: Request) -> int:
     """Remove the named nodes one after the other; stop at the first that cannot be removed."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
-    from nczfs.engine.removal import planned  # imports NumPy and boto3
+    from nczfs.engine.structure.removal import planned  # imports NumPy and boto3
 
     url = place(arguments.url, settings)
     status = 0
@@ -80,7 +80,7 @@ def _unfinished(url: str, settings: Settings) -> Iterator[MarkedPlace | None]:
     ------
     ObjectExists : it is being written.
     """
-    from nczfs.engine.transfer.unfinished import MarkedPlace  # imports NumPy
+    from nczfs.tools.transfer.unfinished import MarkedPlace  # imports NumPy
     from nczfs.zmap.keys import ROOT
     from nczfs.zmap.registry import open_store
 
@@ -125,7 +125,7 @@ def _preview(store: str, foreign: Sequence[Key], count: int, where: str, *, forc
 
 
 def _remove(dataset: Dataset, path: str, where: str, *, force: bool) -> None:
-    from nczfs.engine.removal import remove  # imports NumPy and boto3
+    from nczfs.engine.structure.removal import remove  # imports NumPy and boto3
 
     dataset.zmap.prepare_writing()
     with _remedy_named():
@@ -212,7 +212,7 @@ def _below(url: str, path: str) -> str:
 def _opened(url: str, settings: Settings) -> Iterator[Dataset]:
     """Open a dataset by its single documents. Raises NotADataset, NoContent, StoreError."""
     from nczfs.engine.dataset import Engine, open_dataset
-    from nczfs.engine.metadata import MetadataCache
+    from nczfs.engine.metadata.documents import MetadataCache
     from nczfs.engine.options import format_options
     from nczfs.zmap.keys import ROOT
     from nczfs.zmap.registry import open_store

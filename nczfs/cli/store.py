@@ -55,7 +55,7 @@ def _zip_index_dir(settings: Settings) -> str | None:
 
 def engine_options(settings: Settings) -> EngineOptions:
     """Return the options of the engine that every command takes."""
-    from nczfs.engine.contention import LeaseTerms
+    from nczfs.engine.lease.contention import LeaseTerms
     from nczfs.engine.options import EngineOptions
 
     return EngineOptions(

@@ -17,9 +17,9 @@ from nczfs.cli.store import engine_options, place, store_options
 from nczfs.errors import AccessDenied, NoContent, ObjectExists
 
 if TYPE_CHECKING:
-    from nczfs.engine.transfer.choices import Choices
-    from nczfs.engine.transfer.source import Source
-    from nczfs.engine.transfer.target import NewNode
+    from nczfs.tools.transfer.choices import Choices
+    from nczfs.tools.transfer.source import Source
+    from nczfs.tools.transfer.target import NewNode
 
 TRANSFER_SCOPES = STORE_SCOPES | {Scope.MEMORY}
 
@@ -76,7 +76,7 @@ def target(request: Request) -> NewNode:
 
 def new_node(url: str, arguments: argparse.Namespace, settings: Settings) -> NewNode:
     """Describe what is to be made at a URL, from the options of a command."""
-    from nczfs.engine.transfer.target import NewNode
+    from nczfs.tools.transfer.target import NewNode
 
     return NewNode(
         place(url, settings),
@@ -91,9 +91,9 @@ def new_node(url: str, arguments: argparse.Namespace, settings: Settings) -> New
 
 def write(source: Source, new: NewNode, choices: Choices) -> None:
     """Make a dataset from a source, with a bar on a terminal."""
-    from nczfs.engine.memory import share_one_heap
-    from nczfs.engine.transfer.choices import chosen
-    from nczfs.engine.transfer.dataset_target import write_dataset
+    from nczfs.cli.memory import share_one_heap
+    from nczfs.tools.transfer.choices import chosen
+    from nczfs.tools.transfer.dataset_target import write_dataset
 
     chosen_source = chosen(source, choices)
 
@@ -110,7 +110,7 @@ def write(source: Source, new: NewNode, choices: Choices) -> None:
 
 def cdl_source_of(path: Path) -> Source:
     """Open a CDL text."""
-    from nczfs.engine.transfer.cdl_source import cdl_source
+    from nczfs.tools.transfer.cdl_source import cdl_source
 
     try:
         data = path.read_bytes()

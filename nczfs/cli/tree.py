@@ -17,7 +17,7 @@ from nczfs.cli.store import shown
 from nczfs.cli.terminal import say
 
 if TYPE_CHECKING:
-    from nczfs.engine.api import Group
+    from nczfs.library.api import Group
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def run(request: Request) -> int:
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
     from nczfs.cli.nodes import opened  # imports NumPy and boto3
-    from nczfs.engine.api import Group
+    from nczfs.library.api import Group
 
     with opened(arguments.url, settings) as node:
         if not isinstance(node, Group):

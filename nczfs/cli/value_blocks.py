@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
-from nczfs.engine.loaded import Values
-from nczfs.engine.selection import Axis, select
-from nczfs.engine.variable import Variable
+from nczfs.engine.arrays.selection import Axis, select
+from nczfs.engine.chunks.loaded import Values
+from nczfs.library.variable import Variable
 
 FIRST_BYTES = 1 << 20  # small, to print something soon; each block is twice the one before
 BLOCK_BYTES = 64 << 20

@@ -21,10 +21,10 @@ from nczfs.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from nczfs.cli.verify_output import Output
-    from nczfs.engine.verify.digests import DigestJob
-    from nczfs.engine.verify.nodes import Nodes
-    from nczfs.engine.verify.state import VerifyState
-    from nczfs.engine.verify.subject import Subject
+    from nczfs.tools.verify.digests import DigestJob
+    from nczfs.tools.verify.nodes import Nodes
+    from nczfs.tools.verify.state import VerifyState
+    from nczfs.tools.verify.subject import Subject
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def run(request: Request) -> int:
 
 
 def _verify(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
-    from nczfs.engine.verify.verification import Verification
+    from nczfs.tools.verify.verification import Verification
 
     with _state(arguments, subject.zmap.name) as state, _output(arguments, "findings") as output:
         with progress_bar(None, " chunks") as progress:
@@ -79,8 +79,8 @@ def _verify(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
 
 
 def _list_holes(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
-    from nczfs.engine.verify.holes import holes
     from nczfs.model.hierarchy import ChunkKeys, Variable
+    from nczfs.tools.verify.holes import holes
 
     with _output(arguments, "findings", "holes") as output:
         nodes, status = _nodes(subject, path, output)
@@ -92,7 +92,7 @@ def _list_holes(subject: Subject, path: str, arguments: argparse.Namespace) -> i
 
 
 def _digest_dataset(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
-    from nczfs.engine.verify.digests import dataset_jobs
+    from nczfs.tools.verify.digests import dataset_jobs
 
     with (
         _state(arguments, subject.zmap.name) as state,
@@ -105,7 +105,7 @@ def _digest_dataset(subject: Subject, path: str, arguments: argparse.Namespace) 
 
 
 def _digest_file(file: Path, arguments: argparse.Namespace) -> int:
-    from nczfs.engine.verify.netcdf import file_jobs
+    from nczfs.tools.verify.netcdf import file_jobs
 
     with (
         _state(arguments, file.as_uri()) as state,
@@ -116,7 +116,7 @@ def _digest_file(file: Path, arguments: argparse.Namespace) -> int:
 
 
 def _print_digests(jobs: Sequence[DigestJob], state: VerifyState | None, output: Output) -> int:
-    from nczfs.engine.verify.digests import digests
+    from nczfs.tools.verify.digests import digests
 
     status = 0
     with progress_bar(sum(job.size for job in jobs), " values") as progress:
@@ -128,8 +128,8 @@ def _print_digests(jobs: Sequence[DigestJob], state: VerifyState | None, output:
 
 def _nodes(subject: Subject, path: str, output: Output) -> tuple[Nodes, int]:
     """Return the nodes from a path on, and 1 if some of them cannot be read."""
-    from nczfs.engine.verify.findings import Kind
-    from nczfs.engine.verify.nodes import Nodes
+    from nczfs.tools.verify.findings import Kind
+    from nczfs.tools.verify.nodes import Nodes
 
     nodes, status = Nodes(subject), 0
     for finding in nodes.walk(path):
@@ -150,13 +150,13 @@ def _output(arguments: argparse.Namespace, *lists: str) -> Output:
 def _state(
     arguments: argparse.Namespace, subject: str
 ) -> AbstractContextManager[VerifyState | None]:
-    from nczfs.engine.verify.state import VerifyState
+    from nczfs.tools.verify.state import VerifyState
 
     return VerifyState(arguments.resume, subject) if arguments.resume else nullcontext()
 
 
 def _opened(url: str, settings: Settings) -> AbstractContextManager[Subject]:
-    from nczfs.engine.verify.subject import subject_at
+    from nczfs.tools.verify.subject import subject_at
 
     options = replace(engine_options(settings), memory_limit_bytes=default_memory_limit() // 2)
     return subject_at(url, store_options(settings), options)
@@ -165,7 +165,7 @@ def _opened(url: str, settings: Settings) -> AbstractContextManager[Subject]:
 def _located(url: str, settings: Settings) -> tuple[str, str]:
     """Return the URL of the dataset that a URL leads to or into, and the path in it."""
     from nczfs.cli.nodes import opened
-    from nczfs.engine.api import Group
+    from nczfs.library.api import Group
 
     with opened(url, settings) as node:
         is_root = not isinstance(node, Group) and node.description.key == ""

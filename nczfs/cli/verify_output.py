@@ -11,9 +11,9 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
-from nczfs.engine.verify.digests import Digest
-from nczfs.engine.verify.findings import Counts, Finding
 from nczfs.model.printing import printable
+from nczfs.tools.verify.digests import Digest
+from nczfs.tools.verify.findings import Counts, Finding
 
 
 class Output(ABC):

@@ -9,36 +9,36 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from nczfs.engine.appending import Appends
-from nczfs.engine.array import Array
-from nczfs.engine.cache import ChunkCache
-from nczfs.engine.chunkio import ChunkIO
-from nczfs.engine.chunks import ArrayChunks
-from nczfs.engine.consolidate import ConsolidatedCopy
-from nczfs.engine.edits import Edits
-from nczfs.engine.hierarchy import Hierarchy, node_to_hold
-from nczfs.engine.lease import Leases
-from nczfs.engine.ledger import Ledger, Shelf
-from nczfs.engine.loaded import Values
-from nczfs.engine.metadata import LEDGER_SHARE, MetadataCache
-from nczfs.engine.opennode import OpenNode
-from nczfs.engine.options import EngineOptions
-from nczfs.engine.pools import Pools
-from nczfs.engine.prefetch import Windows
-from nczfs.engine.quantize import rounding_of
-from nczfs.engine.retrying import Confirmation
-from nczfs.engine.rootformat import format_at
-from nczfs.engine.spill import spill_tier
-from nczfs.engine.spool.journal import Journal
-from nczfs.engine.spool.space import Spool, Survives
-from nczfs.engine.storedarray import (
+from nczfs.engine.arrays.appending import Appends
+from nczfs.engine.arrays.array import Array
+from nczfs.engine.arrays.arraychunks import ArrayChunks
+from nczfs.engine.chunks.cache import ChunkCache
+from nczfs.engine.chunks.chunkio import ChunkIO
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.chunks.spill import spill_tier
+from nczfs.engine.chunks.storedarray import (
     StoredArray,
     StoredArrays,
     chunk_layout,
     is_resized,
     is_same_array,
 )
-from nczfs.engine.writeback import WriteBack
+from nczfs.engine.lease.lease import Leases
+from nczfs.engine.metadata.consolidate import ConsolidatedCopy
+from nczfs.engine.metadata.documents import LEDGER_SHARE, MetadataCache
+from nczfs.engine.metadata.edits import Edits
+from nczfs.engine.metadata.hierarchy import Hierarchy, node_to_hold
+from nczfs.engine.metadata.ledger import Ledger, Shelf
+from nczfs.engine.metadata.rootformat import format_at
+from nczfs.engine.opennode import OpenNode
+from nczfs.engine.options import EngineOptions
+from nczfs.engine.pools import Pools
+from nczfs.engine.readahead.prefetch import Windows
+from nczfs.engine.retrying import Confirmation
+from nczfs.engine.spool.journal import Journal
+from nczfs.engine.spool.space import Spool, Survives
+from nczfs.engine.values.quantize import rounding_of
+from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import CodecError, NczfsError, StructureChanged
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.model.grid import ChunkIndex

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from nczfs.engine.contention import LeaseTerms
+from nczfs.engine.lease.contention import LeaseTerms
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.detect import options_of
 

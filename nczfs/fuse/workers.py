@@ -12,9 +12,9 @@ from typing import Generic, NoReturn, TypeVar
 
 import trio
 
-from nczfs.engine.effects import Request
 from nczfs.errors import DeadlinePassed
 from nczfs.metrics import FUSE_SECONDS
+from nczfs.vfs.effects import Request
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 
-from nczfs.engine import effects
 from nczfs.errors import (
     IsADirectory,
     NameTooLong,
@@ -16,6 +15,7 @@ from nczfs.errors import (
     NotPermitted,
     ReadOnlyMount,
 )
+from nczfs.vfs import effects
 from nczfs.vfs.appearance import Appearance, beyond
 from nczfs.vfs.base import (
     Attributes,

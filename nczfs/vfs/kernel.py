@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from weakref import WeakKeyDictionary, WeakSet
 
-from nczfs.engine.array import now
-from nczfs.engine.storedarray import StoredArray
+from nczfs.engine.arrays.array import now
+from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.vfs.base import Notifier
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.nodes import File

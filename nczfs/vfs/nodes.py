@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from nczfs.engine.storedarray import StoredArray
+from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError
 from nczfs.vfs.base import Buffer, Changes
 
@@ -191,7 +191,7 @@ class OpenFile(ABC):
     appending : whether it was opened with O_APPEND.
     judges_writes : whether writes may be refused for their contents, which other files explain.
     begins_itself : whether it notes itself when a write begins to have an effect
-        (`engine/effects.py`).
+        (`vfs/effects.py`).
     """
 
     appending = False

@@ -10,22 +10,24 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from nczfs import metrics
+from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Engine
-from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.spool.place import spool_url
-from nczfs.engine.spool.recovery import left_of
 from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
-from nczfs.engine.storedarray import StoredArray
 from nczfs.errors import BadKey
-from nczfs.vfs.access import AccessLog
+from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
 from nczfs.vfs.base import Notifier
-from nczfs.vfs.choice import Choice
 from nczfs.vfs.control import ControlDirectory
-from nczfs.vfs.datasets import DatasetsTree
+from nczfs.vfs.datasets.access import AccessLog
+from nczfs.vfs.datasets.choice import Choice
+from nczfs.vfs.datasets.nodeprefix import node_prefix
+from nczfs.vfs.datasets.prefixdirectory import PrefixDirectory
+from nczfs.vfs.datasets.resolved import Plain
+from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.nodeprefix import node_prefix
 from nczfs.vfs.nodes import Directory, FixedDirectory, Node
 from nczfs.vfs.objects import (
     ObjectsDirectory,
@@ -34,8 +36,6 @@ from nczfs.vfs.objects import (
     ObjectsTree,
     StoredOptions,
 )
-from nczfs.vfs.prefixdirectory import PrefixDirectory
-from nczfs.vfs.resolved import Plain
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix

@@ -9,7 +9,7 @@ from codecs import getincrementaldecoder
 from nczfs.cdl.constants import Constant, Item, Misfit, begins_number, item_of
 from nczfs.cdl.scope import attribute_of
 from nczfs.cdl.tokens import Kind, Scanner, Token, decoded, unquoted
-from nczfs.engine.convert import retyped
+from nczfs.engine.values.convert import retyped
 from nczfs.errors import BadMetadata, BadValue
 from nczfs.formats.jsontext import Unfinished, parse, plain
 from nczfs.messages import shown

@@ -10,8 +10,8 @@ import numpy as np
 
 from nczfs.cdl import printer as cdl
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.turns import PARSING, take
 from nczfs.engine.options import Tally
-from nczfs.engine.turns import PARSING, take
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import CodecError
 from nczfs.model.grid import ChunkIndex

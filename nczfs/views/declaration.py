@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from nczfs.engine.fillvalues import FILL_VALUE, as_fill_value
+from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import BadMetadata, BadValue
 from nczfs.formats.attributes import is_hidden, typed, untyped
 from nczfs.formats.dimensions import anonymous

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nczfs.engine.array import Array
-from nczfs.engine.loaded import Values
+from nczfs.engine.arrays.array import Array
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
-from nczfs.engine.prefetch import (
+from nczfs.engine.readahead.prefetch import (
     FAR_FIRST_AHEAD_BYTES,
     FIRST_AHEAD_BYTES,
     NOT_AHEAD,
     AheadOptions,
 )
-from nczfs.engine.sequence import MIB
-from nczfs.engine.storedarray import StoredArray
+from nczfs.engine.readahead.sequence import MIB
 from nczfs.model.boxes import boxes_of_run, common
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Variable

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nczfs.engine.loaded import Values
+from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import BadValue
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from nczfs.engine.chunks.storedarray import StoredArray, newest_revision
 from nczfs.engine.options import Tally
-from nczfs.engine.prefetch import NOT_AHEAD, AheadOptions
-from nczfs.engine.storedarray import StoredArray, newest_revision
+from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
 from nczfs.model.dtypes import DataType
 from nczfs.views.elements import ElementSource, Span
 from nczfs.views.forms import BinaryForm

@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from nczfs.engine.array import now
-from nczfs.engine.loaded import Values
+from nczfs.engine.arrays.array import now
+from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
-from nczfs.engine.prefetch import NOT_AHEAD, AheadOptions
+from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
 from nczfs.errors import BadValue, CorruptStore, NotPermitted
 from nczfs.views.elements import ElementSource, Span, Written
 from nczfs.views.forms import Buffer, Form

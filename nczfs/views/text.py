@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.loaded import Values
+from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import BadValue
 from nczfs.model.dtypes import DataType
 from nczfs.views.forms import Buffer, Flags, Form

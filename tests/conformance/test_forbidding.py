@@ -10,8 +10,8 @@ import pytest
 import zarr
 
 import nczfs
-from nczfs.engine.variable import Variable
 from nczfs.errors import AccessDenied
+from nczfs.library.variable import Variable
 from nczfs.zmap import forbidden
 from tests.conftest import ExpectedWarnings
 from tests.support.scripted import Asked, Reply, serving

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
-from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.testing.datasets import put_array, put_group

@@ -15,7 +15,7 @@ import pytest
 
 import nczfs
 from nczfs.cli.main import main
-from nczfs.engine.contention import LEASE, LeaseTerms
+from nczfs.engine.lease.contention import LEASE, LeaseTerms
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import LeaseNotHeld
 from nczfs.fuse.errno import to_errno

@@ -23,7 +23,7 @@ from nczfs.views import catalog
 REPOSITORY = Path(__file__).parents[2]
 
 # Where this repository may be worked on; no user has such a place.
-PLACES_OF_OTHERS = ("/" + "work/", "." + "library")
+PLACES_OF_OTHERS = ("/" + "work/", "/." + "library")
 
 
 @cache

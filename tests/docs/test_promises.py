@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nczfs.engine.dataset import Engine
-from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import NoSuchPath
 from nczfs.testing.datasets import put_array, put_group, put_json

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nczfs.engine.opening import open_url
+from nczfs.library.opening import open_url
 from tests.support.mounts import Served, nczfs, served
 from tests.support.settled import settled
 

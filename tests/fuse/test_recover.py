@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nczfs.cli.main import main
-from nczfs.engine.opening import open_url
+from nczfs.library.opening import open_url
 from tests.support.mounts import Served, nczfs, served
 
 VALUES = np.arange(24, dtype="<i4").reshape(4, 6)

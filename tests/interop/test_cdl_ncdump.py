@@ -16,7 +16,7 @@ import pytest
 import nczfs as library
 from nczfs.cdl.parse import Cdl, parse_cdl
 from nczfs.cdl.printer import header
-from nczfs.engine.api import Group
+from nczfs.library.api import Group
 from nczfs.model.declaration import GroupDeclaration
 from nczfs.testing.documents import DictDocuments, documents_in, read_group
 from tests.support.cdl_samples import copied, write_all_types, write_unlimited

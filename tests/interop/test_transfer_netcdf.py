@@ -136,8 +136,8 @@ def test_a_cdl_text_gives_the_same_dataset_as_the_file_of_ncgen(odd: Path, tmp_p
 
 
 def test_texts_keep_their_nuls_and_files_their_empty_ones(tmp_path: Path) -> None:
-    from nczfs.engine.transfer import netcdf_c
     from nczfs.model.hierarchy import Attribute
+    from nczfs.tools.transfer import netcdf_c
 
     texts = {"none": "", "one": "\0", "some": "a\0b\0"}
     with netCDF4.Dataset(tmp_path / "n.nc", "w") as file:

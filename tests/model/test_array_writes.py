@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nczfs.engine.api import OpenDataset
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
-from nczfs.engine.variable import Variable
+from nczfs.library.api import OpenDataset
+from nczfs.library.opening import open_zmap
+from nczfs.library.variable import Variable
 from nczfs.testing import indexing
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap

@@ -10,12 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from nczfs.engine.cache import ENTRY_BYTES, ChunkCache
-from nczfs.engine.chunkaccess import ChunkAccess
-from nczfs.engine.loaded import ChunkId, Loaded
-from nczfs.engine.place import ArrayPlace
-from nczfs.engine.spill import SpillTier
-from nczfs.engine.storedarray import StoredArray
+from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
+from nczfs.engine.chunks.chunkaccess import ChunkAccess
+from nczfs.engine.chunks.loaded import ChunkId, Loaded
+from nczfs.engine.chunks.place import ArrayPlace
+from nczfs.engine.chunks.spill import SpillTier
+from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.model.boxes import Box
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nczfs.engine.dataset import Engine
-from nczfs.engine.opening import open_zmap
-from nczfs.engine.verify.digests import dataset_jobs, digests
-from nczfs.engine.verify.nodes import Nodes
-from nczfs.engine.verify.subject import subject_of
 from nczfs.errors import NoSuchPath
+from nczfs.library.opening import open_zmap
+from nczfs.tools.verify.digests import dataset_jobs, digests
+from nczfs.tools.verify.nodes import Nodes
+from nczfs.tools.verify.subject import subject_of
 from nczfs.vfs.base import FileKind, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree

@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nczfs.engine.api import Group
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
-from nczfs.engine.variable import Variable
 from nczfs.formats.base import FormatOptions
+from nczfs.library.api import Group
+from nczfs.library.opening import open_zmap
+from nczfs.library.variable import Variable
 from nczfs.testing import indexing
 from nczfs.zmap.base import Features
 from nczfs.zmap.keys import parse_key, parse_prefix

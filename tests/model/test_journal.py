@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from nczfs.engine.dataset import Engine
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.space import Survives
 from nczfs.errors import NczfsError, StoreError
+from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from nczfs.engine.contention import Contender, LeaseTerms
+from nczfs.engine.lease.contention import Contender, LeaseTerms
 from nczfs.errors import Unavailable
 from nczfs.zmap.keys import ROOT
 from tests.support.leases import Time, Unconditional

@@ -15,9 +15,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from nczfs.engine.spool import recovery
 from nczfs.errors import StaleHandle
 from nczfs.testing.copying import Copying
+from nczfs.tools import recovery
 from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import ROOT, Key

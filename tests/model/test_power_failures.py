@@ -11,9 +11,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.spool.space import Survives
+from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.directory import DirectoryZMap

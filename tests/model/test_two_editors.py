@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nczfs.engine.api import OpenDataset
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import StoreError
+from nczfs.library.api import OpenDataset
+from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.memory import MemoryZMap
 

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
+from nczfs.library.opening import open_zmap
 from nczfs.model.boxes import Box
 from nczfs.model.dtypes import DataType
 from nczfs.testing import indexing

@@ -17,15 +17,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nczfs.engine.array import Array
+from nczfs.engine.arrays.array import Array
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
-from nczfs.engine.dirty import DirtyChunk
-from nczfs.engine.metadata import MetadataCache
-from nczfs.engine.opening import open_zmap
+from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, Tally, format_options
-from nczfs.engine.spool import recovery
 from nczfs.engine.spool.chunks import KeptChunk
 from nczfs.engine.spool.space import Spool
+from nczfs.engine.writing.dirty import DirtyChunk
 from nczfs.errors import (
     AccessDenied,
     DeadlinePassed,
@@ -35,9 +33,11 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
+from nczfs.library.opening import open_zmap
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
+from nczfs.tools import recovery
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.url import parse_url

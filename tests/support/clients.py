@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
-from nczfs.engine.variable import Variable
-from nczfs.engine.writeback import WriteBack
+from nczfs.engine.writing.writeback import WriteBack
+from nczfs.library.opening import open_zmap
+from nczfs.library.variable import Variable
 from nczfs.testing.faults import Faulty
 from nczfs.zmap.base import Features
 from nczfs.zmap.keys import parse_prefix

@@ -11,15 +11,15 @@ from uuid import uuid4
 import numpy as np
 
 import nczfs
-from nczfs.engine.transfer.choices import Choices
-from nczfs.engine.transfer.dataset_copy import planned_copy, run_copy
-from nczfs.engine.transfer.target import NewNode
-from nczfs.engine.verify.digests import dataset_jobs, digests
-from nczfs.engine.verify.findings import Severity
-from nczfs.engine.verify.nodes import Nodes
-from nczfs.engine.verify.subject import subject_at
 from nczfs.model import hierarchy as model
 from nczfs.testing.datasets import put_array, put_json
+from nczfs.tools.transfer.choices import Choices
+from nczfs.tools.transfer.dataset_copy import planned_copy, run_copy
+from nczfs.tools.transfer.target import NewNode
+from nczfs.tools.verify.digests import dataset_jobs, digests
+from nczfs.tools.verify.findings import Severity
+from nczfs.tools.verify.nodes import Nodes
+from nczfs.tools.verify.subject import subject_at
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import open_store
 

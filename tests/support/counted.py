@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
-from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import Tally
 from nczfs.errors import Unavailable
 from nczfs.formats.base import FormatOptions

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.loaded import Values
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
-from nczfs.engine.prefetch import NOT_AHEAD, AheadOptions
-from nczfs.engine.storedarray import StoredArray
+from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
 from nczfs.views.elements import ElementSource
 
 

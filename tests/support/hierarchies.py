@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from nczfs.engine.api import Group
+from nczfs.library.api import Group
 from nczfs.model import hierarchy as model
 from nczfs.model.dtypes import CODE_OF_NC_TYPE
 from nczfs.testing import indexing

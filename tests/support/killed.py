@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from nczfs.engine.spool import recovery
 from nczfs.engine.spool.entries import Entry
 from nczfs.engine.spool.found import Home
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.errors import SpoolError
+from nczfs.tools import recovery
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.url import parse_url

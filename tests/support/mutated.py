@@ -22,7 +22,7 @@ import numpy as np
 
 from nczfs.cdl.printer import header
 from nczfs.engine.dataset import Engine, open_dataset
-from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.errors import NczfsError
 from nczfs.formats.base import FormatOptions
@@ -142,7 +142,7 @@ def look(objects: dict[str, bytes], damaged_key: str) -> str:
 
 
 def _read_some(array: object, variable: Variable) -> None:
-    from nczfs.engine.array import Array
+    from nczfs.engine.arrays.array import Array
 
     assert isinstance(array, Array)
     if not variable.array.size or variable.array.chunk_bytes > 1 << 20:

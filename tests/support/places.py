@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import nczfs
-from nczfs.engine.contention import LEASE
-from nczfs.engine.verify.findings import Finding
-from nczfs.engine.verify.subject import subject_at
-from nczfs.engine.verify.verification import Verification
+from nczfs.engine.lease.contention import LEASE
+from nczfs.tools.verify.findings import Finding
+from nczfs.tools.verify.subject import subject_at
+from nczfs.tools.verify.verification import Verification
 from nczfs.zmap.keys import ROOT, Prefix
 from nczfs.zmap.registry import open_store
 from tests.support.sample import Values

@@ -11,11 +11,11 @@ import numcodecs
 import numpy as np
 
 from nczfs.engine.dataset import Engine
-from nczfs.engine.verify.findings import Finding
-from nczfs.engine.verify.subject import subject_of
-from nczfs.engine.verify.verification import Verification
 from nczfs.errors import Unavailable
 from nczfs.testing.datasets import put_array, put_group, put_json
+from nczfs.tools.verify.findings import Finding
+from nczfs.tools.verify.subject import subject_of
+from nczfs.tools.verify.verification import Verification
 from nczfs.zmap.base import Blob, Features, Version, ZMap
 from nczfs.zmap.keys import Key, parse_key
 from nczfs.zmap.memory import MemoryZMap

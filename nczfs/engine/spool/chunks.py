@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from nczfs.engine.chunkio import ChunkIO
-from nczfs.engine.dirty import Frozen, Saved
-from nczfs.engine.loaded import Values
+from nczfs.engine.chunks.chunkio import ChunkIO
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.entries import (
@@ -26,8 +26,8 @@ from nczfs.engine.spool.entries import (
     write_records,
 )
 from nczfs.engine.spool.records import Data, Record, packed, size_of
+from nczfs.engine.spool.savedchunk import Frozen, Saved
 from nczfs.engine.spool.space import Spool, Survives
-from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import NczfsError, SpoolError, Unavailable
 from nczfs.formats.zarr2.types import data_type
 from nczfs.model.boxes import Box

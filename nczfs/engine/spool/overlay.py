@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunkio import ChunkIO, fill_element
-from nczfs.engine.loaded import Values
+from nczfs.engine.chunks.chunkio import ChunkIO, fill_element
+from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.spool.basis import Basis, time_text
 from nczfs.errors import Conflict, SpoolError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from nczfs.engine import effects
 from nczfs.errors import NoSuchPath, StaleHandle
+from nczfs.vfs import effects
 from nczfs.vfs.base import Changes
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.objects.handles import OpenObject

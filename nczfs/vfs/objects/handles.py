@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from nczfs.engine.dataset import Engine
-from nczfs.engine.prefetch import FAR_FIRST_AHEAD_BYTES, AheadOptions, ReadAhead
-from nczfs.engine.sequence import MIB
+from nczfs.engine.readahead.prefetch import FAR_FIRST_AHEAD_BYTES, AheadOptions, ReadAhead
+from nczfs.engine.readahead.sequence import MIB
 from nczfs.errors import BadHandle, StaleHandle
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.nodes import OpenFile

@@ -13,9 +13,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
-from nczfs.engine.listings import LISTED_ENTRIES_MAX
-from nczfs.engine.metadata import MetadataCache
-from nczfs.engine.place import Gate
+from nczfs.engine.chunks.place import Gate
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.metadata.listings import LISTED_ENTRIES_MAX
 from nczfs.engine.pools import Pools
 from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.renames import noted

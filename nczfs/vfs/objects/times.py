@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
 
-from nczfs.engine.metadata import MetadataCache
+from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.pools import Pools
 from nczfs.errors import NczfsError, NoSuchObject, NoSuchPath
 from nczfs.vfs.objects.names import parent_of

@@ -15,7 +15,7 @@ import pytest
 
 import nczfs
 from nczfs.cli.main import main
-from nczfs.engine.ownership import UNFINISHED
+from nczfs.engine.structure.ownership import UNFINISHED
 from tests.support.copies import checksums, fill_awkward, objects, parsed
 from tests.support.httpd import WebServer
 from tests.support.mounts import nczfs as run

@@ -17,9 +17,9 @@ import pytest
 import nczfs
 from nczfs.cli.export import kind_name
 from nczfs.cli.main import main
-from nczfs.engine.transfer.netcdf_kinds import HDF5_ATTRIBUTES
 from nczfs.errors import UsageError
 from nczfs.model.hierarchy import CodecSpec, Json
+from nczfs.tools.transfer.netcdf_kinds import HDF5_ATTRIBUTES
 from tests.support.mounts import nczfs as process
 from tests.support.refusing import small_disk
 

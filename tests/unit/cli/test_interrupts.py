@@ -19,7 +19,7 @@ import pytest
 
 import nczfs
 from nczfs.cli.main import main
-from nczfs.engine.ownership import UNFINISHED
+from nczfs.engine.structure.ownership import UNFINISHED
 from tests.support.mounts import nczfs as run
 from tests.support.signalled import running
 from tests.support.waiting import until

@@ -13,7 +13,7 @@ import pytest
 
 from nczfs.cli.demo import SAMPLE
 from nczfs.cli.main import main
-from nczfs.engine.ownership import UNFINISHED
+from nczfs.engine.structure.ownership import UNFINISHED
 from tests.support.mounts import nczfs
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nczfs.cli.main import main
-from nczfs.engine.contention import LEASE
+from nczfs.engine.lease.contention import LEASE
 from nczfs.zmap.base import Buffer, Version
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import Key

@@ -198,7 +198,7 @@ def test_a_finished_run_is_not_repeated(place: Path, tmp_path: Path) -> None:
 _COUNTING = """
 import os, signal, sys, threading
 from nczfs.cli.main import main
-from nczfs.engine.verify import state as verify_state
+from nczfs.tools.verify import state as verify_state
 from nczfs.zmap.directory import DirectoryZMap
 
 ends_at, ends_by, *words = sys.argv[1:]

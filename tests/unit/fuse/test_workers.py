@@ -7,9 +7,9 @@ import threading
 import pytest
 import trio
 
-from nczfs.engine import effects
 from nczfs.errors import DeadlinePassed, NoSpace
 from nczfs.fuse.workers import Pool
+from nczfs.vfs import effects
 
 
 def test_a_call_gives_its_result() -> None:

@@ -9,7 +9,7 @@ import pytest
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.access import AMPLIFIED_BYTES_MIN, Access, AccessLog
+from nczfs.vfs.datasets.access import AMPLIFIED_BYTES_MIN, Access, AccessLog
 from nczfs.views.elements import ArrayElements
 from nczfs.views.layout import Layout, native_run
 from tests.conftest import ExpectedWarnings

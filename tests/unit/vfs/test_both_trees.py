@@ -14,9 +14,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import NczfsError, StaleHandle, StructureChanged
+from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree

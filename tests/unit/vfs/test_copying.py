@@ -13,7 +13,6 @@ import numcodecs
 import numpy as np
 import pytest
 
-from nczfs.engine.opening import open_zmap
 from nczfs.errors import (
     BadArgument,
     BadValue,
@@ -23,6 +22,7 @@ from nczfs.errors import (
     NotPermitted,
     PathExists,
 )
+from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_group, put_json
 from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.opening import open_zmap
+from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_group, put_json
 from nczfs.vfs.base import FileKind
 from nczfs.vfs.filesystem import TreeFileSystem

@@ -11,11 +11,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import StoreError, Unavailable
+from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs import known
+from nczfs.vfs.datasets import known
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_prefix

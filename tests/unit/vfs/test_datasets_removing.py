@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from nczfs.engine.opening import open_zmap
 from nczfs.errors import (
     DirectoryNotEmpty,
     IsADirectory,
@@ -22,9 +21,10 @@ from nczfs.errors import (
     StaleHandle,
     StructureChanged,
 )
+from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group
-from nczfs.vfs import removing
 from nczfs.vfs.base import FileKind
+from nczfs.vfs.datasets import removing
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap

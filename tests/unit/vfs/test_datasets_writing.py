@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nczfs.engine.effects import Request
-from nczfs.engine.loaded import Values
-from nczfs.engine.opening import open_zmap
+from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import (
     BadArgument,
     BadValue,
@@ -24,9 +22,11 @@ from nczfs.errors import (
     ReadOnlyMount,
     Unavailable,
 )
+from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.testing.faults import Faulty
 from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.effects import Request
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import Features, ZMap

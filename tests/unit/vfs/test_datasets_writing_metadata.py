@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from nczfs.engine.opening import open_zmap
 from nczfs.errors import (
     BadArgument,
     BadValue,
@@ -21,6 +20,7 @@ from nczfs.errors import (
     NotPermitted,
     PathExists,
 )
+from nczfs.library.opening import open_zmap
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.testing.datasets import put_group

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.vfs.hiding import Numbers
+from nczfs.vfs.datasets.hiding import Numbers
 
 
 @given(st.lists(st.integers(0, 30)))

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nczfs.engine.api import Group
-from nczfs.engine.opening import open_zmap
 from nczfs.errors import BadArgument, NczfsError, NotPermitted
+from nczfs.library.api import Group
+from nczfs.library.opening import open_zmap
 from nczfs.model import hierarchy as model
 from nczfs.testing.datasets import put_array, put_group, put_json
+from nczfs.vfs.datasets.making import Making
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.making import Making
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.views.declaration import wanted_node
 from nczfs.zmap.base import ZMap

@@ -13,13 +13,13 @@ from unittest import mock
 
 import pytest
 
-from nczfs.engine.spool import recovery
 from nczfs.engine.spool.log import BEFORE
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Survives
 from nczfs.errors import NoSpace, NoSuchObject, SpoolError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
+from nczfs.tools import recovery
 from nczfs.vfs.base import Changes
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nczfs.vfs.nodeprefix import node_prefix
+from nczfs.vfs.datasets.nodeprefix import node_prefix
 
 
 @pytest.mark.parametrize(

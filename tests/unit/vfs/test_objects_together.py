@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from nczfs.engine.effects import Request
 from nczfs.errors import DeadlinePassed, StaleHandle, Unavailable
 from nczfs.vfs.base import Attributes, Changes, HandleNo
+from nczfs.vfs.effects import Request
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import ROOT, Key

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from nczfs.engine.opening import open_zmap
 from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
+from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import Changes
+from nczfs.vfs.datasets.refusals import MESSAGE_CHARACTERS_MAX, NOTES_MAX, Refusals
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.refusals import MESSAGE_CHARACTERS_MAX, NOTES_MAX, Refusals
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import Prefix, parse_prefix
 from nczfs.zmap.registry import open_store

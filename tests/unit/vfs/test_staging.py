@@ -11,10 +11,10 @@ from unittest import mock
 
 import pytest
 
-from nczfs.engine.spool import recovery
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.space import LOCK, Spool, Survives
 from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors, Unavailable
+from nczfs.tools import recovery
 from nczfs.vfs.staging import Base, Snapshot, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Piece, Range, Stat, Version, Zeros, part_bytes
 from nczfs.zmap.keys import Key

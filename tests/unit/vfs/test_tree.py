@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from nczfs.engine.opening import open_zmap
 from nczfs.engine.options import EngineOptions, MissingChunks
 from nczfs.errors import (
     BadHandle,
@@ -22,6 +21,7 @@ from nczfs.errors import (
     ReadOnlyMount,
     StaleHandle,
 )
+from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group, put_json
 from nczfs.vfs.base import ROOT_INODE, Changes, FileKind
 from nczfs.vfs.filesystem import TreeFileSystem

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from nczfs.cli.main import main
-from nczfs.engine.loaded import Values
-from nczfs.engine.opening import open_zmap
+from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import AccessDenied, StoreError, StructureChanged, Unavailable
+from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.filesystem import TreeFileSystem

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.opening import open_zmap
 from nczfs.errors import NotPermitted
+from nczfs.library.opening import open_zmap
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.vfs.filesystem import TreeFileSystem

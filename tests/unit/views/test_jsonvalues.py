@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from nczfs.engine.loaded import Values
+from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import CodecError
 from nczfs.views.jsonvalues import JsonText, json_pieces
 

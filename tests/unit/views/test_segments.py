@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.engine.loaded import Values
+from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.errors import BadValue, CorruptStore, NotPermitted
 from nczfs.testing.layouts import LayoutSuite

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nczfs.engine.chunkio import ChunkIO
-from nczfs.engine.dirty import Frozen, Saved
-from nczfs.engine.loaded import Values
-from nczfs.engine.opening import open_zmap
+from nczfs.engine.chunks.chunkio import ChunkIO
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.chunks.place import ArrayPlace
+from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.options import MissingChunks
-from nczfs.engine.place import ArrayPlace
 from nczfs.engine.spool.chunks import ChunkDetails, KeptChunk, discard, save_chunk
 from nczfs.engine.spool.contents import read_entry
 from nczfs.engine.spool.entries import heading, write_records
 from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.savedchunk import Frozen, Saved
 from nczfs.engine.spool.space import Spool
-from nczfs.engine.storedarray import codecs_digest
 from nczfs.errors import NoSpace, SpoolError, Unavailable
 from nczfs.formats.zarr2.types import data_type
+from nczfs.library.opening import open_zmap
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Prefix

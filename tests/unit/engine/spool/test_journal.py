@@ -13,22 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nczfs.engine.array import Array
+from nczfs.engine.arrays.array import Array
+from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
-from nczfs.engine.editor import Editor
-from nczfs.engine.loaded import Values
-from nczfs.engine.metadata import MetadataCache
-from nczfs.engine.opening import open_zmap
+from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
-from nczfs.engine.spool import log, recovery
+from nczfs.engine.spool import log
 from nczfs.engine.spool.chunks import KeptChunk
 from nczfs.engine.spool.found import Found
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import SUFFIX, Spool, Survives
+from nczfs.engine.structure.editor import Editor
 from nczfs.errors import AccessDenied, NoSpace, SpoolError, Unavailable
+from nczfs.library.opening import open_zmap
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
+from nczfs.tools import recovery
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from nczfs.engine.spool import log as spool_log
-from nczfs.engine.spool import recovery
 from nczfs.engine.spool.contents import LogContents, logs_in
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import LOCK, SUFFIX, Spool, Survives
+from nczfs.tools import recovery
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Stat, Version
 from nczfs.zmap.keys import Key

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nczfs.engine.spool import recovery
 from nczfs.engine.spool.space import LOCK, Spool, default_spool_dir
+from nczfs.tools import recovery
 
 
 def test_the_directory_is_made_with_the_first_file_and_goes_at_the_end(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Arrays: values read and written by selection, across chunks."""

@@ -1,0 +1,187 @@
+"""Records that were appended, while it is not certain yet where in the array they stand.
+
+Another client may append to the same array at the same time: who claims a place first has it
+(`engine/metadata/claims.py`), and the records of all others stand behind.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nczfs.engine.arrays.array import Array
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.engine.metadata.claims import with_claim
+from nczfs.engine.metadata.hierarchy import Hierarchy
+from nczfs.engine.retrying import until_stored
+from nczfs.errors import NczfsError, NoSuchNode, StructureChanged
+from nczfs.formats.names import below
+from nczfs.formats.nodes import ZARRAY
+from nczfs.model.boxes import Box
+from nczfs.model.hierarchy import Variable
+from nczfs.zmap.keys import join
+
+
+@dataclass(eq=False, slots=True)
+class _Rows:
+    """The records [first, stop) of an array.
+
+    Attributes
+    ----------
+    grow : makes the array at least so long.
+    name : of them, in a claim.
+    """
+
+    array: StoredArray
+    grow: Callable[[int], None]
+    first: int
+    stop: int
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+class Appends:
+    """The appended records of one dataset whose place is not certain, by the path of the variable.
+
+    They are dirty, and shown, like all that was written; but `StoredArray.held_from` keeps them
+    from being stored until their place is claimed. `Edits.naming`, under which lengths are changed,
+    guards all of it; who stores a dataset holds it, so that no length is stored of records that are
+    added meanwhile.
+
+    Parameters
+    ----------
+    array_of : the values of a variable.
+    has_conditions : whether two clients can append at a time; else a lease keeps all others away.
+    """
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy,
+        array_of: Callable[[Variable], Array],
+        has_conditions: Callable[[], bool],
+    ) -> None:
+        self._hierarchy = hierarchy
+        self._edits = hierarchy.edits
+        self._array_of = array_of
+        self._has_conditions = has_conditions
+        self._rows: dict[str, _Rows] = {}
+
+    @property
+    def is_any(self) -> bool:
+        """Return whether there are any. Needs no lock."""
+        return bool(self._rows)
+
+    def add(
+        self, path: str, array: StoredArray, values: Values, grow: Callable[[int], None]
+    ) -> int:
+        """Append records to a variable. Returns the provisional index of the first one.
+
+        Raises
+        ------
+        NoSpace, CodecError, StoreError.
+        """
+        with self._edits.naming:
+            length = self._variable(path).array.shape[0]
+            rows = self._rows.get(path)
+            if rows is not None and rows.stop != length:  # another client has extended it
+                self.claim_for(path)
+                length, rows = self._variable(path).array.shape[0], None
+            if rows is None:
+                rows = self._rows[path] = _Rows(array, grow, length, length)
+                array.held_from = length
+            start, stop = rows.stop, rows.stop + len(values)
+            grow(stop)
+            longer = self._array(path)
+            longer.hold(_box(longer, start, stop), longer.storable(values))
+            rows.stop = stop
+            return start
+
+    def claim_for(self, path: str) -> None:
+        """Claim a place for all records that were appended to a variable.
+
+        Raises
+        ------
+        StructureChanged, NoSuchNode : the variable is no more. CodecError, MetadataError,
+            StoreError : they wait for a place.
+        """
+        with self._edits.naming:
+            rows = self._rows.get(path)
+            if rows is None:
+                return
+            try:
+                if rows.first < rows.stop:
+                    self._claim(path, rows)
+            except (StructureChanged, NoSuchNode):
+                self._release(path)
+                raise
+            self._release(path)
+
+    def claim(self) -> dict[str, NczfsError]:
+        """Claim places for all variables. Returns the errors by path."""
+        failures: dict[str, NczfsError] = {}
+        for path in list(self._rows):
+            try:
+                self.claim_for(path)
+            except NczfsError as error:
+                failures[path] = error
+        return failures
+
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """Drop the records of removed variables."""
+        with self._edits.naming:
+            for path in [path for path in self._rows if is_gone(path)]:
+                self._release(path)
+
+    def _claim(self, path: str, rows: _Rows) -> None:
+        place = self._hierarchy.url(path)
+        first = until_stored(lambda attempt: self._claimed(path, rows, attempt), place)
+        if first > rows.first:
+            self._move(path, rows, first)
+
+    def _claimed(self, path: str, rows: _Rows, attempt: int) -> int:
+        """Claim a place for some records. Returns the index of the first one.
+
+        Raises
+        ------
+        Conflict : another client has changed the document; it is to be tried again.
+        """
+        self._array(path).chunkio.confirm()
+        key = below(path, ZARRAY)
+        if attempt:  # until then what is believed of it will do: the store compares its version
+            self._hierarchy.ask_again([key])
+        documents = self._hierarchy.documents()
+        data = documents.get(key)
+        if data is None:
+            raise StructureChanged(f"{self._hierarchy.url(path)}: another client has removed it")
+        count = rows.stop - rows.first
+        first, claimed = with_claim(data, key, rows.name, rows.first, count)
+        if self._has_conditions():
+            self._edits.store(key, claimed, documents.used[join(self._hierarchy.root, key)])
+        return first
+
+    def _move(self, path: str, rows: _Rows, first: int) -> None:
+        """Put records behind those of others."""
+        array = self._array(path)
+        values = array.held(_box(array, rows.first, rows.stop))
+        stop = first + len(values)
+        rows.grow(stop)
+        array = self._array(path)
+        array.hold(_box(array, first, stop), values)
+        array.retract(_box(array, rows.first, min(rows.stop, first)))
+
+    def _release(self, path: str) -> None:
+        self._rows.pop(path).array.held_from = None
+
+    def _variable(self, path: str) -> Variable:
+        node = self._hierarchy.node(path)
+        assert isinstance(node, Variable)
+        return node
+
+    def _array(self, path: str) -> Array:
+        return self._array_of(self._variable(path))
+
+
+def _box(array: Array, first: int, stop: int) -> Box:
+    inner = array.description.shape[1:]
+    return Box((first, *(0 for _ in inner)), (stop, *inner))

@@ -1,0 +1,247 @@
+"""The chunks of one array: loading them on demand or ahead of it, and writing to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from math import prod
+
+from nczfs.engine.arrays.selection import ChunkSelection
+from nczfs.engine.chunks.cache import ChunkCache
+from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, access_of
+from nczfs.engine.chunks.chunkio import ChunkIO
+from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
+from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.engine.options import Tally
+from nczfs.engine.pools import Pools
+from nczfs.engine.writing.writeback import WriteBack
+from nczfs.engine.writing.written import Region
+from nczfs.errors import NczfsError, Unavailable
+from nczfs.model.boxes import Box
+from nczfs.model.grid import ChunkIndex, Part
+from nczfs.model.hierarchy import ArrayDescription
+
+log = logging.getLogger(__name__)
+
+
+class ArrayChunks:
+    """The chunks of one incarnation of an array, including what is not in the store yet.
+
+    Immutable but for the cache it shares; every method may be called from any thread.
+
+    Parameters
+    ----------
+    stored : the array of the chunks, shared with its other incarnations.
+    grows : for each dimension, whether others may make it longer at any time; None: none.
+    """
+
+    def __init__(
+        self,
+        io: ChunkIO,
+        stored: StoredArray,
+        cache: ChunkCache,
+        writeback: WriteBack,
+        pools: Pools,
+        *,
+        grows: tuple[bool, ...] | None = None,
+    ) -> None:
+        self.description = io.array
+        self.io = io
+        self.pools = pools
+        self.stored = stored
+        self._cache = cache
+        self._writeback = writeback
+        self._grows = grows or (False,) * len(io.array.shape)
+
+    def resized(self, description: ArrayDescription) -> ArrayChunks:
+        """Return the same chunks of the array with another shape."""
+        return ArrayChunks(
+            self.io.resized(description),
+            self.stored,
+            self._cache,
+            self._writeback,
+            self.pools,
+            grows=self._grows,
+        )
+
+    @property
+    def capacity(self) -> int:
+        """The number of chunks that fit into the budget of the cache."""
+        return self._cache.limit_bytes // max(1, self.description.chunk_bytes)
+
+    def opened(
+        self, index: ChunkIndex, tally: Tally, fresh_since: float, access: ChunkAccess = WHOLE
+    ) -> AbstractContextManager[Values]:
+        """Keep the values of a chunk in memory during the block, with the fill beyond the edge.
+
+        Only those that `access` describes are sure to be right.
+        """
+        if self._writeback.find((self.stored, index)) is None:
+            return self._clean(index, tally, fresh_since, access)
+        return self._with_written(index, tally, fresh_since)
+
+    def copy(self, selected: ChunkSelection, out: Values, tally: Tally, fresh_since: float) -> None:
+        """Copy elements of one chunk into `out`."""
+        access = access_of(
+            selected.source, self.description.chunk_shape, self.description.grid.box(selected.chunk)
+        )
+        with self.opened(selected.chunk, tally, fresh_since, access) as values:
+            out[selected.target] = values[selected.source]
+
+    def copy_past_cache(self, selected: ChunkSelection, out: Values, tally: Tally) -> None:
+        """Copy elements of a chunk that is not in memory, without keeping it there."""
+        self.stored.check()
+        decode = self.io.fetch(selected.chunk, None)
+        with self.pools.decoding():
+            values = _tallied(decode(), None, tally).values
+            out[selected.target] = values[selected.source]
+
+    def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
+        """Return whether a chunk is dirty or cached. This does not count as a use of the chunk."""
+        chunk_id = (self.stored, index)
+        return (
+            self._writeback.find(chunk_id) is not None
+            or self._cache.peek(chunk_id, fresh_since, share=0.0) is not None
+        )
+
+    def peek(self, index: ChunkIndex, fresh_since: float, share: float = 1.0) -> Values | None:
+        """Return the values of a chunk if they are in memory. Never blocks."""
+        dirty = self._writeback.find((self.stored, index))
+        if dirty is not None:
+            return dirty.readable()
+        return self._cache.peek((self.stored, index), fresh_since, share)
+
+    def request(self, index: ChunkIndex, tally: Tally, fresh_since: float) -> bool:
+        """Let other threads load a chunk ahead. Returns False if it is there, or there is no room.
+
+        Readers that already wait for the chunk get its error; otherwise the error is dropped,
+        because the reader that needs the chunk asks again.
+        """
+        chunk_id = (self.stored, index)
+        if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
+            return False
+        reserved = self.description.chunk_bytes
+        if not self._cache.start_load(chunk_id, reserved, fresh_since):
+            return False
+        return self._start(
+            lambda: self.pools.fetch.submit(self._fetch_ahead, chunk_id, reserved, tally),
+            chunk_id,
+            reserved,
+        )
+
+    def write(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
+        """Write elements of a chunk, counted from its first one. See `WriteBack.write`."""
+        grid = self.description.grid
+        inside = grid.box(chunk).relative_to(grid.origin(chunk))
+        # The array may end here only for this process: another client may have appended to it.
+        stop = tuple(
+            length if grows else end
+            for end, length, grows in zip(inside.stop, grid.chunk_shape, self._grows, strict=True)
+        )
+        clip = Box(inside.start, stop)
+        self._writeback.write((self.stored, chunk), self.io, clip, region, values)
+
+    def send(self, part: Part, values: Values) -> Future[None] | None:
+        """Send a chunk as `WriteBack.send` does; None also if it is not a whole chunk."""
+        array = self.description
+        if part.source.stop != array.chunk_shape or part.source.size != prod(array.chunk_shape):
+            return None
+        chunk_id = (self.stored, part.chunk)
+        return self._writeback.send(chunk_id, self.io, part.source, values)
+
+    def held(self, part: Part) -> Values:
+        """See `WriteBack.held`."""
+        return self._writeback.held((self.stored, part.chunk), part.source)
+
+    def retract(self, part: Part) -> None:
+        """See `WriteBack.retract`."""
+        self._writeback.retract((self.stored, part.chunk), part.source)
+
+    def settle(self) -> None:
+        """Wait as `WriteBack.settle` does."""
+        self._writeback.settle()
+
+    def flush(self) -> None:
+        """Store all that was written to this array. Raises CodecError, StoreError."""
+        self._writeback.flush(lambda array: array is self.stored)
+
+    def _clean(
+        self, index: ChunkIndex, tally: Tally, fresh_since: float, access: ChunkAccess = WHOLE
+    ) -> AbstractContextManager[Values]:
+        """Return the values of a chunk as the store has them."""
+        load = partial(self._load, index, tally)
+        return self._cache.pinned(
+            (self.stored, index), load, self.description.chunk_bytes, fresh_since, access
+        )
+
+    @contextmanager
+    def _with_written(
+        self, index: ChunkIndex, tally: Tally, fresh_since: float
+    ) -> Iterator[Values]:
+        """Return the values of a chunk, including what is not in the store yet."""
+        while (dirty := self._writeback.find((self.stored, index))) is not None:
+            values = dirty.readable()
+            if values is None:
+                with self._clean(index, tally, fresh_since) as base:
+                    values = dirty.complete_with(base)
+            if values is not None:
+                yield values
+                return
+        with self._clean(index, tally, fresh_since) as values:
+            yield values
+
+    def _load(self, index: ChunkIndex, tally: Tally, known: Loaded | None) -> Loaded:
+        self.stored.check()
+        return _tallied(self.io.load(index, known), known, tally)
+
+    def _start(self, submit: Callable[[], object], chunk_id: ChunkId, reserved: int) -> bool:
+        try:
+            submit()
+        except RuntimeError as error:  # the engine is closing, or the interpreter is ending
+            self._cache.fail_load(chunk_id, reserved, Unavailable(str(error)))
+            return False
+        return True
+
+    def _fetch_ahead(self, chunk_id: ChunkId, reserved: int, tally: Tally) -> None:
+        known = self._cache.known(chunk_id)
+        try:
+            self.stored.check()
+            decode = self.io.fetch(chunk_id[1], known)
+        except NczfsError as error:
+            self._cache.fail_load(chunk_id, reserved, error)
+            return
+        except Exception as error:  # noqa: BLE001 - waiting readers must get it
+            self._cache.fail_load(chunk_id, reserved, _unexpected(error))
+            return
+
+        def load() -> Loaded:
+            return _tallied(decode(), known, tally)
+
+        self._start(
+            lambda: self.pools.decode.submit(self._settle, chunk_id, reserved, load),
+            chunk_id,
+            reserved,
+        )
+
+    def _settle(self, chunk_id: ChunkId, reserved: int, load: Callable[[], Loaded]) -> None:
+        try:
+            self._cache.finish_load(chunk_id, reserved, load())
+        except NczfsError as error:
+            self._cache.fail_load(chunk_id, reserved, error)
+        except Exception as error:  # noqa: BLE001 - waiting readers must get it
+            self._cache.fail_load(chunk_id, reserved, _unexpected(error))
+
+
+def _tallied(loaded: Loaded, known: Loaded | None, tally: Tally) -> Loaded:
+    if loaded is not known:
+        tally.chunks_loaded += 1
+        tally.bytes_decoded += loaded.nbytes
+    return loaded
+
+
+def _unexpected(error: Exception) -> Unavailable:
+    log.error("loading a chunk ahead failed", exc_info=error)
+    return Unavailable(f"loading a chunk failed: {error!r}")

@@ -1,0 +1,106 @@
+"""Copying selected elements out of several chunks: the order, the threads, and caching."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from nczfs.engine.arrays.arraychunks import ArrayChunks
+from nczfs.engine.arrays.batches import Counted, batches
+from nczfs.engine.arrays.selection import ChunkSelection
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.options import Tally
+from nczfs.engine.pools import UnderWay
+from nczfs.model.grid import ChunkIndex
+
+TOUCHED_MAX = 1 << 16
+
+
+class SelectionReader:
+    """A reader of several chunks of one array at a time, within the budget.
+
+    Parameters
+    ----------
+    depth : how many chunks to have under way at a time.
+    threads : the number of threads that decode.
+    """
+
+    def __init__(self, chunks: ArrayChunks, *, depth: int, threads: int) -> None:
+        self._chunks = chunks
+        room = chunks.capacity // 4
+        self._depth = min(depth, room)
+        self._threads = threads
+        # Threads beyond the number of processors wait for the disk, but hold memory all the same.
+        self._may_wait = room >= 2 * threads
+        self._touched: set[ChunkIndex] = set()
+
+    def in_order(
+        self, selections: Iterator[ChunkSelection], out: Values, tally: Tally, fresh_since: float
+    ) -> None:
+        """Copy chunk by chunk in this thread, while others load the next ones into the cache."""
+        copy = self._chunks.copy
+        first = list(islice(selections, 2))
+        if len(first) < 2:
+            for selected in first:
+                copy(selected, out, tally, fresh_since)
+            return
+        pending: deque[ChunkSelection] = deque()
+        for selected in chain(first, selections):
+            if self._depth > 1:
+                self._chunks.request(selected.chunk, tally, fresh_since)
+            pending.append(selected)
+            if len(pending) > self._depth:
+                copy(pending.popleft(), out, tally, fresh_since)
+        for selected in pending:
+            copy(selected, out, tally, fresh_since)
+
+    def shared_out(
+        self, selections: Counted[ChunkSelection], out: Values, tally: Tally, fresh_since: float
+    ) -> None:
+        """Copy in several threads, each of which fetches and decodes what it copies.
+
+        Must not be called by a thread of the pools. Chunks that the caller receives whole are not
+        kept in memory.
+        """
+        if len(selections) < 2:
+            self._copy_each(selections, out, tally, fresh_since)
+            return
+        pool, threads = self._chunks.pools.assemble, self._threads
+        if self._may_wait:
+            pool, threads = self._chunks.pools.copy, 2 * threads
+        with UnderWay(2 * threads) as copies:
+            for batch in batches(selections, threads):
+                copies.add(pool.submit(self._copy_each, batch, out, tally, fresh_since))
+
+    def _copy_each(
+        self, selections: Iterable[ChunkSelection], out: Values, tally: Tally, fresh_since: float
+    ) -> None:
+        for selected in selections:
+            if self._is_worth_keeping(selected, fresh_since):
+                self._chunks.copy(selected, out, tally, fresh_since)
+            else:
+                self._chunks.copy_past_cache(selected, out, tally)
+
+    def _is_worth_keeping(self, selected: ChunkSelection, fresh_since: float) -> bool:
+        """Return whether a chunk is in memory already, or may be useful there."""
+        if self._chunks.is_in_memory(selected.chunk, fresh_since):
+            return True
+        return not (self._is_whole(selected) or self._is_first_touch(selected.chunk))
+
+    def _is_whole(self, selected: ChunkSelection) -> bool:
+        """Return whether all elements of a chunk that lie in the array are selected."""
+        lengths = self._chunks.description.grid.box(selected.chunk).shape
+        return all(
+            isinstance(index, slice) and (index.start, index.stop, index.step or 1) == (0, n, 1)
+            for index, n in zip(selected.source, lengths, strict=True)
+        )
+
+    def _is_first_touch(self, chunk: ChunkIndex) -> bool:
+        """Return whether a cheaply decoded chunk is needed for the first time."""
+        if not self._chunks.io.pipeline.is_cheap or chunk in self._touched:
+            return False
+        if len(self._touched) >= TOUCHED_MAX:
+            self._touched.clear()
+        self._touched.add(chunk)
+        return True

@@ -1,0 +1,1 @@
+"""Single chunks: loading and storing them, the cache and its disk tier."""

@@ -1,0 +1,405 @@
+"""The chunk cache: decoded chunks under one byte budget, each loaded once however many wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from nczfs import metrics
+from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
+from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
+from nczfs.engine.chunks.slots import Slot
+from nczfs.engine.chunks.spill import Spilled, SpillTier, no_tier
+from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.errors import NczfsError, Unavailable
+
+# Waiting for the disk must cost a reader no more than a request to a far store.
+PATIENCE_S = 0.05
+ENTRY_BYTES = 512  # approximate cost of an entry besides its values
+
+
+class _Entry:
+    __slots__ = ("checked_at", "loaded", "pins", "referenced", "share_read")
+
+    def __init__(self, loaded: Loaded, checked_at: float, share_read: float) -> None:
+        self.loaded = loaded
+        self.checked_at = checked_at
+        self.pins = 0
+        self.referenced = False
+        self.share_read = share_read  # of its elements; counted without a lock, so roughly
+
+
+class _Load:
+    __slots__ = ("done", "entry", "error", "is_dropped", "started_at")
+
+    def __init__(self, started_at: float) -> None:
+        self.started_at = started_at  # when the data are certainly valid
+        self.done = threading.Event()
+        self.entry: _Entry | None = None
+        self.error: NczfsError | None = None
+        self.is_dropped = False
+
+
+Loader: TypeAlias = "Callable[[Loaded | None], Loaded]"
+"""Loads a chunk. What is already known of it is passed in, to be confirmed or replaced."""
+
+
+class ChunkCache:
+    """Decoded chunks, and the budget that they share with what is read ahead.
+
+    `_lock` guards the entries, the loads and the sums of bytes; it is never held while a chunk is
+    loaded. Eviction is the clock algorithm: a hit sets a bit without the lock, so that the event
+    loop never waits for a thread; an entry whose bit is set gets a second round.
+
+    Evicted chunks are offered to the disk tier; chunks that are not in memory are looked for there
+    before they are loaded. Readers declare how they use a chunk: the tier wants chunks of which
+    little was read.
+
+    Parameters
+    ----------
+    tier : the disk tier of this cache alone, closed with it; None: there is none.
+    """
+
+    def __init__(
+        self,
+        limit_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+        tier: SpillTier | None = None,
+    ) -> None:
+        self.limit_bytes = limit_bytes
+        self._tier = tier or no_tier()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
+        self._loading = 0  # bytes of the loads that `pinned` has started
+        self._entries: dict[ChunkId, _Entry] = {}
+        self._loads: dict[ChunkId, _Load] = {}
+        self._used = 0
+        self._closed = False
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of entries, of reservations, and of chunks on their way to the disk."""
+        return self._used + self._tier.waiting_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that the disk tier occupies."""
+        return self._tier.used_bytes
+
+    def peek(self, chunk_id: ChunkId, fresh_since: float, share: float = 1.0) -> Values | None:
+        """Return the values if they are in memory, confirmed after `fresh_since`. Takes no lock."""
+        entry = self._entries.get(chunk_id)
+        if entry is None or entry.checked_at < fresh_since:
+            return None
+        entry.referenced = True
+        entry.share_read += share
+        return entry.loaded.values
+
+    @contextmanager
+    def pinned(
+        self,
+        chunk_id: ChunkId,
+        load: Loader,
+        nbytes: int,
+        fresh_since: float,
+        access: ChunkAccess = WHOLE,
+    ) -> Iterator[Values]:
+        """Keep the values of a chunk in memory while the context is open.
+
+        A chunk that is not there, or was confirmed before `fresh_since`, is loaded by this thread.
+        If another thread is loading it, this one waits, and raises its error as well. Loads whose
+        `nbytes` together pass the budget take turns.
+
+        Parameters
+        ----------
+        access : the part that will be read; the values beyond it are undefined.
+        """
+        found = self._acquire(chunk_id, load, nbytes, fresh_since, access)
+        if not isinstance(found, _Entry):
+            yield found
+            return
+        try:
+            yield found.loaded.values
+        finally:
+            with self._lock:
+                found.pins -= 1
+
+    def start_load(self, chunk_id: ChunkId, nbytes: int, fresh_since: float) -> bool:
+        """Claim the load of a chunk that is to be read ahead.
+
+        True: the caller must call `finish_load` or `fail_load`. False: it is there or on its way,
+        or there is no room for it: reading ahead is dropped, never queued.
+        """
+        with self._lock:
+            entry = self._entries.get(chunk_id)
+            if self._closed or chunk_id in self._loads:
+                return False
+            known = entry or self._tier.find(chunk_id)
+            if known is not None and known.checked_at >= fresh_since:
+                return False
+            granted = not self._tier.is_behind and self._make_room(nbytes)
+            if granted:
+                self._used += nbytes
+                self._loads[chunk_id] = _Load(self._clock())
+        self._tier.flush()
+        return granted
+
+    def known(self, chunk_id: ChunkId) -> Loaded | None:
+        """Return what is in memory or on the disk of a chunk, however old."""
+        entry = self._entries.get(chunk_id)
+        return entry.loaded if entry is not None else self._tier.known(chunk_id)
+
+    def finish_load(self, chunk_id: ChunkId, reserved: int, loaded: Loaded) -> None:
+        """End a load that `start_load` granted."""
+        with self._lock:
+            self._used -= reserved
+            entry = self._settle(chunk_id, loaded, share_read=0.0)
+            if entry is not None:
+                # It must not be evicted before chunks that were read, only because it was not read
+                # yet.
+                entry.referenced = True
+        self._tier.flush()
+
+    def fail_load(self, chunk_id: ChunkId, reserved: int, error: NczfsError) -> None:
+        """End a load that `start_load` granted with an error, which waiting readers get."""
+        with self._lock:
+            self._used -= reserved
+            self._give_up(chunk_id, error)
+
+    def try_reserve(self, nbytes: int) -> bool:
+        """Take bytes of the budget for something other than a chunk. Returns False without room."""
+        with self._lock:
+            granted = not self._closed and self._make_room(nbytes)
+            if granted:
+                self._used += nbytes
+        self._tier.flush()
+        return granted
+
+    def claim(self, nbytes: int) -> None:
+        """Take bytes of the budget, or give them back if `nbytes` is negative.
+
+        This is for memory that is in use in any case; chunks make room for it as far as they can.
+        """
+        with self._lock:
+            self._make_room(nbytes)
+            self._used += nbytes
+        self._tier.flush()
+
+    def unreserve(self, nbytes: int) -> None:
+        """Give back what `try_reserve` took."""
+        with self._lock:
+            self._used -= nbytes
+
+    def put(self, chunk_id: ChunkId, loaded: Loaded) -> None:
+        """Replace what is known of a chunk. The result of a running load is not kept."""
+        with self._lock:
+            self._disown(chunk_id)
+            # Counted as read whole, since a program that writes an array does not also read it
+            # across chunks.
+            self._replace(chunk_id, _Entry(loaded, self._clock(), share_read=1.0))
+        self._tier.flush()
+
+    def drop(self, chunk_id: ChunkId) -> None:
+        """Forget a chunk, in memory and on the disk. The result of a running load is not kept.
+
+        Later readers, and those who wait for that load, get a newly loaded chunk.
+        """
+        with self._lock:
+            self._disown(chunk_id)
+            self._remove(chunk_id)
+            self._tier.forget(chunk_id)
+
+    def discard(self, array: StoredArray) -> None:
+        """Forget every chunk of an array, as `drop` does."""
+        with self._lock:
+            self._tier.discard(array)
+            for chunk_id in [i for i in self._loads if i[0] is array]:
+                self._disown(chunk_id)
+            for chunk_id in [i for i in self._entries if i[0] is array]:
+                self._remove(chunk_id)
+
+    def close(self) -> None:
+        """Forget everything. Waiting readers get an error."""
+        with self._lock:
+            self._closed = True
+            for chunk_id in list(self._loads):
+                self._give_up(chunk_id, Unavailable("the dataset was closed in the meantime"))
+            for chunk_id in list(self._entries):
+                self._remove(chunk_id)
+        self._tier.close()
+
+    def _acquire(
+        self,
+        chunk_id: ChunkId,
+        load: Loader,
+        nbytes: int,
+        fresh_since: float,
+        access: ChunkAccess,
+    ) -> _Entry | Values:
+        """Return a pinned entry, or otherwise values from the disk."""
+        while True:
+            with self._lock:
+                entry = self._entries.get(chunk_id)
+                if entry is not None and entry.checked_at >= fresh_since:
+                    metrics.CACHE_HITS.inc()
+                    return _pin(entry, access.share)
+                slot = self._tier.find(chunk_id) if entry is None else None
+                under_way = self._loads.get(chunk_id)
+                is_spilled = slot is not None and slot.checked_at >= fresh_since
+                if under_way is None and not is_spilled:
+                    self._loads[chunk_id] = _Load(self._clock())
+            if under_way is not None:
+                under_way.done.wait()
+                if under_way.error is not None:
+                    raise under_way.error
+                entry = under_way.entry
+                if entry is not None and entry.checked_at >= fresh_since:
+                    with self._lock:
+                        return _pin(entry, access.share)
+                continue
+            if not is_spilled:
+                metrics.CACHE_MISSES.inc()
+                known = entry.loaded if entry is not None else self._tier.known(chunk_id)
+                loaded = self._load(chunk_id, load, nbytes, known, access.share)
+                if loaded is not None:
+                    return loaded
+            found = self._read_back(chunk_id, slot, access) if slot is not None else None
+            if found is not None:
+                return found
+
+    def _read_back(
+        self, chunk_id: ChunkId, slot: Slot, access: ChunkAccess
+    ) -> _Entry | Values | None:
+        """Return the wanted part of a chunk from the disk, or the whole; None if it is gone."""
+        keep = slot.is_worth_memory(access.part)
+        values = self._tier.read(slot, None if keep else access.part)
+        if values is None or not keep:
+            return values
+        entry = _Entry(slot.loaded_from(values), slot.checked_at, share_read=0.0)
+        with self._lock:
+            if self._tier.find(chunk_id) is not slot:
+                return None
+            if chunk_id not in self._entries:
+                self._insert(chunk_id, entry)
+            _pin(entry, access.share)
+        self._tier.flush()
+        return entry
+
+    def _fits(self, nbytes: int) -> bool:
+        return self._make_room(nbytes) or self._loading + nbytes <= self.limit_bytes
+
+    def _load(
+        self, chunk_id: ChunkId, load: Loader, nbytes: int, known: Loaded | None, share: float
+    ) -> _Entry | None:
+        """Return the pinned entry; None if the copy on the disk was confirmed."""
+        with self._turn:
+            self._turn.wait_for(lambda: not self._loading or self._fits(nbytes))
+            self._loading += nbytes
+            self._used += nbytes
+        self._tier.flush()
+        try:
+            loaded = load(known)
+        except BaseException as error:
+            reason = error if isinstance(error, NczfsError) else None
+            with self._turn:
+                self._end_turn(nbytes)
+                self._give_up(chunk_id, reason or Unavailable(f"loading a chunk ended: {error!r}"))
+            raise
+        self._tier.wait_for_room(nbytes, PATIENCE_S)
+        with self._turn:
+            self._end_turn(nbytes)
+            entry = self._settle(chunk_id, loaded, share_read=share)
+            if entry is not None:
+                entry.pins += 1
+        self._tier.flush()
+        return entry
+
+    def _end_turn(self, nbytes: int) -> None:
+        self._loading -= nbytes
+        self._used -= nbytes
+        self._turn.notify_all()
+
+    def _settle(self, chunk_id: ChunkId, loaded: Loaded, *, share_read: float) -> _Entry | None:
+        load = self._loads.pop(chunk_id, None)
+        is_dropped = load is not None and load.is_dropped
+        checked_at = self._clock() if load is None else load.started_at
+        entry = None
+        if isinstance(loaded, Spilled):
+            loaded.slot.checked_at = checked_at
+        else:
+            entry = _Entry(loaded, checked_at, share_read)
+            if not is_dropped:
+                self._replace(chunk_id, entry)
+        if load is not None:
+            load.entry = None if is_dropped else entry
+            load.done.set()
+        return entry
+
+    def _replace(self, chunk_id: ChunkId, entry: _Entry) -> None:
+        current = self._entries.get(chunk_id)
+        if current is None or current.loaded is not entry.loaded:
+            self._tier.forget(chunk_id)
+        self._remove(chunk_id)
+        self._insert(chunk_id, entry)
+
+    def _insert(self, chunk_id: ChunkId, entry: _Entry) -> None:
+        # A chunk larger than the whole budget is handed to its readers, and not kept.
+        cost = entry.loaded.nbytes + ENTRY_BYTES
+        if not self._closed and self._make_room(cost):
+            self._entries[chunk_id] = entry
+            self._used += cost
+            metrics.CACHE_BYTES.set(self._used)
+        else:
+            self._offer(chunk_id, entry)
+
+    def _offer(self, chunk_id: ChunkId, entry: _Entry) -> None:
+        self._tier.offer(chunk_id, entry.loaded, entry.checked_at, share_read=entry.share_read)
+
+    def _disown(self, chunk_id: ChunkId) -> None:
+        load = self._loads.get(chunk_id)
+        if load is not None:
+            load.is_dropped = True
+
+    def _give_up(self, chunk_id: ChunkId, error: NczfsError) -> None:
+        load = self._loads.pop(chunk_id, None)
+        if load is not None:
+            load.error = error
+            load.done.set()
+
+    def _make_room(self, nbytes: int) -> bool:
+        limit = self.limit_bytes - self._tier.queue_bytes
+        if nbytes > limit:
+            return False
+        rounds = 2 * len(self._entries)
+        while self._used + nbytes > limit and rounds:
+            rounds -= 1
+            chunk_id = next(iter(self._entries), None)
+            if chunk_id is None:
+                break
+            entry = self._entries[chunk_id]
+            if entry.pins or entry.referenced:
+                entry.referenced = False
+                del self._entries[chunk_id]
+                self._entries[chunk_id] = entry
+            else:
+                self._remove(chunk_id)
+                self._offer(chunk_id, entry)
+                metrics.CACHE_EVICTIONS.inc()
+        return self._used + nbytes <= limit
+
+    def _remove(self, chunk_id: ChunkId) -> None:
+        entry = self._entries.pop(chunk_id, None)
+        if entry is not None:
+            self._used -= entry.loaded.nbytes + ENTRY_BYTES
+            metrics.CACHE_BYTES.set(self._used)
+
+
+def _pin(entry: _Entry, share: float) -> _Entry:
+    entry.pins += 1
+    entry.referenced = True
+    entry.share_read += share
+    return entry

@@ -1,0 +1,28 @@
+"""Loaded chunks, which the chunk cache and its disk tier exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.model.grid import ChunkIndex
+from nczfs.zmap.base import Version
+
+Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+ChunkId: TypeAlias = "tuple[StoredArray, ChunkIndex]"
+"""An array of a store, and the index of a chunk in its grid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The result of a load: the values, their bytes in memory, the version they came from.
+
+    `version` is None if the store has no object: the values are fill.
+    """
+
+    values: Values
+    nbytes: int
+    version: Version | None

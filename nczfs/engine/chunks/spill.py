@@ -1,0 +1,344 @@
+"""The disk tier of the chunk cache, for decoded chunks that were evicted from memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+import numpy as np
+
+from nczfs import metrics
+from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
+from nczfs.engine.chunks.slots import SLOTS_MAX, Ghosts, Slot
+from nczfs.engine.chunks.spillfile import DEFAULT_LIMIT_BYTES, SpillFile, default_directory, taken
+from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.engine.options import EngineOptions
+from nczfs.engine.pools import Pools
+from nczfs.errors import Unavailable
+from nczfs.model.boxes import Box
+
+log = logging.getLogger(__name__)
+
+# A chunk of which less than this share was read before its eviction is read across the grain, and
+# will be needed again. One that was read whole will not, as far as one pass shows.
+READ_WHOLE_SHARE = 0.5
+
+# Bytes that may wait to be written: one in so many of the memory budget, and no more than keeps a
+# disk busy.
+QUEUE_SHARE = 8
+QUEUE_BYTES_MAX = 64 << 20
+
+_LIVING: weakref.WeakSet[SpillTier] = weakref.WeakSet()
+
+
+class Spilled(Loaded):
+    """A chunk in the tier, as loaders see it: its values are read on access."""
+
+    __slots__ = ("_tier", "slot")
+    _tier: SpillTier
+    slot: Slot
+
+    def __init__(self, tier: SpillTier, slot: Slot) -> None:
+        for name, value in (
+            ("nbytes", slot.nbytes),
+            ("version", slot.version),
+            ("slot", slot),
+            ("_tier", tier),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def values(self) -> Values:  # a field of the base class, read on demand here
+        """The values. Raises Unavailable if the chunk has left the tier meanwhile."""
+        values = self._tier.read(self.slot)
+        if values is None:
+            raise Unavailable("a spilled chunk cannot be read back")
+        return values
+
+
+class SpillTier:
+    """A bounded number of bytes of evicted chunks on a disk, for one chunk cache.
+
+    A chunk is worth its place there if it will be needed again: if little of it was read before its
+    eviction (reading across the grain), or if it is evicted for the second time within a span that
+    the tier can bridge. So reading in order writes nothing. A separate thread writes chunks; if it
+    does not keep up after a short wait, chunks are dropped. The tier turns itself off when the disk
+    fails; it never causes an error.
+
+    `_lock` guards the records. The cache calls `offer` and `forget` with its own lock held, so that
+    a chunk cannot be forgotten in between; the tier never calls the cache.
+
+    Parameters
+    ----------
+    submit : runs a function in another thread; RuntimeError if there are none any more.
+    queue_bytes : may wait to be written, in memory that the cache leaves free for them.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[[Callable[[], None]], object],
+        queue_bytes: int,
+        directory: str | None = None,
+        limit_bytes: int | None = None,
+    ) -> None:
+        self._submit = submit
+        self.queue_bytes = queue_bytes if limit_bytes != 0 else 0
+        self._directory = directory or default_directory()
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._written = threading.Condition(self._lock)
+        self._is_on = limit_bytes != 0
+        self._file: SpillFile | None = None
+        self._slots: OrderedDict[ChunkId, Slot] = OrderedDict()
+        self._queue: deque[Slot] = deque()
+        self._is_writing = False
+        self._is_stuck = False
+        self._ghosts = Ghosts()
+        self.waiting_bytes = 0
+        _LIVING.add(self)
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes taken on the disk."""
+        file = self._file
+        return file.used_bytes if file is not None else 0
+
+    def find(self, chunk_id: ChunkId) -> Slot | None:
+        """Return where a chunk is in the tier. Takes no lock."""
+        return self._slots.get(chunk_id)
+
+    def known(self, chunk_id: ChunkId) -> Loaded | None:
+        """Return a chunk in the tier, as loaders see it."""
+        slot = self._slots.get(chunk_id)
+        return Spilled(self, slot) if slot is not None else None
+
+    def offer(
+        self, chunk_id: ChunkId, loaded: Loaded, checked_at: float, *, share_read: float
+    ) -> None:
+        """Take an evicted chunk if it is worth it. Does not touch the disk; see `flush`."""
+        if not loaded.nbytes or loaded.values.dtype.hasobject:
+            return
+        nbytes = loaded.values.nbytes
+        with self._lock:
+            if not self._is_on or taken(nbytes) > self._limit:
+                return
+            slot = self._slots.get(chunk_id)
+            if slot is not None:
+                slot.checked_at = max(slot.checked_at, checked_at)
+                return
+            comes_back = self._ghosts.forget(chunk_id)
+            has_room = not self.waiting_bytes or self.waiting_bytes + nbytes <= self.queue_bytes
+            if has_room and (comes_back or share_read < READ_WHOLE_SHARE):
+                slot = Slot(chunk_id, loaded, checked_at)
+                if len(self._slots) >= SLOTS_MAX:
+                    self._release(self._slots.popitem(last=False)[1])
+                self._slots[chunk_id] = slot
+                self._queue.append(slot)
+                self.waiting_bytes += nbytes
+            else:
+                self._ghosts.remember(chunk_id, nbytes, self._limit)
+
+    def flush(self) -> None:
+        """Let another thread write what waits. Called without any lock."""
+        if not self._queue or self._is_writing:
+            return
+        with self._lock:
+            if self._is_writing:
+                return
+            self._is_writing = True
+        try:
+            self._submit(self._write_all)
+        except RuntimeError:  # closing
+            self.close()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether chunks come faster than they are written."""
+        return 2 * self.waiting_bytes > self.queue_bytes and not self._is_stuck
+
+    def wait_for_room(self, nbytes: int, timeout_s: float) -> None:
+        """Wait for a limited time until the writer has room for so many bytes.
+
+        A writer that makes no progress is waited for only once.
+        """
+        if self.waiting_bytes + nbytes <= self.queue_bytes or self._is_stuck:
+            return
+        with self._written:
+            self._is_stuck = not self._written.wait_for(
+                lambda: not self.waiting_bytes or self.waiting_bytes + nbytes <= self.queue_bytes,
+                timeout_s,
+            )
+
+    def read(self, slot: Slot, part: Box | None = None) -> Values | None:
+        """Read the values of a chunk; those outside `part` are undefined.
+
+        Returns None if the chunk is not there any more.
+        """
+        loaded = slot.loaded
+        if loaded is not None:
+            metrics.SPILL_HITS.inc()
+            return loaded.values
+        file, place = self._file, slot.place
+        if file is None or place is None:
+            return None
+        values = np.empty(slot.shape, slot.dtype)
+        try:
+            is_sound = file.read(place, _bytes_of(values), *slot.covered(part))
+        except OSError as error:
+            self._turn_off(error)
+            return None
+        if place.segment.is_gone or self._slots.get(slot.chunk_id) is not slot:
+            return None
+        if not is_sound:
+            self._turn_off("a chunk read back differs from the one written")
+            return None
+        values.flags.writeable = False
+        metrics.SPILL_HITS.inc()
+        return values
+
+    def forget(self, chunk_id: ChunkId) -> None:
+        """Drop a chunk, even if it is about to be written."""
+        with self._lock:
+            self._release(self._slots.pop(chunk_id, None))
+
+    def discard(self, array: StoredArray) -> None:
+        """Drop every chunk of an array."""
+        with self._lock:
+            for chunk_id in [i for i in self._slots if i[0] is array]:
+                self._release(self._slots.pop(chunk_id))
+
+    def close(self) -> None:
+        """Drop everything and take nothing more."""
+        with self._lock:
+            self._is_on = False
+            self.queue_bytes = 0
+            file = self._drop_all()
+        if file is not None:
+            file.close()
+            metrics.SPILL_BYTES.set(0)
+
+    def _drop_all(self) -> SpillFile | None:
+        self._slots = OrderedDict()
+        self._ghosts = Ghosts()
+        self.waiting_bytes -= sum(slot.nbytes for slot in self._queue)
+        self._queue.clear()
+        file, self._file = self._file, None
+        return file
+
+    @property
+    def _limit(self) -> int:
+        file = self._file
+        if file is not None:
+            return file.limit_bytes
+        return DEFAULT_LIMIT_BYTES if self._limit_bytes is None else self._limit_bytes
+
+    def _write_all(self) -> None:
+        try:
+            while (slot := self._next()) is not None:
+                try:
+                    self._write(slot)
+                finally:
+                    with self._lock:
+                        self.waiting_bytes -= slot.nbytes
+                        self._is_stuck = False
+                        self._written.notify_all()
+        except Exception as error:  # noqa: BLE001 - the result is not awaited
+            self._turn_off(error)
+
+    def _next(self) -> Slot | None:
+        with self._lock:
+            while self._queue:
+                slot = self._queue.popleft()
+                if self._slots.get(slot.chunk_id) is slot:
+                    return slot
+                self.waiting_bytes -= slot.nbytes
+            self._is_writing = False
+            return None
+
+    def _write(self, slot: Slot) -> None:
+        loaded, file = slot.loaded, self._open()
+        assert loaded is not None
+        if taken(slot.nbytes) > file.limit_bytes:
+            self._drop(slot)
+            return
+        if file.make_room(slot.nbytes):
+            with self._lock:
+                live = ((i, slot) for i, slot in self._slots.items() if not slot.is_gone)
+                self._slots = OrderedDict(live)
+        place = file.append(_bytes_of(np.ascontiguousarray(loaded.values)))
+        metrics.SPILLED_CHUNKS.inc()
+        metrics.SPILL_BYTES.set(file.used_bytes)
+        with self._lock:
+            if self._slots.get(slot.chunk_id) is slot:
+                slot.place = place
+                slot.loaded = None
+            else:
+                file.release(place)
+
+    def _drop(self, slot: Slot) -> None:
+        with self._lock:
+            if self._slots.get(slot.chunk_id) is slot:
+                del self._slots[slot.chunk_id]
+
+    def _open(self) -> SpillFile:
+        file = self._file
+        if file is None:
+            file = SpillFile(self._directory, self._limit_bytes)
+            with self._lock:
+                if self._is_on:
+                    self._file = file
+                    return file
+            file.close()
+        return file
+
+    def _release(self, slot: Slot | None) -> None:
+        if slot is not None and slot.place is not None and self._file is not None:
+            self._file.release(slot.place)
+
+    def _turn_off(self, reason: object) -> None:
+        with self._lock:
+            was_on, self._is_on = self._is_on, False
+        if was_on:
+            log.warning("%s: chunks are no longer cached on this disk: %s", self._directory, reason)
+            self.close()
+
+    def _forget_parent(self) -> None:
+        """Forget everything after a fork: the threads are gone, and the files are the parent's."""
+        self._lock = threading.Lock()
+        self._written = threading.Condition(self._lock)
+        file = self._drop_all()
+        if file is not None:
+            file.abandon()
+        self.waiting_bytes = 0
+        self._is_writing = False
+
+
+def spill_tier(options: EngineOptions, pools: Pools) -> SpillTier:
+    """Return the tier of an engine, without a file or thread before its first chunk."""
+    return SpillTier(
+        lambda task: pools.spill.submit(task),
+        min(options.memory_limit_bytes // QUEUE_SHARE, QUEUE_BYTES_MAX),
+        options.cache_dir,
+        options.cache_bytes_max,
+    )
+
+
+def no_tier() -> SpillTier:
+    """Return a tier that takes nothing."""
+    return SpillTier(lambda task: None, 0, limit_bytes=0)
+
+
+def _bytes_of(values: Values) -> memoryview:
+    return memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+
+
+def _after_fork() -> None:
+    for tier in list(_LIVING):
+        tier._forget_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,190 @@
+"""The identity of an array in a store, shared by all who have it open."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+from itertools import count
+from typing import ClassVar
+from weakref import WeakValueDictionary
+
+from nczfs.engine.chunks.place import ArrayPlace, Gate
+from nczfs.engine.opennode import NodePlaces
+from nczfs.errors import StructureChanged
+from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Variable
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Prefix, is_within, moved
+
+_revisions = count(1)
+
+
+class StoredArray:
+    """The identity of an array, by which its clean and dirty chunks in memory are found.
+
+    An `Array` describes it as of some time, and is replaced when metadata are read anew. This
+    object is not replaced: so all handles, and the threads that store chunks, find a chunk that was
+    written through any handle. An array that was removed and made anew is another one.
+
+    Attributes
+    ----------
+    place : its place; the same object as long as the array exists.
+    revision : changes after each write, and when everything is read anew; a reader that sees the
+        same revision twice has read no old values in between.
+    last_revision : of all arrays; while it is the same, no array has another revision.
+    written_ns : the time of the last write; 0: there was none.
+    doubts : how often its documents may have been changed in this process by others than its
+        editor: then the store is asked for them before a chunk is stored.
+    held_from : the first appended record whose place is uncertain
+        (`engine/arrays/appending.py`): from it on, other threads store nothing.
+        None: there is none.
+    has_lost : whether something that was written to it went into the spool for good, because
+        another client had removed or replaced it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_over",
+        "_zmap",
+        "doubts",
+        "has_lost",
+        "held_from",
+        "place",
+        "revision",
+        "written_ns",
+    )
+
+    last_revision: ClassVar[int] = 0
+
+    def __init__(self, zmap: ZMap, place: ArrayPlace) -> None:
+        self._zmap = zmap
+        self.place = place
+        self._over: str | None = None
+        self.doubts = 0
+        self.has_lost = False
+        self.held_from: int | None = None
+        self.revision = 0
+        self.written_ns = 0
+
+    def __repr__(self) -> str:
+        return f"<array {self._zmap.name}/{self.place.prefix}>"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the array is gone."""
+        return self._over is not None
+
+    def is_within(self, zmap: ZMap, prefix: Prefix) -> bool:
+        """Return whether it lies at or below a prefix of a store."""
+        return self._zmap is zmap and is_within(self.place.prefix, prefix)
+
+    def is_at(self, zmap: ZMap, prefix: Prefix) -> bool:
+        """Return whether it lies at a prefix of a store."""
+        return self.place.prefix == prefix and self._zmap is zmap
+
+    def end(self, why: str) -> None:
+        """Note that the array is gone: it is neither read nor written any more."""
+        self._over = why
+        self.note_changed()
+
+    def check(self) -> None:
+        """Raise StructureChanged if the array is gone."""
+        if self._over is not None:
+            raise StructureChanged(self._over)
+
+    def note_written(self) -> None:
+        """Note that something was written, or may have been."""
+        self.written_ns = time.time_ns()
+        self.note_changed()
+
+    def note_changed(self) -> None:
+        """Note a change, so that readers look at the chunks anew."""
+        self.revision = revision = next(_revisions)
+        # Afterwards: a reader that sees it sees the revision of the array as well.
+        StoredArray.last_revision = revision
+
+
+def newest_revision(arrays: Iterable[StoredArray]) -> int:
+    """Return a number that changes with each change of any of some arrays."""
+    return max((array.revision for array in arrays), default=0)
+
+
+class StoredArrays:
+    """The arrays that are open or have chunks in memory. `_lock` guards the map.
+
+    Attributes
+    ----------
+    gate : is closed where arrays move; a thread that stores a chunk or a document is inside.
+    nodes : of which files are open; they move with their arrays.
+    """
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.nodes = NodePlaces()
+        self._lock = threading.Lock()
+        self._known: WeakValueDictionary[Hashable, StoredArray] = WeakValueDictionary()
+
+    def of(self, zmap: ZMap, prefix: Prefix, array: ArrayDescription) -> StoredArray:
+        """Return the array at a prefix of a store with chunks as described."""
+        key = (zmap, prefix, chunk_layout(array))
+        with self._lock:
+            found = self._known.get(key)
+            if found is None or found.is_over:
+                found = self._known[key] = StoredArray(zmap, ArrayPlace(prefix, self.gate))
+            return found
+
+    def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
+        """Move the arrays at or below a prefix to another one. The caller has closed the gate."""
+        self.nodes.move(zmap, prefix, goal)
+        with self._lock:
+            there = {key: a for key, a in self._known.items() if a.is_within(zmap, prefix)}
+            for key, array in there.items():
+                assert isinstance(key, tuple)
+                self._known.pop(key, None)
+                array.place.prefix = Prefix(moved(array.place.prefix, prefix, goal))
+                self._known[zmap, array.place.prefix, key[2]] = array
+
+    def within(self, zmap: ZMap, prefix: Prefix) -> list[StoredArray]:
+        """Return the arrays at or below a prefix of a store."""
+        with self._lock:
+            return [found for found in self._known.values() if found.is_within(zmap, prefix)]
+
+
+def chunk_layout(array: ArrayDescription) -> Hashable:
+    """Return a key that is equal for arrays whose chunks are interchangeable."""
+    return array.chunk_shape, array.chunk_keys, array.dtype.typestr, codecs_digest(array)
+
+
+def codecs_digest(array: ArrayDescription) -> str:
+    """Return a digest that is equal for arrays whose chunks are encoded in the same way."""
+    chain = array.codecs
+    described = [chain.zarr_format, chain.order, chain.compressed, list(map(_spec, chain.codecs))]
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _spec(spec: CodecSpec) -> list[object]:
+    return [spec.name, dict(spec.configuration)]
+
+
+def is_same_array(one: Variable, other: Variable) -> bool:
+    """Return whether two variables describe one array in the same way."""
+    if one is other:
+        return True
+    ours, theirs = one.array, other.array
+    if one.key != other.key or ours.shape != theirs.shape:
+        return False
+    # The fill value as text because NaN equals nothing, not even itself, and 0.0 equals -0.0.
+    is_same_fill = repr(ours.fill_value) == repr(theirs.fill_value)
+    if is_same_fill and replace(ours, fill_value=None) == replace(theirs, fill_value=None):
+        return True
+    return repr(ours) == repr(theirs)
+
+
+def is_resized(one: Variable, other: Variable) -> bool:
+    """Return whether two variables describe the same chunks, and only their shapes differ."""
+    if len(one.array.shape) != len(other.array.shape):
+        return False
+    return is_same_array(replace(one, array=replace(one.array, shape=other.array.shape)), other)

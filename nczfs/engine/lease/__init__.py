@@ -1,0 +1,1 @@
+"""The single writer of a store without atomic operations."""

@@ -1,0 +1,1 @@
+"""Documents and listings of a store, the nodes that they describe, and their changes."""

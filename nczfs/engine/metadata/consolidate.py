@@ -1,0 +1,149 @@
+"""The consolidated copy of a dataset's metadata, kept up to date while the dataset is written."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from nczfs.engine.metadata.documents import StoreDocuments
+from nczfs.engine.metadata.hierarchy import Hierarchy
+from nczfs.engine.retrying import until_stored
+from nczfs.errors import MetadataError
+from nczfs.formats import consolidated
+from nczfs.formats.names import below
+from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
+from nczfs.model.hierarchy import GroupHeader
+from nczfs.zmap.base import Version
+from nczfs.zmap.keys import join
+
+log = logging.getLogger(__name__)
+
+
+class ConsolidatedCopy:
+    """The documents that ``.zmetadata`` does not repeat correctly yet, and its update.
+
+    A document is pending from before it is written until the copy has it. Without a copy, none is
+    made except on request. The first update makes the copy anew from all documents, because it may
+    have been stale; later ones amend it. Where several clients write, each puts what the store has
+    now into the newest copy.
+
+    `_lock` guards what is pending, and is not held during requests to the store; the one thread
+    that updates the copy holds `_updating`.
+
+    Parameters
+    ----------
+    store : replaces a version of a document of the dataset.
+
+    Attributes
+    ----------
+    is_wanted : a copy is made if there is none.
+    """
+
+    def __init__(self, hierarchy: Hierarchy, store: Callable[[str, bytes, Version], None]) -> None:
+        self._hierarchy = hierarchy
+        self._store = store
+        self._lock = threading.Lock()
+        self._updating = threading.Lock()
+        self._owed: dict[str, int] = {}  # how often
+        self._distrusted = 0  # how often
+        self._is_true = False
+        self.is_wanted = False
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the copy may lack something."""
+        return bool(self._owed or self._distrusted)
+
+    def owes(self, keys: frozenset[str]) -> bool:
+        """Return whether the copy may lack one of some documents."""
+        with self._lock:
+            return bool(self._distrusted) or not keys.isdisjoint(self._owed)
+
+    def owe(self, key: str) -> None:
+        """Note that a document is about to be written."""
+        with self._lock:
+            self._owed[key] = self._owed.get(key, 0) + 1
+
+    def distrust(self) -> None:
+        """Note that the copy must be made anew, because documents change in another way."""
+        with self._lock:
+            self._is_true = False
+            self._distrusted += 1
+
+    def update(self, leaving: str | None = None) -> None:
+        """Bring the copy up to date.
+
+        Parameters
+        ----------
+        leaving : the path of a node that is about to be removed with all below it.
+
+        Raises
+        ------
+        MetadataError, StoreError : the same documents are still pending.
+        """
+        with self._updating:
+            with self._lock:
+                owed, distrusted = dict(self._owed), self._distrusted
+            keys = list(owed)
+
+            def store(_: int) -> bool:
+                # Other clients may have written both since.
+                self._hierarchy.ask_again([consolidated.KEY, *keys])
+                return self._update_once(keys, leaving, is_due=bool(keys or distrusted or leaving))
+
+            is_true = until_stored(store, consolidated.KEY)
+            with self._lock:
+                for key, count in owed.items():
+                    if self._owed[key] == count:
+                        del self._owed[key]
+                self._distrusted -= distrusted
+                self._is_true = is_true and not self._distrusted
+
+    def _update_once(self, keys: list[str], leaving: str | None, *, is_due: bool) -> bool:
+        """Update the copy once. Returns whether this process alone has made or amended it since."""
+        documents = self._hierarchy.documents()
+        data = documents.get(consolidated.KEY)
+        if not (is_due if data is not None else self.is_wanted):
+            return self._is_true and data is not None
+        version = documents.used[join(self._hierarchy.root, consolidated.KEY)]
+        new = None
+        if data is not None and self._is_true:
+            new = self._amended(data, keys, leaving, documents)
+        if new is None:
+            new = self._from_all(leaving)
+        if new != data:
+            self._store(consolidated.KEY, new, version)
+        return True
+
+    def _amended(
+        self, data: bytes, keys: list[str], leaving: str | None, documents: StoreDocuments
+    ) -> bytes | None:
+        """Return the copy with some documents as they are now; None if it cannot be read."""
+        try:
+            newest = {key: documents.get(key) for key in keys}
+            if leaving is not None:
+                known = consolidated.read_consolidated(data).keys
+                newest |= dict.fromkeys(key for key in known if key.startswith(f"{leaving}/"))
+            return consolidated.updated_document(data, newest)
+        except MetadataError as error:
+            log.warning("%s/%s: it will be written again", documents.place, error)
+            return None
+
+    def _from_all(self, leaving: str | None) -> bytes:
+        hierarchy = self._hierarchy
+        hierarchy.ask_again()
+        documents = hierarchy.documents()
+        found: dict[str, bytes] = {}
+        pending = [""]
+        while pending:
+            path = pending.pop()
+            for name in (ZGROUP, ZARRAY, ZATTRS):
+                data = documents.get(below(path, name))
+                if data is not None:
+                    found[below(path, name)] = data
+            loaded = hierarchy.load(path)
+            if loaded is not None and isinstance(loaded.node, GroupHeader):
+                nodes, _ = hierarchy.members(path)
+                pending += [node.path for node in reversed(nodes) if node.path != leaving]
+        return consolidated.consolidated_document(found)

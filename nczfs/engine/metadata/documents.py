@@ -1,0 +1,366 @@
+"""Cached documents and listings of a store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar, cast
+
+from nczfs.engine.metadata.ledger import Ledger, Shelf
+from nczfs.engine.metadata.listings import Listings
+from nczfs.engine.metadata.turns import FETCHING, PARSING, take
+from nczfs.engine.options import EngineOptions
+from nczfs.engine.pools import Pools
+from nczfs.errors import BadMetadata, NczfsError, NoSuchObject
+from nczfs.formats.base import FormatOptions, MetadataFormat, Node
+from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix, join
+
+NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
+PROMPT_TTL_S: Final = 1.0  # with no longer TTL, opening a file shows what was stored before
+USUAL_DOCUMENT_BYTES: Final = 1 << 20  # a larger document is measured before it is read whole
+GROUP_BYTES_LEAST: Final = 64 << 20  # of all nodes of a group that is read whole
+LEDGER_SHARE: Final = 4  # metadata may take up to a quarter of the memory
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The answer to one request: the bytes of an object, or that it is absent."""
+
+    data: bytes | None
+    version: Version
+    mtime_ns: int | None
+    checked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The version of an object, or its absence, without its bytes."""
+
+    version: Version
+    mtime_ns: int | None
+    checked_at: float
+    size: int = 0
+
+
+class MetadataCache:
+    """Documents and one-level listings of one store.
+
+    Only answers are cached, never failures, and only as the ledger has room for them.
+
+    Parameters
+    ----------
+    ledger : of the engine; None: a new one.
+    """
+
+    def __init__(
+        self,
+        zmap: ZMap,
+        options: EngineOptions,
+        pools: Pools,
+        clock: Callable[[], float] = time.monotonic,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.zmap = zmap
+        self.far = not zmap.features.near
+        self.ttl_s = options.metadata_ttl_s if self.far else min(options.metadata_ttl_s, NEAR_TTL_S)
+        self.is_prompt = self.ttl_s <= PROMPT_TTL_S
+        self.group_bytes_max = max(GROUP_BYTES_LEAST, options.memory_limit_bytes)
+        self.ledger = ledger or Ledger(options.memory_limit_bytes // LEDGER_SHARE)
+        self._pools = pools
+        self._clock = clock
+        self._listings = Listings(zmap, self.ledger, self.ttl_s, clock)
+        self._answers: Shelf[Key, _Answer] = Shelf(self.ledger)
+        self._bodies: Shelf[Key, tuple[Version, bytes]] = Shelf(self.ledger)
+        self._derived: Shelf[tuple[Prefix, str], tuple[object, object]] = Shelf(self.ledger)
+        # A listing takes a request or two and shows what is missing, so one listing replaces
+        # requests for each document that might exist.
+        self.lists_ahead = self.far and zmap.features.lists_sizes
+
+    def get(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
+        """Return a document, which is requested if it is unknown or too old.
+
+        Parameters
+        ----------
+        name : for messages; None: the name of the store and the key.
+
+        Raises
+        ------
+        BadMetadata : the document is larger than `bytes_max`.
+        StoreError : the store could not be reached.
+        """
+        answer = self._fresh_answer(key) or self._confirmed(key)
+        if answer is not None:
+            if answer.version == ABSENT:
+                return Document(None, ABSENT, None, answer.checked_at)
+            body = self._bodies.get(key)
+            if body is not None and body[0] == answer.version:
+                take(len(body[1]))
+                return Document(body[1], answer.version, answer.mtime_ns, answer.checked_at)
+        asked_at = self._clock()
+        try:
+            usual = min(bytes_max, USUAL_DOCUMENT_BYTES)
+            blob = self.zmap.read(key, 0, usual)
+            if usual < blob.object_size <= bytes_max:
+                take(blob.object_size)
+                blob = self.zmap.read(key, 0, bytes_max + 1)
+        except NoSuchObject:
+            self._keep(key, _Answer(ABSENT, None, asked_at), None)
+            return Document(None, ABSENT, None, asked_at)
+        if blob.object_size > bytes_max:
+            raise BadMetadata(
+                f"{name or f'{self.zmap.name}/{key}'}: a document of {blob.object_size} bytes "
+                f"is not read (limit {bytes_max})"
+            )
+        data = bytes(blob.data)
+        self._keep(key, _Answer(blob.version, blob.mtime_ns, asked_at, len(data)), data)
+        return Document(data, blob.version, blob.mtime_ns, asked_at)
+
+    def stamp(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
+        """Return the version of a document as `get` does, without a request for evicted bytes."""
+        answer = self._fresh_answer(key) or self._confirmed(key)
+        if answer is None:
+            document = self.get(key, bytes_max, name)
+            return Document(None, document.version, document.mtime_ns, document.checked_at)
+        return Document(None, answer.version, answer.mtime_ns, answer.checked_at)
+
+    def fetch(self, bytes_max: Mapping[Key, int], level: Prefix | None = None) -> None:
+        """Request several documents at once, if a request is a round trip.
+
+        A failure is left to the `get` that needs the document.
+
+        Parameters
+        ----------
+        bytes_max : by the keys of the documents.
+        level : a prefix whose names are needed as well, as far as they come with one request.
+        """
+        if not self.far:
+            return
+
+        def ask(key: Key) -> None:
+            with FETCHING.visit(), suppress(NczfsError):
+                self.get(key, bytes_max[key])
+
+        wanted = [key for key in bytes_max if not self._is_here(key)]
+        look = level is not None and self.lists_ahead
+        if len(wanted) + look < 2:
+            if look and level is not None:
+                self._listings.glance(level)
+            return
+        asked: list[Future[None]] = []
+        if look and level is not None:
+            asked.append(self._pools.ask.submit(self._listings.glance, level))
+        asked += [self._pools.ask.submit(ask, key) for key in wanted]
+        for future in asked:
+            future.result()
+
+    def fetch_names(self, prefixes: Iterable[Prefix]) -> None:
+        """List several prefixes at once, if a request is a round trip."""
+        if not self.lists_ahead:
+            return
+        for future in [self._pools.ask.submit(self._listings.glance, p) for p in prefixes]:
+            future.result()
+
+    def lacks(self, key: Key) -> bool:
+        """Return whether it is known that there is no such document. Makes no request."""
+        answer = self._fresh_answer(key)
+        return answer is not None and answer.version == ABSENT
+
+    def version(self, key: Key) -> Version | None:
+        """Return the known version of a document; None if nothing is known."""
+        answer = self._answers.get(key)
+        return answer.version if answer is not None else None
+
+    def write(self, key: Key, data: bytes, replaces: Version) -> None:
+        """Replace a version of a document, if the store can. Later `get`s make no request.
+
+        Raises
+        ------
+        Conflict, ObjectExists : there is another version. StoreError.
+        """
+        version = self.zmap.write(key, data, replaces=replaces)
+        known = self._answers.get(key)
+        self._keep(key, _Answer(version, time.time_ns(), self._clock()), data)
+        if known is None or known.version == ABSENT:
+            self._listings.forget_above(key)
+
+    def changed(self, key: Key) -> None:
+        """Forget an object that may have changed, or a prefix that may have appeared or gone.
+
+        Use `stored` and `deleted` for known changes; they cause no requests.
+        """
+        self._listings.note_change()
+        self._answers.pop(key)
+        self._listings.forget_above(key)
+
+    def stored(self, stat: Stat) -> None:
+        """Note that an object was stored, and what it is."""
+        self._answers.pop(stat.key)
+        self._listings.stored(stat)
+
+    def deleted(self, key: Key) -> None:
+        """Note that an object was deleted."""
+        self._answers.pop(key)
+        self._listings.deleted(key)
+
+    def ask_again(self, keys: Iterable[Key]) -> None:
+        """Forget what is known of some documents."""
+        for key in keys:
+            self._answers.pop(key)
+            if self.lists_ahead:  # a listing may say that there is none
+                self._listings.forget_level(key)
+
+    def is_fresh(self, key: Key, version: Version) -> bool:
+        """Return whether it is known that a document has that version. Makes no request."""
+        answer = self._fresh_answer(key)
+        return answer is not None and answer.version == version
+
+    def entries(self, prefix: Prefix) -> Iterator[Entry]:
+        """Yield the names below a prefix, from memory or page by page from the store."""
+        return self._listings.entries(prefix)
+
+    def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
+        """Return whether it is known what `name` is below `prefix`, and what. Makes no request."""
+        return self._listings.known_entry(prefix, name)
+
+    def known_names(self, prefix: Prefix) -> list[str]:
+        """Return the known names of the prefixes below one. Makes no request."""
+        return self._listings.known_names(prefix)
+
+    def list_again(self, prefix: Prefix) -> None:
+        """List a prefix again if its listing is too old and that takes one request."""
+        if self.far:
+            self._listings.list_again(prefix)
+
+    def has_keys(self, prefix: Prefix) -> bool:
+        """Return whether a prefix has a key below it, or a marker. Lists one page at most."""
+        return self._listings.has_keys(prefix)
+
+    def forget(self, prefix: Prefix) -> None:
+        """Forget everything at or below a prefix, and its own entry."""
+        below = f"{prefix}/" if prefix else ""
+        for key in [k for k in self._answers if k == Key(prefix) or k.startswith(below)]:
+            self._answers.pop(key)
+        self._listings.forget(prefix)
+
+    def derived(
+        self, root: Prefix, name: str, made_of: object, make: Callable[[], tuple[T, int]]
+    ) -> T:
+        """Return the result of `make`, cached as long as its sources are the same.
+
+        Parameters
+        ----------
+        root : of the dataset that the result belongs to.
+        name : of the result, unique within the dataset.
+        make : returns the result and its approximate size in bytes.
+        """
+        known = self._derived.get((root, name))
+        if known is not None and known[0] == made_of:
+            return cast(T, known[1])
+        value, nbytes = make()
+        self._derived.put((root, name), (made_of, value), nbytes)
+        return value
+
+    def _is_here(self, key: Key) -> bool:
+        """Return whether `get` would make no request."""
+        answer = self._fresh_answer(key)
+        if answer is None or answer.version == ABSENT:
+            return answer is not None
+        body = self._bodies.get(key)
+        return body is not None and body[0] == answer.version
+
+    def _fresh_answer(self, key: Key) -> _Answer | None:
+        """Return what is known of a document; None if it must be requested."""
+        answer = self._answers.get(key)
+        if answer is not None and self._clock() - answer.checked_at < self.ttl_s:
+            return answer
+        since = self._listings.absent_since(key) if self.lists_ahead else None
+        return None if since is None else _Answer(ABSENT, None, since)
+
+    def _confirmed(self, key: Key) -> _Answer | None:
+        """Confirm an old answer, if comparing the document takes less time than reading it."""
+        answer = self._answers.get(key)
+        if answer is None or answer.size <= USUAL_DOCUMENT_BYTES:
+            return None
+        asked_at = self._clock()
+        try:
+            if self.zmap.stat(key).version != answer.version:
+                return None
+        except NoSuchObject:
+            return None
+        answer = replace(answer, checked_at=asked_at)
+        self._answers.put(key, answer, 0)
+        return answer
+
+    def _keep(self, key: Key, answer: _Answer, data: bytes | None) -> None:
+        self._answers.put(key, answer, 0)
+        if data is None:
+            self._bodies.pop(key)
+        else:
+            self._bodies.put(key, (answer.version, data), len(data))
+
+
+class StoreDocuments:
+    """The documents of one dataset, as formats see them, with a record of what was read.
+
+    `used` lists every key that was requested, so that a node can be cached while none of its
+    documents changes.
+    """
+
+    def __init__(self, cache: MetadataCache, root: Prefix, options: FormatOptions) -> None:
+        self._cache = cache
+        self._root = root
+        self._options = options
+        self.used: dict[Key, Version] = {}
+        self.mtime_ns: int | None = None
+        self.place = "/".join(part for part in (cache.zmap.name, root) if part)
+
+    def get(self, key: str) -> bytes | None:
+        full = join(self._root, key)
+        document = self._cache.get(full, self._options.bytes_max(key), key)
+        self._note(full, document)
+        return document.data
+
+    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
+        versions = []
+        for key in keys:
+            full = join(self._root, key)
+            document = self._cache.stamp(full, self._options.bytes_max(key), key)
+            self._note(full, document)
+            versions.append(document.version)
+        return self._cache.derived(self._root, name, versions, make)
+
+    def node(self, metadata_format: MetadataFormat, path: str) -> Node | None:
+        """Return the node at a path; None also for a root without any document.
+
+        Raises
+        ------
+        MetadataError : its documents cannot be read.
+        """
+        with PARSING.visit():
+            node = metadata_format.read_node(path, self)
+        return None if all(version == ABSENT for version in self.used.values()) else node
+
+    def fetch(self, keys: Iterable[str], *, level: bool = False) -> None:
+        """Request several documents at once; `get` then answers from the results.
+
+        Parameters
+        ----------
+        level : request the names at the root, too, if they come with one request.
+        """
+        bytes_max = {join(self._root, key): self._options.bytes_max(key) for key in keys}
+        self._cache.fetch(bytes_max, self._root if level else None)
+
+    def lacks(self, key: str) -> bool:
+        """Return whether it is known that there is no such document. Makes no request."""
+        return self._cache.lacks(join(self._root, key))
+
+    def _note(self, key: Key, document: Document) -> None:
+        self.used[key] = document.version
+        times = [time for time in (self.mtime_ns, document.mtime_ns) if time is not None]
+        self.mtime_ns = max(times, default=None)

@@ -1,0 +1,451 @@
+"""Pending changes of metadata, and their way into the documents of the store."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import wait
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import groupby
+from typing import TypeAlias
+
+from nczfs.engine.metadata.changes import Change, Create, Resize, ResizeDimension
+from nczfs.engine.metadata.claims import without_covered
+from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
+from nczfs.engine.pools import Pools
+from nczfs.engine.retrying import may_pass, until_stored
+from nczfs.errors import Conflict, DatasetError, NczfsError, ObjectExists, StoreError
+from nczfs.formats.base import FormatOptions, MetadataFormat, Node
+from nczfs.formats.names import below, parent_of
+from nczfs.formats.nodes import ZARRAY, stored_shape
+from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
+from nczfs.zmap.base import Version
+from nczfs.zmap.keys import Key, Prefix, is_within, join
+
+log = logging.getLogger(__name__)
+
+MAX_DEPTH = 1024  # levels of groups: a key has 1024 bytes
+
+
+Refused: TypeAlias = "list[tuple[Change, NczfsError]]"
+"""Changes that could not be stored, each with the reason."""
+
+
+class Edits:
+    """The pending changes of one dataset, by the path of their node.
+
+    Reading sees them at once; the store gets them at `flush`. `_lock` guards the dicts and is not
+    held during requests to the store; the one thread that flushes holds `_flushing`.
+
+    Parameters
+    ----------
+    guard : makes a context manager to enclose each change of the store.
+    changed : called when the node at a path may read differently than before.
+    storing : called with the key of a document, in the dataset, before it is written.
+
+    Attributes
+    ----------
+    format : of the single documents, which are the ones that change.
+    naming : is held while a name is checked and taken, or a length is changed.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        root: Prefix,
+        metadata_format: MetadataFormat,
+        options: FormatOptions,
+        pools: Pools,
+        guard: Callable[[], AbstractContextManager[None]] = nullcontext,
+        changed: Callable[[str], None] = lambda _: None,
+        storing: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._guard = guard
+        self._storing = storing
+        self._changed_at = changed
+        self._pools = pools
+        self._metadata = metadata
+        self._root = root
+        self.format = metadata_format.single
+        self._options = options
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+        self.naming = threading.RLock()
+        self._changes: dict[str, dict[tuple[str, ...], Change]] = {}
+        self._applied: dict[str, tuple[Node | None, Node | None]] = {}
+        self._dimensions: dict[str, dict[str, Dimension]] = {}
+        self._begun: set[str] = set()  # new nodes of which some documents may be in the store
+        self.revision = 0
+
+    def add(self, path: str, change: Change) -> None:
+        """Note a change of the node at a path."""
+        self.add_together([(path, change)])
+
+    def add_together(self, changes: Iterable[tuple[str, Change]]) -> None:
+        """Note changes of nodes, by their paths, that are only stored together."""
+        paths = []
+        with self._lock:
+            for path, change in changes:
+                self._add(path, change)
+                paths.append(path)
+            self.revision += 1
+        for path in paths:
+            self._changed_at(path)
+
+    def _add(self, path: str, change: Change) -> None:
+        changes = self._changes.setdefault(path, {})
+        earlier = changes.get(change.subject)
+        changes[change.subject] = change if earlier is None else change.after(earlier)
+        known = self._applied.pop(path, None)
+        if known is not None and earlier is None:
+            # A group that gets a thousand members is not evaluated anew for each of them.
+            self._applied[path] = (known[0], self._changed(path, known[1], [change])[0])
+
+    def check(self, path: str, change: Change) -> None:
+        """Check that the format can hold a node with one more change.
+
+        Raises
+        ------
+        Unsupported : it cannot, and `flush` would fail for ever. MetadataError, StoreError.
+        """
+        documents = self.documents()
+        node = documents.node(self.format, path)
+        self.format.write_node(change.apply(self.applied(path, node)), documents)
+
+    def declare(self, dimension: Dimension) -> None:
+        """Remember a dimension that no document of this format holds, until the process ends."""
+        with self._lock:
+            self._dimensions.setdefault(dimension.group, {})[dimension.name] = dimension
+            self.revision += 1
+        self._changed_at(dimension.group)
+
+    def applied(self, path: str, node: Node | None) -> Node | None:
+        """Return a node with its pending changes; None if there is none."""
+        with self._lock:
+            changes = self._changes.get(path)
+            if changes is not None:
+                known = self._applied.get(path)
+                if known is None or known[0] is not node:
+                    known = (node, self._changed(path, node, changes.values())[0])
+                    self._applied[path] = known
+                node = known[1]
+        return node if node is None or not self._dimensions else self._with_dimensions(node)
+
+    def created_below(self, path: str) -> list[str]:
+        """Return the names of new nodes right below a group that are not in the store yet."""
+        start = f"{path}/" if path else ""
+        found = []
+        for known, changes in list(self._changes.items()):
+            name = known.removeprefix(start)
+            if known.startswith(start) and name and "/" not in name and ("node",) in changes:
+                found.append(name)
+        return found
+
+    def flush(
+        self, load: Callable[[str], Node], is_wanted: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, NczfsError]:
+        """Store the pending changes: arrays first, then groups, the deepest first.
+
+        So the document that makes a new node visible to others is written after the node itself,
+        and a dimension grows after the arrays that have it. A change that can never be stored is
+        withdrawn and blocks no other; one that may be stored later blocks those that come after it.
+
+        Parameters
+        ----------
+        load : returns a node as it is now.
+        is_wanted : returns whether the changes of the node at a path are to be stored.
+
+        Returns
+        -------
+        the errors of nodes that could not be stored, by their paths.
+        """
+        with self._flushing:
+            failures: dict[str, NczfsError] = {}
+            nodes, wanted = self._taken(load, is_wanted, failures)
+            self._ask_again([nodes[p] for p in nodes if not self._suffices(wanted.get(p, []))])
+            in_order = sorted(nodes, key=lambda path: _order(path, nodes[path]))
+            stored: dict[str, list[Change]] = {}
+            for _, stage in groupby(in_order, key=lambda path: _order(path, nodes[path])[0]):
+                paths = list(stage)
+                if (reason := self._reason_to_wait(failures)) is not None:
+                    failures |= dict.fromkeys(paths, reason)
+                    continue
+                # Changes that were withdrawn meanwhile are not pending any more.
+                now = {p: wanted[p] for p in paths if p in wanted and self._changes_of(p)}
+                for path, refused in self._store_all([(nodes[p], now[p]) for p in now]).items():
+                    left = {id(change) for change, _ in refused}
+                    stored[path] = [change for change in now[path] if id(change) not in left]
+                    self._refuse(path, refused, failures)
+            # All are stored together: an array reads only as long as its dimension, which is stored
+            # later.
+            if self._reason_to_wait(failures) is None:
+                for path, changes in stored.items():
+                    self._done(path, changes)
+            return failures
+
+    def withdraw(self, path: str, change: Change) -> None:
+        """Take back a change that could not be stored."""
+        self._done(path, [change])
+
+    def forget(self, path: str) -> None:
+        """Drop the changes of a removed node and all below it; those on their way still arrive."""
+        below = f"{path}/" if path else ""
+        with self._flushing, self._lock:
+            for known in [p for p in self._changes if p == path or p.startswith(below)]:
+                del self._changes[known]
+                self._applied.pop(known, None)
+            self._begun = {p for p in self._begun if p != path and not p.startswith(below)}
+            self.revision += 1
+        self._changed_at(path)
+
+    def move(self, path: str, goal: str) -> None:
+        """Move the pending changes of a node, and of all below it, to another path.
+
+        Nothing new below it is pending, since `naming` is held while something is made.
+        """
+        with self._lock:
+            for known in [p for p in self._changes if is_within(p, path)]:
+                self._changes[_moved(known, path, goal)] = self._changes.pop(known)
+                self._applied.pop(known, None)
+            self._begun = {_moved(p, path, goal) if is_within(p, path) else p for p in self._begun}
+            for group in [g for g in self._dimensions if is_within(g, path)]:
+                new = _moved(group, path, goal)
+                found = self._dimensions.pop(group)
+                self._dimensions[new] = {n: replace(d, group=new) for n, d in found.items()}
+            self.revision += 1
+        for changed in (path, goal):
+            self._changed_at(changed)
+
+    def pending(self) -> list[str]:
+        """Return the paths of the nodes that have changes."""
+        return list(self._changes)
+
+    def grows(self, path: str) -> bool:
+        """Return whether a change of the node at a path changes a length."""
+        return any(isinstance(each, Resize | ResizeDimension) for each in self._changes_of(path))
+
+    def store(self, key: str, data: bytes, replaces: Version) -> None:
+        """Replace a version of a document. Raises Conflict, ObjectExists, StoreError."""
+        with self._guard():
+            self._metadata.write(join(self._root, key), data, replaces)
+
+    def _changes_of(self, path: str) -> list[Change]:
+        with self._lock:
+            return list(self._changes.get(path, {}).values())
+
+    def _taken(
+        self,
+        load: Callable[[str], Node],
+        is_wanted: Callable[[str], bool],
+        failures: dict[str, NczfsError],
+    ) -> tuple[dict[str, Node], dict[str, list[Change]]]:
+        """Return the nodes to store with their changes, all as of one time."""
+        nodes: dict[str, Node] = {}
+        while True:
+            with self._lock:
+                found = {path: list(each.values()) for path, each in self._changes.items()}
+            changes = {path: each for path, each in found.items() if is_wanted(path)}
+            missing = [path for path in changes if path not in nodes and path not in failures]
+            if not missing:
+                return nodes, changes
+            nodes |= self._loaded(missing, load, failures)
+
+    def _loaded(
+        self, paths: list[str], load: Callable[[str], Node], failures: dict[str, NczfsError]
+    ) -> dict[str, Node]:
+        """Load the nodes to store; changes of nodes that are gone are withdrawn."""
+        found: dict[str, Node] = {}
+        for path in paths:
+            try:
+                found[path] = load(path)
+            except NczfsError as error:
+                self._refuse(path, [(each, error) for each in self._changes_of(path)], failures)
+        return found
+
+    def _refuse(self, path: str, refused: Refused, failures: dict[str, NczfsError]) -> None:
+        """Note why changes were not stored, and withdraw those that never can be."""
+        for _, error in refused:
+            failures.setdefault(path, error)
+        if lost := [change for change, error in refused if not _may_be_stored(change, error)]:
+            log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
+            self._metadata.changed(join(self._root, path))  # other clients have made or removed it
+            self._done(path, lost)
+
+    def _reason_to_wait(self, failures: Mapping[str, NczfsError]) -> NczfsError | None:
+        """Return why a document that makes others visible has to wait; None: it need not."""
+        return next((e for path, e in failures.items() if self._changes.get(path)), None)
+
+    def _store_all(self, nodes: list[tuple[Node, list[Change]]]) -> dict[str, Refused]:
+        """Store nodes that do not make each other visible, in parallel where requests take long.
+
+        Returns
+        -------
+        the changes that could not be stored and their errors, by path.
+        """
+        if not self._metadata.far or len(nodes) == 1:
+            return {node.path: self._store_node(node, changes) for node, changes in nodes}
+        futures = {
+            node.path: self._pools.write.submit(self._store_node, node, changes)
+            for node, changes in nodes
+        }
+        wait(futures.values())
+        return {path: future.result() for path, future in futures.items()}
+
+    def _store_node(self, node: Node, changes: list[Change]) -> Refused:
+        def store(attempt: int) -> Refused:
+            if attempt:
+                self._ask_again([node])
+            return self._store_once(node.path, changes)
+
+        try:
+            return until_stored(store, f"/{node.path}")
+        except NczfsError as error:
+            return [(change, error) for change in changes]
+
+    def _ask_again(self, nodes: Iterable[Node]) -> None:
+        self._metadata.ask_again({key for node in nodes for key in self._keys(node)})
+
+    def _suffices(self, changes: list[Change]) -> bool:
+        """Return whether cached documents suffice for a first attempt at some changes.
+
+        A length that grows is right already where it is longer; all else is compared by the store.
+        """
+        only_grow = all(isinstance(c, Resize | ResizeDimension) and c.grows for c in changes)
+        return only_grow and self._metadata.zmap.features.conditional_writes
+
+    def _keys(self, node: Node) -> list[Key]:
+        """Return the keys of the documents that describe a node and its dimensions."""
+        paths = [node.path]
+        if isinstance(node, Variable) and self.format.declares:
+            paths += [dimension.group for dimension in node.dimensions]
+        return [join(self._root, key) for path in paths for key in self.format.keys(path)]
+
+    def _store_once(self, path: str, changes: list[Change]) -> Refused:
+        """Store the changes that can be stored. Returns the others with their errors."""
+        documents = self.documents()
+        documents.fetch(self.format.keys(path))
+        node, refused = self._changed(path, documents.node(self.format, path), changes)
+        if node is None or len(refused) == len(changes):
+            return refused
+        if isinstance(node, Variable) and self.format.declares:
+            node = self._as_long_as_declared(node, documents)
+            node = _as_long_as_stored(node, changes, documents)
+        seen = dict(documents.used)
+        written = dict(self.format.write_node(node, documents))
+        if any(documents.used[key] != version for key, version in seen.items()):
+            raise Conflict(f"/{path}: another client changed it while it was read")
+        for key, data in written.items():
+            self._storing(key)
+            try:
+                self.store(key, without_covered(data, key), documents.used[join(self._root, key)])
+            except (Conflict, ObjectExists):
+                raise
+            except NczfsError:
+                self._begun.add(path)  # it is unknown whether it was written
+                raise
+            self._begun.add(path)
+        return refused
+
+    def _changed(
+        self, path: str, node: Node | None, changes: Iterable[Change]
+    ) -> tuple[Node | None, Refused]:
+        """Return a node with the changes that fit it, and the errors of the others.
+
+        Documents of a node that this process began to store count as its own.
+        """
+        refused: Refused = []
+        for change in changes:
+            is_ours = isinstance(change, Create) and path in self._begun
+            try:
+                node = change.apply(None if is_ours else node)
+            except DatasetError as error:
+                refused.append((change, error))
+        return node, refused
+
+    def _as_long_as_declared(self, variable: Variable, documents: StoreDocuments) -> Variable:
+        """Return a variable with the current lengths of its unlimited dimensions."""
+        for axis, dimension in enumerate(variable.dimensions):
+            if dimension.unlimited:
+                path = dimension.group
+                changes = list(self._changes.get(path, {}).values())
+                group, _ = self._changed(path, documents.node(self.format, path), changes)
+                known = group.dimensions if isinstance(group, GroupHeader) else ()
+                sizes = (other.size for other in known if other.name == dimension.name)
+                longer = Resize(axis, max(sizes, default=0), grows=True)
+                variable = longer.apply(variable)
+        return variable
+
+    def documents(self) -> StoreDocuments:
+        """Return the single documents of the dataset."""
+        return StoreDocuments(self._metadata, self._root, self._options)
+
+    def _done(self, path: str, stored: Iterable[Change]) -> None:
+        with self._lock:
+            changes = self._changes.get(path, {})
+            for change in stored:
+                if changes.get(change.subject) is change:
+                    del changes[change.subject]
+            self._applied.pop(path, None)
+            if not changes:
+                self._changes.pop(path, None)
+            self.revision += 1
+        self._changed_at(path)
+
+    def _with_dimensions(self, node: Node) -> Node:
+        if isinstance(node, GroupHeader):
+            return _declaring(node, self._dimensions.get(node.path, {}))
+        return _having(node, self._dimensions)
+
+
+def _as_long_as_stored(
+    variable: Variable, changes: Iterable[Change], documents: StoreDocuments
+) -> Variable:
+    """Return a growing variable, no shorter than its document says.
+
+    It reads as long as its dimension, which another client that appends stores after the shape.
+    """
+    key = below(variable.path, ZARRAY)
+    data = documents.get(key)
+    stored = () if data is None else stored_shape(data, key)
+    for change in changes:
+        if isinstance(change, Resize) and change.grows and change.axis < len(stored):
+            variable = Resize(change.axis, stored[change.axis], grows=True).apply(variable)
+    return variable
+
+
+def _may_be_stored(change: Change, error: NczfsError) -> bool:
+    """Return whether a change that could not be stored is worth another try."""
+    return isinstance(error, StoreError) and (change.outlasts_refusals or may_pass(error))
+
+
+def _moved(path: str, start: str, goal: str) -> str:
+    return goal + path[len(start) :]
+
+
+def _order(path: str, node: Node) -> tuple[int, str]:
+    """Return the sort key of a flush: variables, then groups, the deepest first, the root last."""
+    if isinstance(node, Variable):
+        return -MAX_DEPTH, path
+    return -path.count("/") if path else 1, path
+
+
+def _declaring(group: GroupHeader, declared: Mapping[str, Dimension]) -> GroupHeader:
+    known = {dimension.name: dimension for dimension in group.dimensions}
+    return replace(group, dimensions=tuple({**known, **declared}.values()))
+
+
+def _having(variable: Variable, declared: Mapping[str, Mapping[str, Dimension]]) -> Variable:
+    """Return the variable with the dimensions declared for it, if their lengths match its own."""
+
+    def found(dimension: Dimension) -> Dimension:
+        above = variable.path
+        while above:
+            above = parent_of(above)
+            known = declared.get(above, {}).get(dimension.name)
+            if known is not None:
+                return known if known.size == dimension.size else dimension
+        return dimension
+
+    return replace(variable, dimensions=tuple(map(found, variable.dimensions)))

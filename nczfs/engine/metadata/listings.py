@@ -1,0 +1,229 @@
+"""Cached listings of the names below prefixes of a store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from nczfs.engine.metadata.ledger import Ledger, Shelf
+from nczfs.errors import NczfsError
+from nczfs.zmap.base import Entry, Stat, ZMap
+from nczfs.zmap.keys import Key, Prefix, join
+
+LISTED_ENTRIES_MAX: Final = 300_000  # cached names of one prefix
+SHORT_LISTING: Final = 1000  # names that come with one request
+GLANCE_ENTRIES: Final = 900  # fewer than a page has, so that no second page is requested
+_ENTRY_BYTES: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """Names below a prefix.
+
+    Attributes
+    ----------
+    is_whole : whether these are all names.
+    """
+
+    entries: dict[str, Entry]
+    checked_at: float
+    is_whole: bool = True
+
+
+class Listings:
+    """One-level listings of one store.
+
+    Only answers are cached, never failures. `_lock` guards the entries of the listings and the
+    count of changes, and is not held during requests to the store.
+
+    Parameters
+    ----------
+    ttl_s : for how long an answer stays valid.
+    """
+
+    def __init__(
+        self, zmap: ZMap, ledger: Ledger, ttl_s: float, clock: Callable[[], float]
+    ) -> None:
+        self._zmap = zmap
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._listings: Shelf[Prefix, _Listing] = Shelf(ledger)
+        self._changes = 0
+
+    def entries(self, prefix: Prefix) -> Iterator[Entry]:
+        """Yield the names below a prefix, from memory or page by page from the store."""
+        listing = self._fresh(prefix)
+        if listing is not None and listing.is_whole:
+            with self._lock:
+                known = list(listing.entries.values())
+            yield from known
+            return
+        started_at, changes = self._clock(), self._changes
+        entries: dict[str, Entry] = {}
+        for entry in self._zmap.search(prefix):
+            if len(entries) < LISTED_ENTRIES_MAX:
+                entries[entry.name] = entry
+            yield entry
+        if len(entries) < LISTED_ENTRIES_MAX:
+            self._keep(prefix, _Listing(entries, started_at), changes)
+
+    def glance(self, prefix: Prefix) -> None:
+        """List the names below a prefix with one request, unless they are known.
+
+        A failure is left to those who need the names.
+        """
+        if self._fresh(prefix) is not None:
+            return
+        started_at, changes = self._clock(), self._changes
+        entries: dict[str, Entry] = {}
+        is_whole = True
+        try:
+            for entry in self._zmap.search(prefix):
+                if len(entries) == GLANCE_ENTRIES:
+                    is_whole = False
+                    break
+                entries[entry.name] = entry
+        except NczfsError:
+            return
+        self._keep(prefix, _Listing(entries, started_at, is_whole), changes)
+
+    def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
+        """Return whether it is known what `name` is below `prefix`, and what it is."""
+        listing = self._fresh(prefix)
+        if listing is None:
+            return False, None
+        entry = listing.entries.get(name)
+        return listing.is_whole or entry is not None, entry
+
+    def known_names(self, prefix: Prefix) -> list[str]:
+        """Return the known names of the prefixes below one. Makes no request."""
+        listing = self._fresh(prefix)
+        if listing is None:
+            return []
+        with self._lock:
+            return [entry.name for entry in listing.entries.values() if entry.is_prefix]
+
+    def absent_since(self, key: Key) -> float | None:
+        """Return when a listing showed that a key has no object; None: it may have one."""
+        prefix, _, name = key.rpartition("/")
+        listing = self._fresh(Prefix(prefix))
+        if listing is None or not listing.is_whole:
+            return None
+        entry = listing.entries.get(name)
+        return listing.checked_at if entry is None or entry.stat is None else None
+
+    def list_again(self, prefix: Prefix) -> None:
+        """List a prefix again if its listing is too old and that takes one request."""
+        listing = self._listings.get(prefix)
+        if listing is not None and listing.is_whole and len(listing.entries) < SHORT_LISTING:
+            for _ in self.entries(prefix):
+                pass
+
+    def has_keys(self, prefix: Prefix) -> bool:
+        """Return whether a prefix has a key below it, or a marker. Lists one page at most."""
+        started_at, changes = self._clock(), self._changes
+        parent, _, name = prefix.rpartition("/")
+        known, entry = self.known_entry(Prefix(parent), name) if prefix else (False, None)
+        if known and (entry is None or entry.is_prefix):
+            return entry is not None
+        listing = self._fresh(prefix)
+        if listing is not None and listing.entries:
+            return True
+        if not self._zmap.features.markers:
+            return next(iter(self.entries(prefix)), None) is not None
+        exists = self._zmap.exists(prefix)
+        if not exists:
+            self._keep(prefix, _Listing({}, started_at), changes)
+        return exists
+
+    def note_change(self) -> None:
+        """Note a change, so that answers to requests under way are not cached."""
+        with self._lock:
+            self._changes += 1
+
+    def stored(self, stat: Stat) -> None:
+        """Note that an object was stored, and what it is."""
+        *above, last = stat.key.split("/")
+        with self._lock:
+            self._changes += 1
+            at = Prefix("")
+            for name in above:
+                below = Prefix(join(at, name))
+                if (known := self._nothing_below(below)) is not None:
+                    self._listings.put(below, known, 0)  # the listing now has everything there is
+                self._name(at, name, None)
+                at = below
+            self._name(at, last, stat)
+
+    def deleted(self, key: Key) -> None:
+        """Note that an object was deleted."""
+        prefix, _, name = key.rpartition("/")
+        with self._lock:
+            self._changes += 1
+            listing = self._listings.get(Prefix(prefix))
+            if listing is not None and (entry := listing.entries.pop(name, None)) is not None:
+                if entry.is_prefix:
+                    listing.entries[name] = Entry(name, None, is_prefix=True)
+                else:
+                    self._listings.grow(Prefix(prefix), -_ENTRY_BYTES)
+            is_left = listing is not None and listing.entries
+        if not is_left:
+            self.forget_above(Key(prefix))
+
+    def forget(self, prefix: Prefix) -> None:
+        """Forget the names below a prefix, and its own."""
+        below = f"{prefix}/" if prefix else ""
+        for listed in [p for p in self._listings if p == prefix or p.startswith(below)]:
+            self._listings.pop(listed)
+        if prefix:
+            self._listings.pop(Prefix(prefix.rpartition("/")[0]))
+
+    def forget_level(self, key: Key) -> None:
+        """Forget the listing that contains a key."""
+        self._listings.pop(Prefix(key.rpartition("/")[0]))
+
+    def forget_above(self, key: Key) -> None:
+        """Forget the listings in which a new key, or a prefix of it, appears."""
+        above = str(key)
+        while above:
+            above = above.rpartition("/")[0]
+            self._listings.pop(Prefix(above))
+
+    def _name(self, prefix: Prefix, name: str, stat: Stat | None) -> None:
+        """Add an object (None: a prefix) to the listing of a prefix, if that is known."""
+        listing = self._listings.get(prefix)
+        if listing is None:
+            return
+        known = listing.entries.get(name)
+        if known is None:
+            listing.entries[name] = Entry(name, stat, is_prefix=stat is None)
+            self._listings.grow(prefix, _ENTRY_BYTES)
+        elif stat is not None:
+            listing.entries[name] = Entry(name, stat, is_prefix=known.is_prefix)
+        elif not known.is_prefix:
+            listing.entries[name] = Entry(name, known.stat, is_prefix=True)
+
+    def _fresh(self, prefix: Prefix) -> _Listing | None:
+        listing = self._listings.get(prefix)
+        if listing is not None and self._clock() - listing.checked_at < self._ttl_s:
+            return listing
+        return self._nothing_below(prefix)
+
+    def _nothing_below(self, prefix: Prefix) -> _Listing | None:
+        """Return an empty listing if a parent's listing lacks the prefix; None: it does not."""
+        if not prefix:
+            return None
+        above, _, name = prefix.rpartition("/")
+        listing = self._fresh(Prefix(above))
+        if listing is None or not listing.is_whole:
+            return None
+        entry = listing.entries.get(name)
+        is_there = entry is not None and entry.is_prefix
+        return None if is_there else _Listing({}, listing.checked_at)
+
+    def _keep(self, prefix: Prefix, listing: _Listing, changes: int) -> None:
+        if changes == self._changes:
+            self._listings.put(prefix, listing, _ENTRY_BYTES * len(listing.entries))

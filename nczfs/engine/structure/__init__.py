@@ -1,0 +1,1 @@
+"""Changes of what a dataset consists of: making, renaming, removing, rewriting."""

@@ -1,0 +1,207 @@
+"""The choice of types, chunks, codecs and fill values for a new variable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from nczfs.engine.chunks.chunkio import NDIM_MAX
+from nczfs.engine.values.convert import converted_fill, fill_attribute
+from nczfs.engine.values.fillvalues import FILL_VALUE
+from nczfs.engine.values.quantize import split_off
+from nczfs.errors import UsageError
+from nczfs.formats.base import MetadataFormat
+from nczfs.formats.zarr2.chain import chain_of
+from nczfs.model.declaration import Fill, VariableDeclaration
+from nczfs.model.dtypes import DEFAULT_FILL, DataType
+from nczfs.model.hierarchy import (
+    ArrayDescription,
+    Attribute,
+    ChunkKeys,
+    CodecSpec,
+    Dimension,
+    Json,
+    Variable,
+)
+
+CHUNK_BYTES_WANTED = 4 << 20
+VLEN_ITEM_BYTES = 64  # assumed size of an element of variable length when chunks are chosen
+UNLIMITED_ALONE = 1024  # elements, as in netcdf-c
+
+
+def described(
+    path: str,
+    declaration: VariableDeclaration,
+    dimensions: Sequence[Dimension],
+    metadata_format: MetadataFormat,
+    separator: str,
+) -> Variable:
+    """Return the variable that a declaration asks for.
+
+    Parameters
+    ----------
+    path : of the variable, below the root of the dataset.
+    dimensions : those that the declaration names.
+    separator : of its chunk keys, "." or "/".
+
+    Raises
+    ------
+    Unsupported : the format has no such type.
+    UsageError : chunks, codecs or the fill value do not fit.
+    """
+    stored = metadata_format.stored_type(
+        declaration.type,
+        byte_order=declaration.byte_order,
+        string_bytes=declaration.string_bytes,
+        object_codec=_object_codec(declaration),
+    )
+    if len(dimensions) > NDIM_MAX:
+        raise UsageError(f"/{path}: {len(dimensions)} dimensions (max {NDIM_MAX})")
+    shape = tuple(dimension.size for dimension in dimensions)
+    chunk_shape = _chunk_shape(path, declaration, dimensions, stored.dtype)
+    codecs = declaration.codecs
+    if codecs is None:
+        codecs = default_codecs(stored.dtype, metadata_format.name)
+    attributes = _attributes(path, declaration, stored.dtype)
+    # A declaration of a copy states them, too.
+    codecs = codecs[len(stored.filters) :] if _begins(codecs, stored.filters) else codecs
+    if metadata_format.last_is_compressor:
+        codecs, rounded = split_off(codecs, stored.dtype, f"/{path}")
+        attributes = attributes if rounded is None else (*attributes, rounded)
+    array = ArrayDescription(
+        shape,
+        chunk_shape,
+        stored.dtype,
+        _fill_value(path, declaration, stored.dtype),
+        chain_of(
+            (*stored.filters, *codecs),
+            stored.dtype,
+            order=declaration.order if declaration.order in metadata_format.orders else "C",
+            last_is_compressor=metadata_format.last_is_compressor,
+        ),
+        ChunkKeys(declaration.separator or separator),
+    )
+    return Variable(
+        path,
+        path,
+        metadata_format.name,
+        array,
+        tuple(dimensions),
+        attributes,
+    )
+
+
+def _object_codec(declaration: VariableDeclaration) -> CodecSpec | None:
+    """Return the codec from objects to bytes; None: there are no objects, or none is declared."""
+    wanted, codecs = declaration.type, declaration.codecs
+    has_objects = isinstance(wanted, np.dtype) and wanted.hasobject
+    return codecs[0] if has_objects and codecs else None
+
+
+def _begins(codecs: Sequence[CodecSpec], filters: Sequence[CodecSpec]) -> bool:
+    return tuple(codecs[: len(filters)]) == tuple(filters)
+
+
+def default_chunks(
+    shape: Sequence[int], unlimited: Sequence[bool], item_size: int
+) -> tuple[int, ...]:
+    """Choose chunks of about 4 MiB, by netcdf-c's rule.
+
+    Fixed dimensions keep their length when all together fit, and are scaled by one factor
+    otherwise; unlimited ones get 1, except when all are.
+    """
+    wanted = max(1, CHUNK_BYTES_WANTED // item_size)
+    if shape and all(unlimited):
+        if len(shape) == 1:
+            return (UNLIMITED_ALONE,)
+        return (max(1, int(wanted ** (1 / len(shape)))),) * len(shape)
+    chunks = [1 if grows else max(1, n) for n, grows in zip(shape, unlimited, strict=True)]
+    # Repeated, because short dimensions may not have shrunk by their part.
+    while (size := prod(chunks)) > wanted:
+        factor = (wanted / size) ** (1 / sum(length > 1 for length in chunks))
+        chunks = [max(1, int(length * factor)) for length in chunks]
+    return tuple(chunks)
+
+
+def default_codecs(dtype: DataType, format_name: str) -> tuple[CodecSpec, ...]:
+    """Return the default codecs of a variable.
+
+    NCZarr gets zlib after a shuffle, which netCDF has always had; pure Zarr gets Blosc, which all
+    of its readers have. Libraries for the oldest layouts mostly had no codecs.
+    """
+    if format_name in ("nczarr-L1", "nczarr-L2U"):
+        return ()
+    if format_name == "zarr2":
+        settings: dict[str, Json] = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
+        return (CodecSpec("blosc", MappingProxyType(settings)),)
+    zlib = CodecSpec("zlib", MappingProxyType({"level": 4}))
+    if dtype.item_size < 2 or dtype.stored.kind in "SUV":
+        return (zlib,)
+    shuffle = CodecSpec("shuffle", MappingProxyType({"elementsize": dtype.item_size}))
+    return (shuffle, zlib)
+
+
+def _chunk_shape(
+    path: str,
+    declaration: VariableDeclaration,
+    dimensions: Sequence[Dimension],
+    dtype: DataType,
+) -> tuple[int, ...]:
+    chunks = declaration.chunk_shape
+    if chunks is None:
+        return default_chunks(
+            [dimension.size for dimension in dimensions],
+            [dimension.unlimited for dimension in dimensions],
+            dtype.item_size or VLEN_ITEM_BYTES,
+        )
+    if len(chunks) != len(dimensions) or any(length < 1 for length in chunks):
+        raise UsageError(
+            f"/{path}: chunks {chunks} do not fit {len(dimensions)} dimensions: one length of at "
+            "least 1 for each"
+        )
+    return tuple(chunks)
+
+
+def _attributes(
+    path: str, declaration: VariableDeclaration, dtype: DataType
+) -> tuple[Attribute, ...]:
+    """Return the declared attributes, preceded by the `_FillValue` if it is declared otherwise."""
+    fill = declaration.fill_value
+    if (
+        declaration.is_complete
+        or isinstance(fill, Fill)
+        or any(a.name == FILL_VALUE for a in declaration.attributes)
+    ):
+        return declaration.attributes
+    attribute = fill_attribute(fill, dtype, f"/{path}")
+    return declaration.attributes if attribute is None else (attribute, *declaration.attributes)
+
+
+def _fill_value(path: str, declaration: VariableDeclaration, dtype: DataType) -> object:
+    fill = declaration.fill_value
+    if fill is Fill.DEFAULT and declaration.is_complete:
+        return None
+    if fill is Fill.DEFAULT:
+        fill = DEFAULT_FILL.get(dtype.nc_type) if dtype.nc_type is not None else None
+        own = next((a.value for a in declaration.attributes if a.name == FILL_VALUE), None)
+        if own is not None:
+            fill = own[0] if isinstance(own, tuple) and own else own
+    if fill is Fill.NONE or fill is None:
+        return None
+    if dtype.vlen is not None:
+        return fill
+    if dtype.stored.kind == "V" and isinstance(fill, bytes):
+        return fill
+    value = converted_fill(fill, dtype, f"/{path}")
+    if dtype.stored.kind in "fc":
+        # JSON has one NaN, so chunks that are all fill with other bits must not be left out.
+        parts = value.copy().view(value.real.dtype)
+        parts[np.isnan(parts)] = np.nan
+        value = parts.view(value.dtype)
+    if dtype.stored.kind in "biufcSU":
+        # Without the NULs at the end, as numpy returns text.
+        return value.tolist()[0] if value.size else dtype.native.type()
+    return value[0]

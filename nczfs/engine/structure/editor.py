@@ -1,0 +1,494 @@
+"""Changes of an open dataset: new groups, dimensions and variables, attributes, lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from nczfs.codecs.wanted import check_codecs
+from nczfs.engine.chunks.chunkio import fill_element
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.changes import (
+    AddDimension,
+    AddMember,
+    Change,
+    Create,
+    DeleteAttribute,
+    GroupBecomesArray,
+    Resize,
+    ResizeDimension,
+    SetAttribute,
+)
+from nczfs.engine.structure import relayout, removal, renaming
+from nczfs.engine.structure.creation import described
+from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
+from nczfs.errors import (
+    CodecError,
+    NameTaken,
+    NczfsError,
+    NoSuchNode,
+    NotWritable,
+    Unsupported,
+    UsageError,
+)
+from nczfs.formats.attributes import DEFAULT_MAXSTRLEN, MAXSTRLEN, is_hidden
+from nczfs.formats.base import MetadataFormat, Node
+from nczfs.formats.dimensions import anonymous
+from nczfs.formats.names import below, checked_name, parent_of, split_path
+from nczfs.formats.zarr2.array import check_array
+from nczfs.model.boxes import Box
+from nczfs.model.declaration import VariableDeclaration
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Variable
+
+LENGTH_MAX = 2**63 - 1
+
+
+class Editor:
+    """A maker and changer of nodes in a dataset that was opened for writing.
+
+    Changes are visible at once through the same `Dataset`; others see them after `sync`. Every
+    method may be called from any thread. An editor holds no state: a dataset may have any number of
+    them.
+
+    Parameters
+    ----------
+    separator : of the chunk keys of new variables.
+    """
+
+    def __init__(self, dataset: Dataset, separator: str) -> None:
+        self._dataset = dataset
+        self._separator = separator
+        self._lock = dataset.edits.naming
+
+    def create_root(self) -> None:
+        """Make the root group."""
+        self._add("", Create(self._new_group("", ())))
+
+    def create_group(self, path: str, attributes: Iterable[Attribute] = ()) -> GroupHeader:
+        """Make a group, and missing groups above it.
+
+        Raises
+        ------
+        NameTaken : a group or variable is there. UsageError : a name is invalid.
+        """
+        with self._lock:
+            above = ""
+            steps = [checked_name(step) for step in path.split("/")]
+            for step in steps[:-1]:
+                above = below(above, step)
+                if self._dataset.load(above) is None:
+                    self._add_group(above, ())
+                self._group(above)
+            return self._add_group(below(above, steps[-1]), attributes)
+
+    def create_dimension(self, group: str, name: str, size: int | None) -> Dimension:
+        """Declare a dimension; None: unlimited, with the length 0 for now."""
+        with self._lock:
+            name = checked_name(name)
+            if size is not None and not 0 <= size <= LENGTH_MAX:
+                raise UsageError(f"dimension {name!r}: {size} is not a length")
+            if self._declared(self._group(group), name) is not None:
+                raise NameTaken(f"/{below(group, name)}: a dimension of that name exists already")
+            return self._declare(Dimension(name, size or 0, size is None, group))
+
+    def create_variable(self, group: str, declaration: VariableDeclaration) -> Variable:
+        """Make a variable.
+
+        Raises
+        ------
+        NameTaken, NoSuchNode (a dimension that no group declares), and as `described`.
+        """
+        with self._lock:
+            name = checked_name(declaration.name)
+            path = below(group, name)
+            self._check_free(path)
+            dimensions = self._wanted_dimensions(group, declaration)
+            return self.add_variable(self.described(path, declaration, dimensions))
+
+    def add_variable(self, variable: Variable) -> Variable:
+        """Make a variable exactly as it is described. Raises NameTaken, Unsupported."""
+        with self._lock:
+            above = parent_of(variable.path)
+            self._check_free(variable.path)
+            self._add(variable.path, Create(variable))
+            if self._group(above).arrays is not None:
+                self._dataset.edits.add(above, AddMember(variable.name, is_group=False))
+            return variable
+
+    def add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
+        """Make a group with the name and attributes of another dataset's; the group above exists.
+
+        Raises
+        ------
+        NameTaken, Unsupported.
+        """
+        with self._lock:
+            return self._add_group(path, attributes)
+
+    def add_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
+        """Give a node the attributes of another one. Raises Unsupported."""
+        for attribute in attributes:
+            self._add(path, SetAttribute(attribute))
+
+    def add_dimension(self, dimension: Dimension) -> Dimension:
+        """Declare a dimension as described, including its length and group.
+
+        Raises
+        ------
+        NameTaken : the group has another one of that name. Unsupported.
+        """
+        with self._lock:
+            if dimension.anonymous:
+                name = self.anonymous_dimension(dimension.size)
+                return self.dimension("", name)
+            known = self._declared(self._group(dimension.group), dimension.name)
+            if known is None:
+                return self._declare(dimension)
+            if (known.size, known.unlimited) == (dimension.size, dimension.unlimited):
+                return known
+            raise NameTaken(
+                f"/{dimension.group}: there is a dimension {dimension.name!r} of length "
+                f"{known.size}, and one of length {dimension.size} is wanted"
+            )
+
+    def create_root_array(self, variable: Variable) -> Variable:
+        """Make the root an array, instead of the group from `create_root` that is not stored yet.
+
+        Raises
+        ------
+        Unsupported : the format has no such datasets.
+        """
+        with self._lock:
+            if self._dataset.format.declares:
+                raise Unsupported(f"{self._dataset.format.name}: the root has to be a group")
+            self._dataset.edits.forget("")
+            self._add("", Create(variable))
+            return variable
+
+    def turn_into_variable(self, path: str, declaration: VariableDeclaration) -> Variable:
+        """Turn an empty group into a variable, which keeps its attributes and gets declared ones.
+
+        Raises
+        ------
+        NotWritable : the group has members or dimensions, or is the root.
+        NoSuchNode (a dimension), StoreError, and as `described`.
+        """
+        with self._lock:
+            header = self._group(path)
+            self.check_empty(path)
+            declared = {attribute.name for attribute in declaration.attributes}
+            kept = (a for a in header.attributes if a.name not in declared)
+            declaration = replace(declaration, attributes=(*kept, *declaration.attributes))
+            above = parent_of(path)
+            dimensions = self._wanted_dimensions(above, declaration)
+            variable = self.described(path, declaration, dimensions)
+            self.sync()
+            self._dataset.copy.distrust()
+            self._dataset.delete_documents(self._dataset.format.single.keys(path))
+            try:
+                self._add(path, Create(variable))
+            except NczfsError:
+                self._dataset.edits.add(path, Create(header))
+                self.sync()
+                raise
+            if self._group(above).arrays is not None:
+                self._dataset.edits.add(above, GroupBecomesArray(variable.name))
+            return variable
+
+    def check_empty(self, path: str) -> None:
+        """Raise NotWritable unless a group can become a variable: empty, and not the root."""
+        header = self._group(path)
+        if not path or header.dimensions or self._dataset.names(path):
+            raise NotWritable(
+                f"/{path}: only an empty group can become a variable; make another one "
+                "beside it (mkdir)"
+            )
+
+    def node(self, path: str) -> Node:
+        """Return the group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
+        return self._dataset.node(path)
+
+    @property
+    def declares(self) -> bool:
+        """Whether groups declare their dimensions; otherwise the variables define them."""
+        return self._dataset.format.declares
+
+    def described(
+        self,
+        path: str,
+        declaration: VariableDeclaration,
+        dimensions: Sequence[Dimension],
+        metadata_format: MetadataFormat | None = None,
+    ) -> Variable:
+        """Return the variable that a declaration asks for, without making it.
+
+        Parameters
+        ----------
+        dimensions : those that the declaration names; they need not exist yet.
+        metadata_format : None: that of the dataset.
+
+        Raises
+        ------
+        BadMetadata, BadValue, Unsupported, UsageError : it could not be made, or not be read
+            afterwards.
+        """
+        if declaration.string_bytes is None:
+            declaration = replace(declaration, string_bytes=self._string_bytes(declaration))
+        dataset = self._dataset
+        metadata_format = metadata_format or dataset.format
+        variable = described(path, declaration, dimensions, metadata_format, self._separator)
+        check_array(variable.array, f"/{path}", dataset.format_options)
+        try:
+            check_codecs(variable.array, fill_element(replace(variable.array, fill_value=None)))
+        except CodecError as error:
+            raise UsageError(f"/{path}: {error}") from error
+        return variable
+
+    def _wanted_dimensions(self, group: str, declaration: VariableDeclaration) -> list[Dimension]:
+        return [self.dimension(group, wanted) for wanted in declaration.dimensions]
+
+    def anonymous_dimension(self, size: int) -> str:
+        """Return the full name of an anonymous dimension of a length, made if needed."""
+        with self._lock:
+            dimension = anonymous(size)
+            header = self._group("")
+            if self._dataset.format.declares and self._declared(header, dimension.name) is None:
+                self._declare(dimension)
+            return f"/{dimension.name}"
+
+    def dimension(self, group: str, name: str) -> Dimension:
+        """Return the dimension that a name means in a group: the nearest upwards, or by full name.
+
+        Raises
+        ------
+        NoSuchNode : no group declares it.
+        """
+        if name.startswith("/"):
+            place = split_path(name)
+            found = None
+            if place is not None:
+                found = self._declared(self._group(place[0]), place[1])
+            if found is None and name.startswith("/_Anonymous_Dim_"):
+                return anonymous(int(name.rpartition("_")[2]))
+        else:
+            above = group
+            while (found := self._declared(self._group(above), name)) is None and above:
+                above = parent_of(above)
+        if found is None:
+            raise NoSuchNode(f"/{group}: no dimension {name!r}; create_dimension makes one")
+        return found
+
+    def set_attribute(self, path: str, attribute: Attribute) -> None:
+        """Give an attribute a value; a `_FillValue` gets the type of its variable.
+
+        Raises
+        ------
+        UsageError : the name is reserved by the format. BadValue : the `_FillValue` does not fit
+            the variable.
+        """
+        if is_hidden(attribute.name):
+            raise UsageError(f"/{path}: attribute {attribute.name!r} is reserved by the format")
+        attribute = replace(attribute, name=checked_name(attribute.name))
+        if attribute.name == FILL_VALUE:
+            nc_type = _nc_type(self._dataset.node(path))
+            attribute = attribute if nc_type is None else as_fill_value(attribute, nc_type)
+        self._add(path, SetAttribute(attribute))
+
+    def change_format(self, metadata_format: MetadataFormat) -> None:
+        """Change the format of a dataset without variables. Raises NotWritable."""
+        with self._lock:
+            self.sync()
+            self._dataset.copy.distrust()
+            relayout.change_format(self._dataset, metadata_format)
+
+    def take_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
+        """Give a node the attributes of another one, including reserved names."""
+        known = {attribute.name: attribute for attribute in self._dataset.node(path).attributes}
+        for attribute in attributes:
+            # As text, because NaN equals nothing.
+            if repr(known.get(attribute.name)) != repr(attribute):
+                self._add(path, SetAttribute(attribute))
+
+    def delete_attribute(self, path: str, name: str) -> None:
+        """Remove an attribute if it exists."""
+        self._dataset.edits.add(path, DeleteAttribute(name))
+
+    def grow(self, variable: Variable, shape: Sequence[int]) -> None:
+        """Extend the unlimited dimensions of a variable to a shape."""
+        with self._lock:
+            node = self._dataset.node(variable.path)
+            for dimension, size in zip(_dimensions(node), shape, strict=True):
+                if size > dimension.size:
+                    if not dimension.unlimited:
+                        raise NotWritable(f"/{variable.path}: {dimension.name} is not unlimited")
+                    self.resize(dimension, size, grows=True)
+            self._note_growth(variable)
+
+    def _note_growth(self, variable: Variable) -> None:
+        """Put a length that is not stored yet into the journal."""
+        journal, edits = self._dataset.engine.journal, self._dataset.edits
+        if journal is not None and edits.pending():
+            node = self._dataset.node(variable.path)
+            assert isinstance(node, Variable)
+            prefix = self._dataset.prefix(variable.key)
+            journal.grown(prefix, node.array, lambda: bool(edits.pending()))
+
+    def resize(self, dimension: Dimension, size: int, *, grows: bool = False) -> None:
+        """Change the length of a dimension, and of every variable that has it.
+
+        Values beyond the new end are deleted; new elements read as fill.
+
+        Parameters
+        ----------
+        grows : the length is a minimum, in case another client extends the dimension, too.
+        """
+        if not 0 <= size <= LENGTH_MAX:
+            raise UsageError(f"dimension {dimension.name!r}: {size} is not a length")
+        with self._lock:
+            users = self._users(dimension)
+            # What grows is longer where another client has appended to it meanwhile.
+            shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
+            for variable, axis in shrunk:
+                self._blank(variable, axis, size)
+            edits = self._dataset.edits
+            changes: list[tuple[str, Change]] = [
+                (variable.path, Resize(axis, size, grows)) for variable, axis in users
+            ]
+            if self._dataset.format.declares:
+                changes.append((dimension.group, ResizeDimension(dimension.name, size, grows)))
+            edits.add_together(changes)
+            if not self._dataset.format.declares:
+                edits.declare(replace(dimension, size=size))
+            if shrunk:
+                self.sync()
+            for variable, axis in shrunk:
+                self._delete_chunks_beyond(variable, axis, size)
+
+    def rename(self, path: str, name: str) -> str:
+        """Rename a group or variable. Returns its new path. See `renaming.rename`."""
+        return renaming.rename(self._dataset, path, name)
+
+    def remove(self, path: str) -> int:
+        """Remove a group or variable and all below it. Returns the number of objects."""
+        with self._lock:
+            return removal.remove(self._dataset, path)
+
+    def remove_hollow(self, path: str) -> bool:
+        """Remove a group if it holds nothing. Returns whether it did. Raises as `remove`."""
+        with self._lock:
+            is_hollow = removal.is_hollow(self._dataset, path)
+            if is_hollow:
+                removal.remove(self._dataset, path)
+            return is_hollow
+
+    def sync(self, *asked: str) -> None:
+        """Store everything, and raise errors that concern some nodes; see `Dataset.store`.
+
+        Parameters
+        ----------
+        asked : the paths of these nodes; none: all nodes.
+        """
+        self._dataset.store(asked or None)
+
+    def _add(self, path: str, change: Change) -> None:
+        self._dataset.edits.check(path, change)
+        self._dataset.edits.add(path, change)
+
+    def _string_bytes(self, declaration: VariableDeclaration) -> int | None:
+        """Return the bytes per string, if an attribute of the variable or the root gives them."""
+        root = self._group("").attributes if declaration.type is NcType.STRING else ()
+        for attributes, name in (
+            (declaration.attributes, MAXSTRLEN),
+            (root, DEFAULT_MAXSTRLEN),
+        ):
+            value = next((a.value for a in attributes if a.name == name), None)
+            number = value[0] if isinstance(value, tuple) and len(value) == 1 else None
+            if isinstance(number, int) and number > 0:
+                return number
+        return None
+
+    def _new_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
+        listed: tuple[str, ...] | None = () if self._dataset.format.declares else None
+        name = self._dataset.format.name
+        return GroupHeader(path, name, (), tuple(attributes), listed, listed)
+
+    def _add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
+        self._check_free(path)
+        group = self._new_group(path, attributes)
+        above = self._group(parent_of(path))
+        self._add(path, Create(group))
+        if above.groups is not None:
+            self._dataset.edits.add(above.path, AddMember(group.name, is_group=True))
+        return group
+
+    def _check_free(self, path: str) -> None:
+        if self._dataset.load(path) is not None:
+            raise NameTaken(f"/{path}: a group or variable of that name exists already")
+
+    def _group(self, path: str) -> GroupHeader:
+        node = self._dataset.node(path)
+        if not isinstance(node, GroupHeader):
+            raise NoSuchNode(f"/{path}: is a variable, not a group")
+        return node
+
+    def _declare(self, dimension: Dimension) -> Dimension:
+        if self._dataset.format.declares:
+            self._add(dimension.group, AddDimension(dimension))
+        else:
+            self._dataset.edits.declare(dimension)
+        return dimension
+
+    def _declared(self, group: GroupHeader, name: str) -> Dimension | None:
+        """Return a group's dimension by name; where no group declares any, that of a variable."""
+        for dimension in group.dimensions:
+            if dimension.name == name:
+                return dimension
+        if self._dataset.format.declares:
+            return None
+        for node in self._dataset.members(group.path)[0]:
+            for dimension in _dimensions(node):
+                if dimension.name == name and dimension.group == group.path:
+                    return dimension
+        return None
+
+    def _users(self, dimension: Dimension) -> list[tuple[Variable, int]]:
+        """Yield the variables that have a dimension, and its position in each."""
+        found: list[tuple[Variable, int]] = []
+        groups = [self._dataset.group("")]
+        while groups:
+            group = groups.pop()
+            groups += group.groups
+            for variable in group.variables:
+                for axis, known in enumerate(variable.dimensions):
+                    if (known.group, known.name) == (dimension.group, dimension.name):
+                        found.append((variable, axis))
+        return found
+
+    def _blank(self, variable: Variable, axis: int, size: int) -> None:
+        """Write fill to the elements beyond the new end in chunks that stay."""
+        array = self._dataset.array(variable)
+        chunk = variable.array.chunk_shape[axis]
+        shape = variable.array.shape
+        edge = min(shape[axis], -(-size // chunk) * chunk)
+        box = Box(
+            tuple(size if d == axis else 0 for d in range(len(shape))),
+            tuple(edge if d == axis else length for d, length in enumerate(shape)),
+        )
+        if prod(box.shape):
+            array.write_box(box, np.broadcast_to(fill_element(variable.array), box.shape))
+
+    def _delete_chunks_beyond(self, variable: Variable, axis: int, size: int) -> None:
+        first = -(-size // variable.array.chunk_shape[axis])
+        self._dataset.delete_chunks(variable, lambda chunk: chunk[axis] >= first)
+
+
+def _nc_type(node: Node) -> NcType | None:
+    return node.array.dtype.nc_type if isinstance(node, Variable) else None
+
+
+def _dimensions(node: Node) -> tuple[Dimension, ...]:
+    return node.dimensions if isinstance(node, Variable) else ()

@@ -1,0 +1,247 @@
+"""Removing a group or variable with everything below it.
+
+This reverses the making of a node. First the node is taken out of what makes it visible: the list
+of its group, and the consolidated copy. Then the documents are removed by which the nodes below it
+are found, then chunks and all the rest, in bulk. The document that makes a group goes last. So
+other clients never find a partial node, and the same path finds what an interrupted removal leaves:
+an empty group, or chunks without an array.
+
+Only keys of the dataset are removed (`ownership`). A group whose arrays have lost their documents
+has the key `REMOVING` until their chunks are gone: by this key a repeated removal recognises the
+chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.changes import RemoveMember
+from nczfs.engine.structure.ownership import (
+    REMOVING,
+    RENAMING,
+    Owned,
+    check_no_foreign,
+    is_left_over,
+    owned,
+)
+from nczfs.errors import MetadataError, NoSuchNode, NoSuchObject, NotWritable
+from nczfs.formats import consolidated
+from nczfs.formats.detect import ROOT_KEYS
+from nczfs.formats.names import parent_of
+from nczfs.formats.nodes import ZGROUP
+from nczfs.model.hierarchy import GroupHeader
+from nczfs.zmap.keys import Key, is_within, join
+
+_NOTE = b"A group is being removed here, or the program that removed it was killed.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The keys that are removed with a node, in this order.
+
+    Attributes
+    ----------
+    documents : of the node and those below it, by which they are found, the deepest first.
+    rest : chunks, and the other documents.
+    last : the document that makes the node a group.
+    foreign : keys that belong to no dataset, and stay.
+    """
+
+    documents: tuple[Key, ...]
+    rest: tuple[Key, ...]
+    last: tuple[Key, ...]
+    foreign: tuple[Key, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of objects to remove."""
+        return len(self.documents) + len(self.rest) + len(self.last)
+
+
+def planned(dataset: Dataset, path: str) -> Removal:
+    """Return what removing the node at a path would remove; "" is the whole dataset.
+
+    Without a node, the chunks that an interrupted removal left are included. Any other prefix is
+    refused.
+
+    Raises
+    ------
+    NoSuchNode : nothing of a group or variable is there. StoreError.
+    """
+    is_group = _is_group(dataset, path)
+    if is_group is not None:
+        return _removal(dataset, path, is_group=is_group)
+    keys = _keys(dataset, path)
+    _check_left(dataset, path, keys)
+    return _in_order(owned(dataset.prefix(path), keys, is_array=True), None)
+
+
+def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
+    """Remove the node at a path with all below it, and unsaved writes to it.
+
+    Reading or writing its values through an open file raises StructureChanged. Dimensions stay.
+
+    Parameters
+    ----------
+    force : remove the dataset's objects where there are foreign ones, too; those stay.
+
+    Returns
+    -------
+    the number of removed objects.
+
+    Raises
+    ------
+    NoSuchNode : as `planned`. ForeignObjects : objects below the node belong to no dataset; nothing
+        was changed. NotWritable : the store cannot remove objects. MetadataError : the group above
+            it cannot be changed. StoreError : some of the objects may be gone; calling it again
+            removes the others.
+    """
+    features = dataset.zmap.features
+    if features.write_once or not features.writable:
+        raise NotWritable(f"{dataset.zmap.name}: objects cannot be removed from this store")
+    is_group = _is_group(dataset, path)
+    if not force:
+        check_no_foreign(dataset.url(path), dataset.prefix(path), planned(dataset, path).foreign)
+    elif is_group is None:
+        planned(dataset, path)
+    count = 0
+    if path:
+        _take_out(dataset, path)
+    else:
+        count = _take_all_out(dataset)
+    dataset.removed(path)
+    # Listed again, now that nothing is on its way to the store any more.
+    removal = _removal(dataset, path, is_group=is_group)
+    _delete(dataset, path, removal, is_group=bool(is_group))
+    dataset.zmap.flush()
+    return count + removal.count
+
+
+def delete_keys(dataset: Dataset, path: str, keys: Iterable[Key], *, is_group: bool) -> None:
+    """Delete the objects of a node that nothing leads to any more, in the order of a removal.
+
+    Parameters
+    ----------
+    keys : of the objects; foreign ones go with the chunks.
+    is_group : whether the node is, or was, a group.
+    """
+    prefix = dataset.prefix(path)
+    found = owned(prefix, [*keys], is_array=not is_group)
+    removal = _in_order(found, join(prefix, ZGROUP) if is_group else None)
+    removal = replace(removal, rest=(*removal.rest, *removal.foreign))
+    _delete(dataset, path, removal, is_group=is_group)
+
+
+def _delete(dataset: Dataset, path: str, removal: Removal, *, is_group: bool) -> None:
+    mark = join(dataset.prefix(path), REMOVING)
+    try:
+        if is_group and removal.documents:
+            dataset.zmap.write(mark, _NOTE)
+        for step in (removal.documents, removal.rest, (mark,) if is_group else (), removal.last):
+            if step:
+                dataset.zmap.delete_many(step)
+    finally:
+        dataset.removed(path)
+
+
+def is_hollow(dataset: Dataset, path: str) -> bool:
+    """Return whether a group holds nothing: no member, dimension or attribute, no other key."""
+    keys = dataset.format.single.keys(path)
+    dataset.ask_again(keys)  # another client may have put something into it
+    loaded = dataset.load(path)
+    node = None if loaded is None else loaded.node
+    if not isinstance(node, GroupHeader) or node.dimensions or node.attributes:
+        return False
+    if node.arrays or node.groups:
+        return False
+    own = {join(dataset.root, key) for key in (*keys, *(ROOT_KEYS if not path else ()))}
+    return all(stat.key in own for stat in dataset.zmap.list(dataset.prefix(path)))
+
+
+def _removal(dataset: Dataset, path: str, *, is_group: bool | None) -> Removal:
+    """Return what is removed with a node, as the store has it now."""
+    prefix = dataset.prefix(path)
+    found = owned(prefix, _keys(dataset, path), is_array=is_group is None)
+    return _in_order(found, join(prefix, ZGROUP) if is_group else None)
+
+
+def _keys(dataset: Dataset, path: str) -> list[Key]:
+    return [stat.key for stat in dataset.zmap.list(dataset.prefix(path))]
+
+
+def _take_out(dataset: Dataset, path: str) -> None:
+    """Take a member out of the list of its group and out of the consolidated copy."""
+    above, name = parent_of(path), path.rpartition("/")[2]
+    if _lists(dataset, above, name):
+        _store_lists(dataset, above, [name], path)
+    dataset.copy.update(path)
+
+
+def _take_all_out(dataset: Dataset) -> int:
+    """Take all members out of the root and the copy. Returns the number of removed objects."""
+    root = dataset.node("")
+    if isinstance(root, GroupHeader) and (names := (*(root.arrays or ()), *(root.groups or ()))):
+        _store_lists(dataset, "", names, None)
+    key = join(dataset.root, consolidated.KEY)
+    try:
+        dataset.zmap.stat(key)
+    except NoSuchObject:
+        return 0
+    dataset.zmap.delete_many([key])
+    return 1
+
+
+def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: str | None) -> None:
+    """Take names out of the list of a group, and store it and everything that must come before."""
+    edits = dataset.edits
+    changes = [RemoveMember(name) for name in names]
+    for change in changes:
+        edits.add(group, change)
+    failures = edits.flush(dataset.node, lambda p: leaving is None or not is_within(p, leaving))
+    if group in failures:
+        for change in changes:
+            edits.withdraw(group, change)
+        raise failures[group]
+
+
+def _is_group(dataset: Dataset, path: str) -> bool | None:
+    """Return whether a node is a readable group; None: there is no node."""
+    try:
+        loaded = dataset.load(path)
+    except MetadataError:
+        return False
+    return None if loaded is None else isinstance(loaded.node, GroupHeader)
+
+
+def _lists(dataset: Dataset, group: str, name: str) -> bool:
+    loaded = dataset.load(group)
+    if loaded is None or not isinstance(loaded.node, GroupHeader):
+        return False
+    return name in (*(loaded.node.arrays or ()), *(loaded.node.groups or ()))
+
+
+def _check_left(dataset: Dataset, path: str, keys: list[Key]) -> None:
+    """Raise NoSuchNode unless an interrupted change left the keys, or a name in a list."""
+    place = dataset.url(path)
+    above = parent_of(path)
+    if not path or _is_group(dataset, above) is not True:
+        raise NoSuchNode(f"{place}: no group or variable")
+    start = f"{dataset.prefix(path)}/"
+    if f"{start}{RENAMING}" in keys:
+        return  # a rename was interrupted there
+    strange = next((key for key in keys if not is_left_over(key.removeprefix(start))), None)
+    if strange is not None:
+        raise NoSuchNode(
+            f"{place}: no group or variable, but it holds {strange}; nothing was removed"
+        )
+    if not keys and not _lists(dataset, above, path.rpartition("/")[2]):
+        raise NoSuchNode(f"{place}: no group or variable")
+
+
+def _in_order(found: Owned, group: Key | None) -> Removal:
+    """Sort keys into the order of removal; `group` is the document that makes the node a group."""
+    documents = sorted((k for k in found.nodes if k != group), key=lambda key: -key.count("/"))
+    last = tuple(k for k in found.nodes if k == group)
+    return Removal(tuple(documents), found.rest, last, found.foreign)

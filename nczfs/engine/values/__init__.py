@@ -1,0 +1,1 @@
+"""Values as callers give them: conversion, fill values, quantisation."""

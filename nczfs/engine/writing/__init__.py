@@ -1,0 +1,1 @@
+"""Written chunks on their way to the store."""

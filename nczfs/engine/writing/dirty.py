@@ -1,0 +1,314 @@
+"""Dirty chunks: chunks with written elements that are not in the store yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from nczfs.engine.chunks.cache import ENTRY_BYTES
+from nczfs.engine.chunks.chunkio import ChunkIO, fill_element
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.retrying import Retry
+from nczfs.engine.spool.basis import Basis, sent
+from nczfs.engine.spool.savedchunk import Frozen, Saved
+from nczfs.engine.writing.written import Region, WrittenMask
+from nczfs.errors import NczfsError
+from nczfs.model.boxes import Box
+from nczfs.model.grid import ChunkIndex
+from nczfs.zmap.base import ABSENT, Buffer, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The elements that one flush writes.
+
+    Attributes
+    ----------
+    values : of the chunk; those not in `written` are valid only if `complete`.
+    is_whole : whether all elements that lie in the array were written.
+    complete : whether the unwritten elements are those of `version`.
+    version : of the object that they were read from; None: unknown, or there was none.
+    is_borrowed : whether the memory of `values` belongs to the caller, or to a file of the spool.
+    """
+
+    values: Values
+    written: WrittenMask
+    is_whole: bool
+    complete: bool
+    version: Version | None
+    is_borrowed: bool
+
+
+@dataclass(eq=False, slots=True)
+class DirtyChunk:
+    """A chunk on its way from writers to the store.
+
+    `lock` guards all attributes that are not set at construction. It is held while elements are
+    copied, never during a request to the store or while a codec runs.
+
+    Attributes
+    ----------
+    io : reader and writer of the stored chunk, for the array as it was at the last write.
+    clip : the elements of the chunk that lie in the array.
+    nbytes : its share of the budget, as last counted.
+    values : of the whole chunk; None before the first write, and while the chunk is parked.
+    written : the elements that were written since the last snapshot.
+    complete : whether all of its values can be read.
+    version : of the object that the unwritten elements came from, if known.
+    flying : the snapshot that is on its way to the store.
+    shared : whether `values` also belongs to `flying` or to the caller, and so must not be changed.
+    gone : whether the chunk is stored and has left the map: look it up again.
+    error : of the last flush; None if it succeeded.
+    since : time of the first unsaved write, on the monotonic clock.
+    retry : when the next attempt in the background is due.
+    revision : changes with each change of what the spool would hold.
+    saved : the entry of the spool that has it, or had it before the latest writes.
+    saved_revision : the revision that `saved` has.
+    is_parked : whether its values are in `saved` only.
+    is_lent : whether `values` is the caller's own memory.
+    basis : what the stored chunk was when it was written to, for putting it back later.
+    sent : the bytes of `flying`, while the basis has no digest of them.
+    """
+
+    io: ChunkIO
+    index: ChunkIndex
+    clip: Box
+    nbytes: int = 0
+    values: Values | None = None
+    written: WrittenMask = field(init=False)
+    complete: bool = False
+    version: Version | None = None
+    flying: Snapshot | None = None
+    shared: bool = False
+    gone: bool = False
+    error: NczfsError | None = None
+    since: float = field(default_factory=time.monotonic)
+    retry: Retry = field(default_factory=Retry)
+    revision: int = 0
+    saved: Saved | None = None
+    saved_revision: int = -1
+    is_parked: bool = False
+    is_lent: bool = False
+    basis: Basis = field(default_factory=Basis)
+    sent: Buffer | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.written = WrittenMask(self.io.array.chunk_shape)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that the chunk takes."""
+        is_free = self.is_parked or self.is_lent
+        own = 0 if is_free else self.io.array.chunk_bytes + ENTRY_BYTES
+        return own + self.written.nbytes
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the spool has all unsaved elements."""
+        return self.saved_revision == self.revision
+
+    @property
+    def is_unmapped(self) -> bool:
+        """Whether the chunk takes memory although the spool has it."""
+        return self.is_saved and self.saved is not None and self.saved.values is None
+
+    def write(self, region: Region, values: Values) -> None:
+        """Put elements into a region of the chunk. The caller holds `lock`."""
+        own = self._own_values(region)
+        own[region.slices() if isinstance(region, Box) else region] = values
+        self.written.add(region)
+        self.revision += 1
+        if not self.complete and self.written.covers(self.clip):
+            self.complete = True
+            self.version = None
+
+    def lend(self, values: Values) -> None:
+        """Let the caller's own array be the values of the whole chunk, until it is flushed."""
+        self.values, self.shared, self.complete, self.is_lent = values, True, True, True
+        self.written.add(self.clip)
+        self.revision += 1
+
+    def readable(self) -> Values | None:
+        """Return all values; None if some were never loaded. Needs no lock. Raises Unavailable."""
+        # Checked in this order: a complete chunk stays complete, and has values.
+        while self.complete:
+            values, saved = self.values, self.saved
+            if values is not None:
+                return values
+            if self.gone:
+                return None
+            try:
+                return _mapped(saved)
+            except NczfsError:
+                # The entry may have been replaced, or removed with the chunk, in between.
+                if saved is self.saved and self.values is None and not self.gone:
+                    raise
+        return None
+
+    def complete_with(self, base: Values) -> Values | None:
+        """Return all values, the unwritten ones from `base`; None if the chunk is now clean.
+
+        Takes `lock`. `base` must have been requested after this object was found in the map: then
+        it lacks only what this object holds. Raises Unavailable.
+        """
+        with self.lock:
+            if self.gone:
+                return None
+            if self.complete:
+                return self._current()
+            merged = np.array(base)
+            if self.flying is not None:
+                self.flying.written.copy_onto(merged, self.flying.values)
+            if not self.written.is_empty:
+                self.written.copy_onto(merged, self._values())
+            if not self.is_parked:  # there was no memory for a copy
+                self.values, self.shared, self.complete = merged, False, True
+                self.revision += 1
+            return merged
+
+    def take(self) -> Snapshot | None:
+        """Begin a flush. Returns None if there is nothing to write, or a flush is under way.
+
+        Raises Unavailable: what is parked cannot be read.
+        """
+        if self.gone or self.flying is not None or self.written.is_empty:
+            return None
+        values = self._values()
+        whole = self.written.covers(self.clip)
+        is_borrowed = self.is_parked or self.is_lent
+        self.flying = Snapshot(
+            values, self.written, whole, self.complete, self.version, is_borrowed
+        )
+        self.written = WrittenMask(self.io.array.chunk_shape)
+        self.shared = True
+        return self.flying
+
+    def settle(self, stored: Values, version: Version | None) -> bool:
+        """End a flush that stored these values. Returns True if nothing is left to write."""
+        self.flying, self.error, self.sent = None, None, None
+        self.retry.succeeded()
+        if self.written.is_empty:
+            self.gone = True
+            return True
+        assert self.values is not None
+        merged = np.array(stored)
+        self.written.copy_onto(merged, self.values)
+        self.values, self.shared, self.complete, self.version = merged, False, True, version
+        self.since, self.revision = time.monotonic(), self.revision + 1
+        self.basis = Basis().upon(version if version is not None else ABSENT)
+        return False
+
+    def sending(self, data: Buffer, replaces: Version | None) -> None:
+        """Note that `flying` is about to be sent, over a known version. The caller holds `lock`."""
+        self.basis, self.sent = self.basis.upon(replaces), data
+
+    def note_sent(self) -> None:
+        """Put the digest of what was sent into the basis. The caller holds `lock`."""
+        if self.sent is not None:
+            self.basis, self.sent = self.basis.sending(sent([self.sent])), None
+
+    def own(self) -> None:
+        """Copy lent values, so that the lender gets them back."""
+        if self.is_lent:
+            self.values, self.shared, self.is_lent = np.array(self.values), False, False
+
+    def copy_of(self, box: Box) -> Values:
+        """Return elements that were written. Takes `lock`. Raises Unavailable."""
+        with self.lock:
+            return np.array(self._values()[box.slices()])
+
+    def without(self, box: Box) -> DirtyChunk | None:
+        """Return the rest of it without some elements. Holds `lock`. Raises Unavailable."""
+        assert self.flying is None
+        flags = self.written.flags()
+        flags[box.slices()] = False
+        if not flags.any():
+            return None
+        left = DirtyChunk(self.io, self.index, self.clip, since=self.since)
+        where = tuple(axis.astype(np.int64) for axis in np.nonzero(flags))
+        left.write(where, self._values()[where])
+        return left
+
+    def fail(self, error: NczfsError) -> None:
+        """End a flush that failed: its elements are dirty again, below those written meanwhile."""
+        assert self.flying is not None
+        self.note_sent()
+        # `values` began as a copy of the flushed values, so it has both.
+        self.flying.written.update(self.written)
+        self.written = self.flying.written
+        self.flying, self.error = None, error
+        self.retry.failed()
+        self.park()
+
+    def freeze(self) -> Frozen | None:
+        """Return all unsaved elements, including those on their way; None: the spool has them.
+
+        The caller holds `lock`. Raises Unavailable.
+        """
+        if self.gone or self.is_saved or (self.written.is_empty and self.flying is None):
+            return None
+        values = self._values()
+        self.note_sent()
+        self.shared = True
+        written = WrittenMask(self.io.array.chunk_shape)
+        if self.flying is not None:
+            written.update(self.flying.written)
+        written.update(self.written)
+        flags = None if written.covers(self.clip) else written.flags()
+        return Frozen(values, flags, self.version, self.revision, self.basis)
+
+    def save(self, frozen: Frozen, saved: Saved) -> Saved | None:
+        """Note that the spool has the frozen elements. The caller holds `lock`.
+
+        Returns
+        -------
+        the entry that is not needed any more.
+        """
+        if self.gone or self.saved_revision >= frozen.revision:
+            return saved
+        old, self.saved = self.saved, saved
+        self.saved_revision = frozen.revision
+        return old
+
+    def park(self) -> None:
+        """Release the memory, if the spool has all of it. The caller holds `lock`."""
+        if self.saved is None or not self.is_saved or self.flying is not None or self.gone:
+            return
+        self.written.park(self.saved.flags)
+        if self.saved.values is not None:
+            self.is_parked, self.values = True, None
+
+    def _values(self) -> Values:
+        values = self._current()
+        assert values is not None
+        return values
+
+    def _current(self) -> Values | None:
+        """Return the values; None: nothing was written. The caller holds `lock`."""
+        return _mapped(self.saved) if self.is_parked else self.values
+
+    def _own_values(self, region: Region) -> Values:
+        array = self.io.array
+        if self.is_parked:
+            self.written.load()
+            self.values, self.shared, self.is_parked = np.array(self._current()), False, False
+        elif self.values is None:
+            whole = isinstance(region, Box) and region.size == prod(array.chunk_shape)
+            empty = np.empty(array.chunk_shape, array.dtype.native)
+            if not whole:
+                empty[...] = fill_element(array)
+            self.values = empty
+        elif self.shared:
+            self.values, self.shared, self.is_lent = np.array(self.values), False, False
+        return self.values
+
+
+def _mapped(saved: Saved | None) -> Values:
+    assert saved is not None
+    assert saved.values is not None
+    return saved.values()

@@ -1,0 +1,271 @@
+"""The flush of dirty chunks: one thread takes each chunk, stores it, and notes the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from nczfs.engine.chunks.cache import ChunkCache
+from nczfs.engine.chunks.chunkio import ChunkIO
+from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
+from nczfs.engine.pools import Pools
+from nczfs.engine.retrying import StoreHealth, may_pass, until_stored
+from nczfs.engine.weight import weight_of_values
+from nczfs.engine.writing.dirty import DirtyChunk, Snapshot
+from nczfs.engine.writing.dirtymap import DirtyMap
+from nczfs.engine.writing.saving import Saver
+from nczfs.errors import NczfsError, StructureChanged, Unavailable
+from nczfs.model.grid import ChunkIndex
+from nczfs.zmap.base import ABSENT, Buffer, Version
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Answers:
+    """Why the store could not be reached the last time in one flush; None: it could."""
+
+    error: NczfsError | None = None
+
+
+class Flusher:
+    """A storer of dirty chunks, several at a time. Chunks refused for good are saved at once.
+
+    Parameters
+    ----------
+    cache : receives the stored chunks.
+    health : records every success and failure.
+    """
+
+    def __init__(
+        self, dirty: DirtyMap, saver: Saver, cache: ChunkCache, pools: Pools, health: StoreHealth
+    ) -> None:
+        self._dirty = dirty
+        self._saver = saver
+        self._cache = cache
+        self._pools = pools
+        self._health = health
+
+    def flush(self, ids: list[ChunkId], *, only_due: bool = False) -> None:
+        """Store what was written to some chunks so far.
+
+        Chunks with appended records that have no place yet are left (`engine/arrays/appending.py`).
+
+        Once the store is unreachable, the remaining chunks are not tried. Only the caller waits for
+        chunks that other threads are storing: a waiting thread of the pool could be the one that
+        they need.
+
+        Parameters
+        ----------
+        only_due : skip chunks whose next attempt is not due yet.
+
+        Raises
+        ------
+        the first error of a chunk that could not be stored; it stays dirty. StoreError, CodecError.
+        """
+        errors: list[NczfsError] = []
+        answers = _Answers()
+        while len(ids) > 1:
+            futures = {i: self._submit(self._flush_one, i, answers, only_due) for i in ids}
+            failed = {i: error for i, f in futures.items() if (error := _error_of(f)) is not None}
+            errors += failed.values()
+            ids = [i for i, f in futures.items() if i not in failed and not f.result()]
+            self._dirty.wait_until_landed(ids)
+        for chunk_id in ids:
+            while not self._flush_one(chunk_id, answers, only_due):
+                self._dirty.wait_until_landed([chunk_id])
+        if errors:
+            raise errors[0]
+
+    def send(
+        self,
+        chunk_id: ChunkId,
+        chunk: DirtyChunk,
+        snapshot: Snapshot,
+        kept: Callable[[DirtyChunk], None],
+    ) -> Future[None]:
+        """Store the values that a chunk was lent in another thread.
+
+        Parameters
+        ----------
+        kept : called when the store did not take them; the chunk is dirty, and has a copy.
+
+        Returns
+        -------
+        a future that is done when the lender's values are free again. It raises what `kept` raises,
+        and StructureChanged if the array is gone.
+        """
+        returned: Future[None] = Future()
+
+        def land(stored: Future[None]) -> None:
+            if stored.cancelled():
+                self._land_failed(chunk_id, chunk, _closed())
+                error: BaseException | None = _closed()
+            else:
+                error = stored.exception()
+            try:
+                if error is not None and not isinstance(error, NczfsError):
+                    raise error
+                if isinstance(error, StructureChanged):
+                    raise error
+                if error is not None:
+                    kept(chunk)
+            except BaseException as reason:  # noqa: BLE001 - the lender gets it
+                returned.set_exception(reason)
+            else:
+                returned.set_result(None)
+
+        try:
+            future = self._submit(self._store, chunk_id, chunk, snapshot)
+        except Unavailable:
+            future = Future()
+            future.cancel()
+        future.add_done_callback(land)
+        return returned
+
+    def _flush_one(self, chunk_id: ChunkId, answers: _Answers, only_due: bool) -> bool:
+        """Store what was written to a chunk. Returns False if another thread is storing it."""
+        chunk = self._dirty.chunks.get(chunk_id)
+        if chunk is None:
+            return True
+        with chunk.lock:
+            if chunk.flying is not None:
+                return False
+            if _is_held(chunk_id, chunk.io):
+                return True
+            if only_due and not (chunk.retry.is_due and self._health.is_due):
+                return True
+            if (last := answers.error) is not None:
+                raise type(last)(str(last))
+            snapshot = chunk.take()
+        if snapshot is not None:
+            try:
+                self._store(chunk_id, chunk, snapshot)
+            except NczfsError as error:
+                answers.error = error if may_pass(error) else None
+                raise
+            answers.error = None
+        return True
+
+    def _submit(self, task: Callable[..., T], *arguments: object) -> Future[T]:
+        try:
+            return self._pools.write.submit(task, *arguments)
+        except RuntimeError as error:
+            raise _closed() from error
+
+    def _store(self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot) -> None:
+        try:
+            newest = chunk.basis.versions[-1] if chunk.basis.versions else None
+            values, version = store_snapshot(
+                chunk.io, chunk.index, snapshot, partial(self._dirty.sending, chunk), newest
+            )
+        except BaseException as error:
+            known = error if isinstance(error, NczfsError) else Unavailable(repr(error))
+            self._land_failed(chunk_id, chunk, known)
+            if isinstance(error, Exception) and known is not error:
+                raise known from error
+            raise
+        # Readers look at dirty chunks before they look into the cache, so the cache is updated
+        # first.
+        if snapshot.is_borrowed and values is snapshot.values:
+            self._cache.drop(chunk_id)
+        else:
+            self._cache.put(chunk_id, Loaded(values, weight_of_values(values), version))
+        self._health.stored()
+        self._dirty.settle(chunk_id, chunk, values, version)
+        if chunk.gone:
+            self._saver.forget(chunk)
+        elif chunk.saved is not None:
+            self._saver.save_or_tell(chunk)  # what was written meanwhile, instead of what is stored
+        else:
+            self._dirty.count(chunk)
+
+    def _land_failed(self, chunk_id: ChunkId, chunk: DirtyChunk, error: NczfsError) -> None:
+        # Threads that wait for the chunk must find the pause when the flush has ended.
+        self._health.refused(error)
+        with chunk.lock:
+            chunk.own()
+        self._dirty.fail(chunk, error)
+        if isinstance(error, StructureChanged):
+            chunk_id[0].has_lost = True
+            if self._saver.abandon(chunk):
+                self._dirty.drop(chunk_id)
+        elif may_pass(error) and not self._saver.is_ending:
+            self._dirty.count(chunk)
+        else:
+            self._saver.save_or_tell(chunk)
+
+
+def store_snapshot(
+    io: ChunkIO,
+    index: ChunkIndex,
+    snapshot: Snapshot,
+    sending: Callable[[Buffer, Version | None], None] | None = None,
+    newest: Version | None = None,
+) -> tuple[Values, Version | None]:
+    """Store a snapshot of a dirty chunk: newest version, overlay, conditional write.
+
+    A whole chunk replaces whatever the store has. It is sent with a condition where a version is
+    known all the same: a request that passes its deadline, and arrives when a later one was
+    answered, must not undo that.
+
+    Parameters
+    ----------
+    sending : as in `ChunkIO.store`.
+    newest : the version that the store has as far as is known; None: that is unknown.
+
+    Returns
+    -------
+    the values that the store has afterwards, and their version.
+
+    Raises
+    ------
+    StructureChanged : the store has another array now. CodecError, StoreError.
+    """
+    io.confirm()
+    if snapshot.is_whole:
+        values = snapshot.values
+        if newest is None or not io.is_conditional or (newest == ABSENT and io.is_fill(values)):
+            return values, io.store(index, values, None, sending)
+
+        def replace(attempt: int) -> tuple[Values, Version | None]:
+            known = newest if not attempt else io.version(index)
+            return values, io.store(index, values, known, sending)
+
+        return until_stored(replace, io.key(index))
+
+    def store(attempt: int) -> tuple[Values, Version | None]:
+        known = snapshot.version if snapshot.complete and not attempt else None
+        if known is not None:
+            values = snapshot.values
+        else:
+            base, known = io.newest(index)
+            values = np.array(base)
+            snapshot.written.copy_onto(values, snapshot.values)
+        return values, io.store(index, values, known, sending)
+
+    return until_stored(store, io.key(index))
+
+
+def _is_held(chunk_id: ChunkId, io: ChunkIO) -> bool:
+    """Return whether a chunk may have appended records that have no place yet."""
+    array, index = chunk_id
+    first = array.held_from
+    return first is not None and (index[0] + 1) * io.array.chunk_shape[0] > first
+
+
+def _error_of(future: Future[bool]) -> NczfsError | None:
+    try:
+        error = future.exception()
+    except CancelledError:
+        return _closed()
+    return error if error is None or isinstance(error, NczfsError) else Unavailable(repr(error))
+
+
+def _closed() -> Unavailable:
+    return Unavailable("the engine is closed")

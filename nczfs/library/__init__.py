@@ -1,0 +1,1 @@
+"""The face for Python users: datasets, groups and variables, and opening them."""

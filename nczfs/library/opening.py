@@ -1,0 +1,243 @@
+"""``nczfs.open``: from a URL and a mode to an open dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.structure.editor import Editor
+from nczfs.engine.structure.ownership import UNFINISHED, check_no_foreign, owned
+from nczfs.errors import NotADataset, NotWritable, ObjectExists, StoreError, UsageError
+from nczfs.formats.base import FormatOptions, MetadataFormat
+from nczfs.formats.detect import format_named
+from nczfs.library.api import OpenDataset, RootArray
+from nczfs.model.hierarchy import GroupHeader
+from nczfs.zmap import keys
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.registry import StoreOptions, create_store, open_store
+from nczfs.zmap.url import parse_url
+
+MODES = {
+    "r": "reading",
+    "r+": "reading and writing what is there",
+    "a": "reading and writing; made if nothing is there",
+    "w": "made anew; what was there is deleted",
+    "x": "made; an error if something is there",
+}
+DEFAULT_FORMAT = "nczarr-L3"
+
+
+def open_url(
+    url: str,
+    mode: str = "r",
+    *,
+    format: str | None = None,
+    consolidated: bool = False,
+    separator: str = ".",
+    store_options: StoreOptions | None = None,
+    options: EngineOptions | None = None,
+) -> OpenDataset:
+    """Open the dataset at a URL.
+
+    Parameters
+    ----------
+    url : a path, ``s3://…``, ``https://…``, with a netcdf-c fragment or without.
+    mode : "r": reading; "r+": reading and writing; "a": the same, and the dataset is made if
+        nothing is there; "w": the dataset is made anew, and what was there is deleted; "x": the
+        dataset is made, and nothing may be there.
+    format : of a dataset that is made: "nczarr-L3" (also "nczarr", the default), "nczarr-L2l",
+        "nczarr-L2U", "nczarr-L1", "zarr2" (also "zarr"); None: what the mode words of the URL say.
+    consolidated : write ``.zmetadata``, too. An existing one is kept up to date in any case.
+    separator : of the chunk keys of new variables, "." or "/".
+
+    Returns
+    -------
+    OpenDataset : its root group. A dataset whose root is an array becomes a group with one
+        variable.
+
+    Raises
+    ------
+    NotADataset : nothing at the URL is a group or an array; or, for "w", it holds something else.
+    ObjectExists : mode "x", and something is there.
+    ForeignObjects : mode "w", and there are objects that belong to no dataset.
+    LeaseNotHeld : another process is writing to a store without conditional writes.
+    BadUrl, UsageError, MetadataError, StoreError.
+    """
+    place = parse_url(url)
+    metadata = format_options(place.modes, options or EngineOptions())
+    _check(mode, separator)
+    new_format(format, metadata)  # checked before a directory is made
+    opener = create_store if mode in ("a", "w", "x") else open_store
+    return open_zmap(
+        opener(place, store_options or StoreOptions()),
+        mode,
+        format=format,
+        consolidated=consolidated,
+        separator=separator,
+        metadata=metadata,
+        options=options,
+        name=place.last_word,
+    )
+
+
+def open_zmap(
+    zmap: ZMap,
+    mode: str = "r",
+    *,
+    format: str | None = None,
+    consolidated: bool = False,
+    separator: str = ".",
+    metadata: FormatOptions = FormatOptions(),  # noqa: B008 - frozen
+    options: EngineOptions | None = None,
+    name: str = "array",
+    resumes: bool = False,
+) -> OpenDataset:
+    """Open the dataset that fills a store, which is closed with it. As `open_url`, except for
+
+    Parameters
+    ----------
+    metadata : how the documents are read and written.
+    name : of the variable, when the root is an array.
+    resumes : with mode "x": existing objects are from an earlier attempt to make the same dataset.
+    """
+    _check(mode, separator)
+    named = new_format(format, metadata)
+    if mode != "r" and not zmap.features.writable:
+        zmap.close()
+        raise NotWritable(f"{zmap.name}: this store is read-only")
+    if mode != "r":
+        try:
+            zmap.prepare_writing()
+        except BaseException:
+            zmap.close()
+            raise
+    engine = Engine(options)
+    lease = engine.leases.of(zmap, keys.ROOT)
+
+    def close() -> None:
+        engine.close()
+        zmap.close()
+
+    try:
+        if mode != "r":
+            lease.require()
+            lease.opened()  # until the dataset is closed
+        cache = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
+        dataset = None if resumes else _existing(engine, cache, metadata, mode)
+        if dataset is not None:
+            return _opened(dataset, mode, name, separator, close, consolidated)
+        dataset = Dataset(engine, cache, keys.ROOT, named, metadata)
+        return _created(dataset, separator, close, consolidated=consolidated)
+    except BaseException:
+        close()
+        raise
+
+
+def new_format(name: str | None, options: FormatOptions) -> MetadataFormat:
+    """Return the format of a new dataset: the named one, or the one in the mode of the URL.
+
+    Raises
+    ------
+    UsageError : there is no such format.
+    """
+    return format_named(name or (DEFAULT_FORMAT if not options.pure else "zarr2"), options)
+
+
+def _check(mode: str, separator: str) -> None:
+    if mode not in MODES:
+        known = ", ".join(repr(word) for word in MODES)
+        raise UsageError(f"mode {mode!r} is not one of {known}")
+    if separator not in (".", "/"):
+        raise UsageError(f"separator {separator!r} is neither '.' nor '/'")
+
+
+def _existing(
+    engine: Engine, metadata: MetadataCache, options: FormatOptions, mode: str
+) -> Dataset | None:
+    """Return the dataset to open; None: one has to be made, and the place is free."""
+    zmap = metadata.zmap
+    dataset = None
+    if mode != "x":
+        dataset = open_dataset(engine, metadata, keys.ROOT, options, writable=mode != "r")
+    if mode in ("r", "r+"):
+        if dataset is None:
+            raise _no_dataset(zmap)
+        return dataset
+    if dataset is not None and mode == "a":
+        return dataset
+    if dataset is not None:
+        _delete_all(zmap)
+        metadata.forget(keys.ROOT)
+    elif next(iter(zmap.search(keys.ROOT)), None) is not None:
+        if mode == "x":
+            raise ObjectExists(f"{zmap.name}: something is there already")
+        raise NotADataset(
+            f"{zmap.name}: holds something that is not a dataset; nothing was deleted or written"
+        )
+    return None
+
+
+def _no_dataset(zmap: ZMap) -> NotADataset:
+    """Return the error for a place without a dataset, or with an unfinished one."""
+    try:
+        zmap.stat(keys.Key(UNFINISHED))
+    except StoreError:
+        return NotADataset(
+            f"{zmap.name}: no Zarr or NCZarr group or array; give the URL of a dataset (`nczfs ls` "
+            "lists what is there)"
+        )
+    return NotADataset(
+        f"{zmap.name}: is unfinished: a copy or an import is running, or was interrupted; the "
+        "same `nczfs cp` continues it, and `nczfs rm -r` removes it"
+    )
+
+
+def _delete_all(zmap: ZMap) -> None:
+    """Delete a dataset, the documents that make it visible first.
+
+    Raises
+    ------
+    ForeignObjects : other files lie there, too; nothing was deleted.
+    """
+    found = [stat.key for stat in zmap.list(keys.ROOT)]
+    check_no_foreign(zmap.name, keys.ROOT, owned(keys.ROOT, found).foreign)
+    for key in found:
+        if "/" not in key:
+            zmap.delete(key)
+    zmap.delete_many(key for key in found if "/" in key)
+
+
+def _opened(
+    dataset: Dataset,
+    mode: str,
+    name: str,
+    separator: str,
+    close: Callable[[], None],
+    consolidated: bool,
+) -> OpenDataset:
+    root = dataset.node("")
+    editor = None
+    if mode != "r":
+        editor = _editor(dataset, separator, consolidated=consolidated)
+    if not isinstance(root, GroupHeader):
+        return RootArray(dataset, root, name, editor, close)
+    return OpenDataset(dataset, root, editor, close)
+
+
+def _created(
+    dataset: Dataset,
+    separator: str,
+    close: Callable[[], None],
+    *,
+    consolidated: bool,
+) -> OpenDataset:
+    editor = _editor(dataset, separator, consolidated=consolidated)
+    editor.create_root()
+    return OpenDataset(dataset, dataset.node(""), editor, close)
+
+
+def _editor(dataset: Dataset, separator: str, *, consolidated: bool) -> Editor:
+    dataset.copy.is_wanted = consolidated
+    return Editor(dataset, separator)

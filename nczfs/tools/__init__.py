@@ -1,0 +1,1 @@
+"""Work on whole datasets: copying, comparing, verifying, measuring, recovering."""

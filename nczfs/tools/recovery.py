@@ -1,0 +1,161 @@
+"""Putting data of the spool back into the store."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from pathlib import Path
+
+from nczfs.engine.chunks.storedarray import codecs_digest
+from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.options import format_options
+from nczfs.engine.spool.chunks import ChunkDetails, KeptChunk
+from nczfs.engine.spool.found import Found, Home, is_foreign
+from nczfs.engine.spool.objects import KeptObject
+from nczfs.engine.spool.overlay import Overlay
+from nczfs.engine.spool.renames import UnfinishedRename
+from nczfs.engine.structure.editor import Editor
+from nczfs.errors import MetadataError, NczfsError, NoSuchNode, SpoolError
+from nczfs.formats.base import FormatOptions
+from nczfs.model.hierarchy import Variable
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Prefix, parse_prefix
+from nczfs.zmap.url import StoreUrl
+
+log = logging.getLogger(__name__)
+
+
+def left_of(spool_dir: Path, url: str) -> list[Found]:
+    """Return what earlier mounts of a URL have left."""
+    return [found for found in entries(spool_dir) if found.url == url and not found.in_use]
+
+
+def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
+    """Return everything in a spool, the oldest first. Useless remains of mounts are removed.
+
+    Parameters
+    ----------
+    force : also what mounts of other users left.
+    """
+    found: list[Found] = []
+    for directory in spool_dir.glob("*"):
+        if directory.is_dir():
+            try:
+                found += Home(directory, tidies=force or not is_foreign(directory)).found
+            except (FileNotFoundError, PermissionError):
+                continue  # it is gone, or another user's
+            except (OSError, NczfsError) as error:
+                log.warning("%s: cannot be read: %s", directory, error)
+    return sorted(found, key=lambda each: each.entry.written_ns if each.entry is not None else 0)
+
+
+class Store:
+    """The store of entries, open for writing."""
+
+    def __init__(self, zmap: ZMap, place: StoreUrl) -> None:
+        self._zmap = zmap
+        self._engine = Engine()
+        self._metadata = MetadataCache(
+            zmap, self._engine.options, self._engine.pools, ledger=self._engine.ledger
+        )
+        self._options: FormatOptions = format_options(place.modes, self._engine.options)
+        self._datasets: dict[Prefix, Dataset | None] = {}
+        self._overlay = Overlay(zmap)
+        zmap.prepare_writing()
+
+    def close(self) -> None:
+        """Close the store."""
+        self._engine.close()
+        self._zmap.close()
+
+    def put_back(self, found: Found, *, force: bool = False) -> None:
+        """Store what an entry has.
+
+        The elements of a chunk that were written are put over those of the version that they were
+        written upon, or of one that is older than they are. An object replaces the version that it
+        was made from. A rename is ended, as far as nothing is overwritten. `force`: whatever is
+        there.
+
+        Raises
+        ------
+        SpoolError : the entry is damaged, or what it belongs to is not as it was. StoreError,
+        MetadataError, CodecError, DatasetError.
+        """
+        entry = found.whole
+        if isinstance(entry, KeptObject):
+            entry.put(self._zmap, force=force)
+        elif isinstance(entry, UnfinishedRename):
+            entry.end(self._zmap, force=force)
+        elif isinstance(entry, KeptChunk):
+            self._put_chunk(entry, force=force)
+        else:
+            raise SpoolError(f"{found.path}: {entry.reason}")
+        self._zmap.flush()
+
+    def _put_chunk(self, entry: KeptChunk, *, force: bool) -> None:
+        details = entry.details
+        dataset, variable = self._variable(entry.key)
+        array = variable.array
+        if (array.chunk_shape, array.dtype.typestr, codecs_digest(array)) != (
+            details.chunk_shape,
+            details.typestr,
+            details.codecs,
+        ):
+            raise SpoolError(
+                f"{dataset.url(variable.path)}: now has another type, chunk shape or codecs; "
+                "--export DIR gives you the values"
+            )
+        flags, values = entry.flags(), None
+        if flags.any():
+            values = entry.values(array.dtype.native, dataset.array(variable).chunkio)
+        self._grow(dataset, variable, details)
+        if values is not None:
+            longer = dataset.array(dataset.latest(variable))
+            overlay = self._overlay
+            overlay.put(longer.chunkio, details.index, flags, values, entry.basis, force=force)
+
+    def _variable(self, key: str) -> tuple[Dataset, Variable]:
+        """Return the array at a prefix, in the topmost dataset that has it."""
+        words = parse_prefix(key).split("/") if key else []
+        for count in range(len(words) + 1):
+            dataset = self._dataset(Prefix("/".join(words[:count])))
+            if dataset is None:
+                continue
+            with contextlib.suppress(NoSuchNode, MetadataError):
+                node = dataset.node("/".join(words[count:]))
+                if isinstance(node, Variable):
+                    return dataset, node
+        raise SpoolError(
+            f"{key or self._zmap.name}: the variable no longer exists; --export DIR gives you the "
+            "values"
+        )
+
+    def _dataset(self, root: Prefix) -> Dataset | None:
+        """Return the dataset at a prefix, always the same object; None: none is readable."""
+        if root not in self._datasets:
+            with contextlib.suppress(MetadataError):
+                self._datasets[root] = open_dataset(
+                    self._engine, self._metadata, root, self._options, writable=True
+                )
+        return self._datasets.get(root)
+
+    def _grow(self, dataset: Dataset, variable: Variable, details: ChunkDetails) -> None:
+        """Make a variable as long as it was, along its unlimited dimensions."""
+        shape = variable.array.shape
+        if len(shape) != len(details.shape) or any(
+            now != then and not dimension.unlimited
+            for now, then, dimension in zip(shape, details.shape, variable.dimensions, strict=True)
+        ):
+            raise SpoolError(
+                f"{dataset.url(variable.path)}: now has the shape {shape} instead of "
+                f"{details.shape}; --export DIR gives you the values"
+            )
+        wanted = tuple(map(max, shape, details.shape))
+        if wanted != shape:
+            editor = Editor(dataset, ".")
+            editor.grow(variable, wanted)
+            editor.sync()
+            node = dataset.node(variable.path)
+            assert isinstance(node, Variable)
+            dataset.array(node)

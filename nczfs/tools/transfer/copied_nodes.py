@@ -1,0 +1,204 @@
+"""The groups, dimensions and variables of a copy, in their new dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from nczfs.engine.structure.editor import Editor
+from nczfs.engine.values.quantize import ATTRIBUTE as QUANTIZE
+from nczfs.errors import DatasetError, NoSuchNode
+from nczfs.formats.base import MetadataFormat
+from nczfs.formats.names import below, parent_of
+from nczfs.model.declaration import VariableDeclaration
+from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
+from nczfs.tools.transfer.dataset_source import DatasetSource
+from nczfs.tools.transfer.dataset_target import Nodes
+from nczfs.tools.transfer.source import groups_of
+from nczfs.tools.transfer.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCopier:
+    """A maker of the nodes of a source, with their names and attributes unchanged.
+
+    Attributes
+    ----------
+    format : of the target.
+    path : of the node in the target; "" is the root.
+    keeps_names : whether neither side declares dimensions, so that those of each variable stay
+        unchanged.
+    is_variable : whether the source is one variable, and becomes one, or the only one of a new
+        dataset.
+    has_other_codecs : whether the codecs are those of the declarations, not of the source.
+    """
+
+    source: DatasetSource
+    format: MetadataFormat
+    path: str
+    keeps_names: bool
+    is_variable: bool
+    has_other_codecs: bool
+
+    def of(self, source: DatasetSource) -> NodeCopier:
+        """Return the same for another form of the source."""
+        return replace(self, source=source)
+
+    def paths(self) -> Iterator[str]:
+        """Return all nodes to make, by their paths in the target."""
+        if self._is_alone:
+            yield self.path
+            return
+        for group, declared in groups_of(self.source.root):
+            yield _join(self.path, group)
+            for variable in declared.variables:
+                yield below(_join(self.path, group), variable.name)
+
+    def rehearse(self, editor: Editor) -> Nodes:
+        """Make the nodes in an empty dataset, as a rehearsal. Raises as `make`."""
+        return self._make_groups(editor, "")
+
+    def make(self, target: Target) -> Nodes:
+        """Make the nodes in the target. Returns the variables by their paths in the source.
+
+        Raises
+        ------
+        NameTaken : there is a dimension of the name with another length. NoSuchNode : a group above
+            them is a variable. Unsupported.
+        """
+        try:
+            self._make_groups_above(target)
+            if self._is_alone:
+                return self._make_alone(target.editor)
+            return self._make_groups(target.editor, self.path)
+        except DatasetError as error:
+            raise type(error)(f"{target.dataset.url(self.path)}: {error}") from error
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether a variable is made without its own group."""
+        return self.is_variable and (bool(self.path) or self._is_array)
+
+    @property
+    def _is_array(self) -> bool:
+        """Whether a dataset that is an array becomes another such dataset."""
+        (key, *others) = [v.description.key for v in self.source.variables.values()]
+        is_array = key == "" and not others
+        return is_array and not self.path and not self.format.declares
+
+    def _make_groups_above(self, target: Target) -> None:
+        above = ""
+        for step in parent_of(self.path).split("/") if parent_of(self.path) else ():
+            above = below(above, step)
+            loaded = target.dataset.load(above)
+            if loaded is None:
+                target.editor.add_group(above, ())
+            elif not isinstance(loaded.node, GroupHeader):
+                raise NoSuchNode(f"/{above} is a variable, not a group")
+
+    def _make_groups(self, editor: Editor, path: str) -> Nodes:
+        """Make the root of the source as the group at a path, with all below it."""
+        for sub, declared in groups_of(self.source.root):
+            group = _join(path, sub)
+            if group:
+                editor.add_group(group, declared.attributes)
+            else:
+                editor.add_attributes("", declared.attributes)
+            if self.format.declares:
+                for dimension in declared.dimensions:
+                    editor.add_dimension(replace(dimension, group=group))
+        made: Nodes = {}
+        for sub, declared in groups_of(self.source.root):
+            for variable in declared.variables:
+                name = below(sub, variable.name)
+                dimensions = self._dimensions(editor, name, variable, path, _join(path, sub))
+                made[name] = editor.add_variable(
+                    self._variable(editor, name, _join(path, name), variable, dimensions)
+                )
+        return made
+
+    def _make_alone(self, editor: Editor) -> Nodes:
+        """Make the only variable at the path itself; it shares existing dimensions."""
+        ((name, _),) = self.source.variables.items()
+        (declared,) = self.source.root.variables
+        group = parent_of(self.path)
+        if self.format.declares:
+            shared = {
+                f"/{wanted.name}": self._shared(editor, group, wanted)
+                for wanted in self.source.root.dimensions
+            }
+            dimensions = tuple(shared[full] for full in declared.dimensions)
+        else:
+            dimensions = self._dimensions(editor, name, declared, "", group)
+        variable = self._variable(editor, name, self.path, declared, dimensions)
+        make = editor.create_root_array if self._is_array else editor.add_variable
+        return {name: make(variable)}
+
+    def _shared(self, editor: Editor, group: str, wanted: Dimension) -> Dimension:
+        """Return the dimension of the name that a group sees, if it fits, otherwise a new one."""
+        try:
+            known = editor.dimension(group, wanted.name)
+        except NoSuchNode:
+            known = None
+        if known is not None and (known.size, known.unlimited) == (wanted.size, wanted.unlimited):
+            return known
+        return editor.add_dimension(replace(wanted, group=group))
+
+    def _dimensions(
+        self, editor: Editor, name: str, declared: VariableDeclaration, path: str, group: str
+    ) -> tuple[Dimension, ...]:
+        """Return the dimensions of a variable in a group of the target.
+
+        Parameters
+        ----------
+        path : of the group that the root of the source has become.
+        """
+        if self.format.declares:
+            base = f"/{path}" if path else ""
+            return tuple(editor.dimension(group, base + full) for full in declared.dimensions)
+        description = self.source.variables[name].description
+        names = [full.rpartition("/")[2] for full in declared.dimensions]
+        if self.keeps_names:
+            names = [dimension.name for dimension in description.dimensions]
+        return tuple(
+            Dimension(
+                word,
+                length,
+                group="" if dimension.anonymous else group,
+                anonymous=dimension.anonymous,
+            )
+            for word, length, dimension in zip(
+                names, description.array.shape, description.dimensions, strict=True
+            )
+        )
+
+    def _variable(
+        self,
+        editor: Editor,
+        name: str,
+        path: str,
+        declared: VariableDeclaration,
+        dimensions: tuple[Dimension, ...],
+    ) -> Variable:
+        """Return a variable of the source as it will be in the target."""
+        description = self.source.variables[name].description
+        known, attributes = description.array, description.attributes
+        array = replace(known, chunk_shape=declared.chunk_shape or known.chunk_shape)
+        is_same_format = description.format == self.format.name
+        if not is_same_format or self.has_other_codecs:
+            made = editor.described(path, declared, dimensions)
+            array = replace(array, codecs=made.array.codecs) if is_same_format else made.array
+            if array.dtype.native == known.dtype.native:
+                # Taken exactly, even if an attribute says otherwise.
+                array = replace(array, fill_value=known.fill_value)
+            if array.codecs.zarr_format == known.codecs.zarr_format:
+                array = replace(array, chunk_keys=known.chunk_keys)
+            has = {attribute.name for attribute in attributes}
+            attributes += tuple(
+                a for a in made.attributes if a.name == QUANTIZE and a.name not in has
+            )
+        return Variable(path, path, self.format.name, array, dimensions, attributes)
+
+
+def _join(path: str, name: str) -> str:
+    return "/".join(part for part in (path, name) if part)

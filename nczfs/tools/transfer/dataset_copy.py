@@ -1,0 +1,177 @@
+"""Copying a dataset, a group or a variable into a dataset, chunk by chunk.
+
+Variables with unchanged type, chunks, codecs and fill value are copied as stored bytes; the others
+are decoded and encoded. The mark of the target has a digest of the plan: a later run with the same
+plan continues an interrupted one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nczfs.engine.arrays.selection import select
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.options import Tally
+from nczfs.formats import consolidated
+from nczfs.formats.base import MetadataFormat
+from nczfs.library.api import Group
+from nczfs.library.variable import Variable
+from nczfs.model import hierarchy as model
+from nczfs.model.declaration import VariableDeclaration
+from nczfs.model.dtypes import NcType
+from nczfs.tools.progress import Progress
+from nczfs.tools.transfer.choices import Choices, chosen
+from nczfs.tools.transfer.chunk_copy import ChunkCopier
+from nczfs.tools.transfer.chunk_pairs import ChunkPair
+from nczfs.tools.transfer.copied_nodes import NodeCopier
+from nczfs.tools.transfer.dataset_source import DatasetSource, dataset_source
+from nczfs.tools.transfer.dataset_target import Nodes, rehearsed, with_string_lengths
+from nczfs.tools.transfer.source import (
+    Notice,
+    Selection,
+    groups_of,
+    with_variables,
+)
+from nczfs.tools.transfer.target import NewNode, opened_target
+from nczfs.tools.transfer.unfinished import Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy to be made.
+
+    Attributes
+    ----------
+    source : with the user's choices in its declarations.
+    format : of the metadata of the target.
+    nodes : makes the groups and variables.
+    """
+
+    source: DatasetSource
+    new: NewNode
+    format: MetadataFormat
+    nodes: NodeCopier
+
+
+def planned_copy(
+    node: Group | Variable,
+    name: str,
+    new: NewNode,
+    metadata_format: MetadataFormat,
+    choices: Choices,
+    notice: Notice,
+    *,
+    skip_unsupported: bool,
+) -> Copy:
+    """Plan the copy of a node of an open dataset.
+
+    Parameters
+    ----------
+    name : of the node, for messages.
+    metadata_format : of the new dataset, or of the dataset that gets the new node.
+    notice : takes lines about what is not carried over unchanged.
+    skip_unsupported : leave out members that cannot be read, instead of raising an error.
+
+    Raises
+    ------
+    BadMetadata : a member cannot be read. UsageError : a choice does not fit.
+    """
+    dataset = node.engine_dataset
+    declares = metadata_format.declares or dataset.format.single.declares
+    source = dataset_source(
+        node, name, notice, skip_unsupported=skip_unsupported, unique_dimensions=declares
+    )
+
+    def sized(path: str, declared: VariableDeclaration) -> VariableDeclaration:
+        """Return the copy with the source's string cell lengths, if the target has cells, too."""
+        dtype = source.variables[path].description.array.dtype
+        is_cell = dtype.nc_type is NcType.STRING and dtype.stored.kind == "S"
+        if not metadata_format.declares or not is_cell or declared.string_bytes is not None:
+            return declared
+        return replace(declared, string_bytes=dtype.item_size)
+
+    root = with_variables(chosen(source, choices).root, sized)
+    source = replace(source, root=root)
+    if not new.path and isinstance(node, Group) and not source.base:
+        has_copy = dataset.documents().get(consolidated.KEY) is not None
+        new = replace(new, consolidated=new.consolidated or has_copy)
+    nodes = NodeCopier(
+        source,
+        metadata_format,
+        new.path,
+        keeps_names=not declares,
+        is_variable=isinstance(node, Variable),
+        has_other_codecs=choices.codecs is not None,
+    )
+    return Copy(source, new, metadata_format, nodes)
+
+
+def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
+    """Make a copy, or continue an interrupted one.
+
+    Parameters
+    ----------
+    notice : takes a line if an incomplete copy could not be marked as such.
+    progress : called with the bytes of the source that are done. If it raises, copying ends, and
+        what was copied stays, marked as unfinished.
+
+    Raises
+    ------
+    Unsupported, UsageError : the format has no place for something; nothing was changed yet.
+    ObjectExists : there is something other than an unfinished run of the same copy.
+    BadValue, CodecError, StoreError : the copy is unfinished.
+    """
+    new, limit = copy.new, copy.new.memory_limit_bytes
+    sized = with_string_lengths(copy.source, copy.format, limit, progress)
+    nodes = copy.nodes.of(replace(copy.source, root=sized.root))
+    source = nodes.source
+
+    def is_decoded(path: str, variable: model.Variable) -> bool:
+        return not _pair(source, path, variable).keeps_bytes
+
+    wanted = rehearsed(source, new, copy.format.name, nodes.rehearse, is_decoded)
+    mark = Mark("cp", _digest(source, copy.format, wanted))
+    with opened_target(new, mark, notice, list(nodes.paths())) as target:
+        variables = nodes.make(target)
+        pairs = [_pair(source, path, variable) for path, variable in variables.items()]
+        if pairs:
+            first = next(iter(source.variables.values()))
+            base = first.description.key if nodes.is_variable else source.base
+            ChunkCopier(first.engine_dataset, base, target, pairs, limit, progress).run()
+
+
+def _pair(source: DatasetSource, path: str, target: model.Variable) -> ChunkPair:
+    variable = source.variables[path]
+    content = source.contents[path]
+    if variable.description.array.dtype.native == target.array.dtype.native:
+        content = replace(content, read=_NativeReader(variable))
+    return ChunkPair(path, variable.description, target, content)
+
+
+@dataclass(frozen=True, slots=True)
+class _NativeReader:
+    """A reader of elements as they are stored: strings of NCZarr are copied without decoding."""
+
+    variable: Variable
+
+    def __call__(self, selection: Selection) -> Values:
+        description = self.variable.description
+        selected = select(selection, description.array.shape)
+        values = np.empty(selected.shape, description.array.dtype.native)
+        array = self.variable.engine_dataset.array(description)
+        array.read_selection(selected, values, Tally())
+        return values
+
+
+def _digest(source: DatasetSource, metadata_format: MetadataFormat, wanted: Nodes) -> str:
+    """Return a digest that is equal for runs with the same source and result."""
+    lines = [source.name, metadata_format.name]
+    for path, group in groups_of(source.root):
+        lines += [path, repr(group.attributes), repr(group.dimensions)]
+    for path, variable in sorted(wanted.items()):
+        lines += [path, repr(source.variables[path].description.array), repr(variable)]
+    text = "\0".join(lines).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()

@@ -1,0 +1,159 @@
+"""Writing a source into a new dataset, which is not visible before it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+from uuid import uuid4
+
+import numpy as np
+
+from nczfs.engine.structure.editor import Editor
+from nczfs.errors import DatasetError, MetadataError, Unsupported, UsageError
+from nczfs.formats.base import MetadataFormat
+from nczfs.formats.names import below
+from nczfs.library.opening import open_url
+from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Variable
+from nczfs.tools.progress import Progress
+from nczfs.tools.transfer.blocks import BLOCK_SHARE, BlockSize, block_size
+from nczfs.tools.transfer.chunk_target import ChunkTarget
+from nczfs.tools.transfer.copying import Writes, copy, longest_string
+from nczfs.tools.transfer.source import Notice, Source, groups_of, with_variables
+from nczfs.tools.transfer.target import NewNode, Target, opened_target
+from nczfs.tools.transfer.unfinished import Mark
+
+Nodes: TypeAlias = dict[str, Variable]
+"""New variables, by their paths in the source."""
+
+
+def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progress) -> None:
+    """Make a dataset from everything in a source.
+
+    Parameters
+    ----------
+    notice : takes lines about what could not be carried over unchanged, and about what becomes of
+        an unfinished dataset.
+    progress : called with the bytes of the source that are done. If it raises, copying ends, and
+        what was written is removed.
+
+    Raises
+    ------
+    Unsupported, UsageError : the format has no place for something; nothing was changed yet.
+    ObjectExists : there is something at the URL.
+    BadValue, CodecError, StoreError : what was written is removed.
+    """
+    limit = new.memory_limit_bytes
+    source = with_string_lengths(source, new.metadata_format, limit, progress)
+    rehearsed(source, new, new.format, lambda editor: _declare(editor, source.root))
+    with opened_target(new, Mark("import"), notice) as target:
+        variables = _declare(target.editor, source.root)
+        with writes_to(target, limit, progress) as writes:
+            for path, content in source.contents.items():
+                variable = variables[path]
+                size = target_block_size(variable, limit)
+                chunks = ChunkTarget(target.dataset, variable, is_new=True)
+                copy(content, variable.array.chunk_shape, chunks.start, size, writes, progress)
+
+
+def writes_to(target: Target, memory_limit_bytes: int, progress: Progress) -> Writes:
+    """Return writes with the best number of them at a time for a target."""
+    options = target.dataset.engine.options
+    is_near = target.dataset.zmap.features.near
+    depth = 2 * options.decode_threads if is_near else options.store_threads
+    return Writes(depth, memory_limit_bytes // BLOCK_SHARE, progress)
+
+
+def target_block_size(variable: Variable, memory_limit_bytes: int) -> BlockSize:
+    """Return the size of blocks for a variable that is written."""
+    dtype = variable.array.dtype
+    is_text = dtype.nc_type is NcType.STRING
+    values = np.dtype(object) if is_text else dtype.native
+    return block_size(memory_limit_bytes, values, dtype.item_size)
+
+
+def rehearsed(
+    source: Source,
+    new: NewNode,
+    format_name: str | None,
+    declare: Callable[[Editor], Nodes],
+    needs_codecs: Callable[[str, Variable], bool] = lambda *_: True,
+) -> Nodes:
+    """Make everything but the values in memory, as a rehearsal.
+
+    This finds what a format cannot hold before anything is deleted or written.
+
+    Parameters
+    ----------
+    needs_codecs : returns whether values of the variable at a path will be encoded.
+
+    Raises
+    ------
+    Unsupported, UsageError, BadMetadata : it cannot be made; the message names the source.
+    """
+    modes = "&".join(sorted(new.place.modes & {"zarr", "xarray", "noxarray"}))
+    dataset = open_url(
+        f"memory://{uuid4().hex}#{modes}", "x", format=format_name, options=new.engine_options
+    )
+    try:
+        variables = declare(dataset.editor)
+        for path, variable in variables.items():
+            if needs_codecs(path, variable):
+                for problem in dataset.engine_dataset.problems(variable):
+                    raise UsageError(f"/{path}: {problem}")
+        dataset.sync()
+    except (MetadataError, DatasetError, UsageError) as error:
+        raise type(error)(f"{source.name}: {error}") from error
+    finally:
+        dataset.discard()
+    return variables
+
+
+def _declare(editor: Editor, root: GroupDeclaration) -> Nodes:
+    """Make the groups, dimensions and variables of a declaration. Returns variables by path."""
+    variables: Nodes = {}
+    for path, declared in groups_of(root):
+        if path:
+            editor.create_group(path)
+        for attribute in declared.attributes:
+            editor.set_attribute(path, attribute)
+        for dimension in declared.dimensions:
+            length = None if dimension.unlimited else dimension.size
+            made = editor.create_dimension(path, dimension.name, length)
+            if dimension.unlimited and dimension.size:
+                editor.resize(made, dimension.size)
+        for variable in declared.variables:
+            variables[below(path, variable.name)] = editor.create_variable(path, variable)
+    return variables
+
+
+def with_string_lengths(
+    source: Source, stored_by: MetadataFormat, memory_limit_bytes: int, progress: Progress
+) -> Source:
+    """Return a source with the bytes per string, if a format stores strings in cells.
+
+    Raises
+    ------
+    Unsupported : the format has no strings.
+    """
+    stored = stored_by.stored_type
+
+    def sized(path: str, variable: VariableDeclaration) -> VariableDeclaration:
+        content = source.contents.get(path)
+        if variable.type is not NcType.STRING or variable.string_bytes or content is None:
+            return variable
+        if stored(NcType.STRING, byte_order=None, string_bytes=None).dtype.vlen is not None:
+            return variable
+        size = block_size(memory_limit_bytes, np.dtype(object), None)
+        try:
+            longest = longest_string(content, size, progress)
+            return replace(variable, string_bytes=max(1, longest))
+        finally:
+            content.release()
+
+    try:
+        return replace(source, root=with_variables(source.root, sized))
+    except Unsupported as error:
+        raise Unsupported(f"{source.name}: {error}") from error

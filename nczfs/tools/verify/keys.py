@@ -1,0 +1,148 @@
+"""The meaning of each key of a dataset: a document, a chunk, or a foreign object."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nczfs.engine.structure.ownership import RENAMING
+from nczfs.engine.structure.renaming import read_mark
+from nczfs.errors import NoSuchObject
+from nczfs.formats.names import parent_of
+from nczfs.formats.nodes import ZARRAY, ZGROUP
+from nczfs.messages import shown
+from nczfs.model.grid import ChunkIndex
+from nczfs.model.hierarchy import Variable
+from nczfs.tools.verify.findings import Finding, Kind
+from nczfs.tools.verify.nodes import DOCUMENT_NAMES, Nodes
+from nczfs.zmap.base import Stat, ZMap
+from nczfs.zmap.keys import Key, join
+
+_NUMBER = re.compile(r"\d{1,20}")
+_PLACES_REMEMBERED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """An object that is a chunk of a variable."""
+
+    variable: Variable
+    index: ChunkIndex
+    stat: Stat
+
+
+class KeySorter:
+    """A classifier of keys by the known nodes. It does not remember the keys it has seen.
+
+    Keys below an unreadable node are skipped, because the node was already reported.
+    """
+
+    def __init__(self, zmap: ZMap, nodes: Nodes) -> None:
+        self._zmap = zmap
+        self._nodes = nodes
+        self._unlisted: set[str] = set()
+        self._places: OrderedDict[str, bool] = OrderedDict()
+
+    def sort(self, stat: Stat) -> StoredChunk | Finding | None:
+        """Return a chunk, or a finding about the key; None: a document, or nothing new."""
+        if stat.key.rpartition("/")[2] == RENAMING:
+            return self._renamed(stat.key)
+        for place in _upwards(stat.key):
+            if place in self._nodes.broken:
+                return None
+            node = self._nodes.found.get(place)
+            if isinstance(node, Variable):
+                return self._in_array(node, stat)
+            if node is not None:
+                return self._in_group(place, stat.key)
+        return None
+
+    def _renamed(self, key: Key) -> Finding:
+        """Report what an interrupted rename left, from the mark of the old or the new place."""
+        place = Key(key.rpartition("/")[0])
+        mark, path = read_mark(self._zmap, key), f"/{place}"
+        if mark.goes_to is not None:
+            goal = join(parent_of(place), mark.goes_to)
+            is_over = self._is_found(goal) and (
+                not self._is_found(place) or not self._exists(join(goal, RENAMING))
+            )
+            if is_over:
+                why = f"was renamed to {mark.goes_to!r}, and not all of it was removed"
+                return Finding(Kind.RENAME, path, "", f"{why}; `nczfs rm -r` removes the rest")
+        else:
+            source = mark.comes_from and join(parent_of(place), mark.comes_from)
+            if source is None or self._is_found(source) or not self._is_found(place):
+                old = repr(mark.comes_from) if mark.comes_from is not None else "another node"
+                why = f"the rename of {old} to it was not completed; this copy is incomplete"
+                return Finding(Kind.RENAME, path, "", f"{why}; `nczfs rm -r` removes it")
+        return Finding(Kind.STRAY, path, key, "left by a rename that is over; ignored")
+
+    def _is_found(self, place: str) -> bool:
+        """Return whether readers find a node at a place."""
+        return place in self._nodes.found or place in self._nodes.broken
+
+    def _in_array(self, variable: Variable, stat: Stat) -> StoredChunk | Finding | None:
+        name = stat.key[len(variable.key) + 1 if variable.key else 0 :]
+        if name in DOCUMENT_NAMES:
+            return None
+        path = self._nodes.shown_path(variable.path)
+        index = variable.array.chunk_index(name)
+        if index is None:
+            return Finding(Kind.STRAY, path, stat.key, "not a document or a chunk; ignored")
+        if index not in variable.array.grid:
+            shape = shown(list(variable.array.shape))
+            return Finding(
+                Kind.BEYOND, path, stat.key, f"a chunk beyond the shape {shape}; never read"
+            )
+        return StoredChunk(variable, index, stat)
+
+    def _in_group(self, group: str, key: Key) -> Finding | None:
+        parent, _, name = key.rpartition("/")
+        if parent == group and name in DOCUMENT_NAMES:
+            return None
+        for place in _downwards(group, parent):
+            if self._is_node(place):
+                if place in self._unlisted:
+                    return None
+                self._unlisted.add(place)
+                return Finding(
+                    Kind.UNLISTED, f"/{place}", "", "exists, but belongs to no group: not shown"
+                )
+        return Finding(
+            Kind.STRAY, self._nodes.shown_path(group), key, "not part of the dataset; ignored"
+        )
+
+    def _is_node(self, place: str) -> bool:
+        """Return whether a group or array lies at a place that no group leads to."""
+        known = self._places.get(place)
+        if known is None:
+            known = any(self._exists(join(place, name)) for name in (ZARRAY, ZGROUP, "zarr.json"))
+            self._places[place] = known
+            if len(self._places) > _PLACES_REMEMBERED:
+                self._places.popitem(last=False)
+        return known
+
+    def _exists(self, key: Key) -> bool:
+        try:
+            self._zmap.stat(key)
+        except NoSuchObject:
+            return False
+        return True
+
+
+def _upwards(key: str) -> Iterator[str]:
+    """Yield the places that a key lies below, from the nearest to the root."""
+    while key:
+        key = key.rpartition("/")[0]
+        yield key
+
+
+def _downwards(group: str, parent: str) -> Iterator[str]:
+    """Yield the places below a group, down to one below it."""
+    place = group
+    for name in parent[len(group) :].strip("/").split("/"):
+        if name:
+            place = join(place, name)
+            yield place

@@ -1,0 +1,228 @@
+"""Checks that each document of a dataset can be read, and agrees with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from nczfs.engine.chunks.chunkio import fill_element
+from nczfs.engine.values.convert import converted
+from nczfs.errors import (
+    BadKey,
+    BadValue,
+    CodecError,
+    CorruptStore,
+    MetadataError,
+    NoSuchNode,
+    ReferenceRefused,
+)
+from nczfs.formats import consolidated
+from nczfs.formats.base import Node
+from nczfs.formats.names import below
+from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
+from nczfs.messages import shown
+from nczfs.model.hierarchy import ArrayDescription, Variable
+from nczfs.tools.verify.findings import Finding, Kind
+from nczfs.tools.verify.subject import Subject
+from nczfs.zmap.keys import parse_key
+
+DOCUMENT_NAMES = frozenset(
+    {
+        *(ZARRAY, ZATTRS, ZGROUP, consolidated.KEY, "zarr.json"),
+        *(".nczarr", ".nczgroup", ".nczarray", ".nczattrs", ".nczvar", ".nczattr"),
+    }
+)
+"""The last components of the keys of documents, in all formats."""
+
+_AT_ONCE = 500  # nodes whose documents are requested together
+_UNREADABLE = (MetadataError, CorruptStore, ReferenceRefused)
+
+
+class Nodes:
+    """The groups and variables of a dataset, found and checked one after the other.
+
+    Attributes
+    ----------
+    found : readable nodes by their keys; filled by `walk`.
+    broken : the keys of nodes that exist but cannot be read.
+    sound_codecs : the keys of the variables whose chunks can be decoded.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._lengths: dict[tuple[str, str], tuple[int, str]] = {}
+        self.found: dict[str, Node] = {}
+        self.broken: set[str] = set()
+        self.sound_codecs: set[str] = set()
+
+    def walk(self, start: str = "") -> Iterator[Finding]:
+        """Check a node and all below it.
+
+        Raises
+        ------
+        NoSuchNode : nothing is at `start`.
+        """
+        yield from self._visit(start, is_listed=False)
+        if start not in self.found and start not in self.broken:
+            raise NoSuchNode(f"{self._subject.dataset.url(start)}: no group or variable is there")
+        groups = [start]
+        while groups:
+            path = groups.pop()
+            group = self.found.get(path)
+            if group is None or isinstance(group, Variable):
+                continue
+            is_listed = group.arrays is not None or group.groups is not None
+            children = [below(path, name) for name in self._subject.dataset.names(path)]
+            for batch in _batches(children):
+                self._subject.fetch_nodes(batch)
+                for child in batch:
+                    yield from self._visit(child, is_listed=is_listed)
+            groups += reversed(children)
+
+    def shown_path(self, path: str) -> str:
+        """Return the path of a node as users see it."""
+        return f"/{path or self._root_name()}"
+
+    def _root_name(self) -> str:
+        return self._subject.name if isinstance(self.found.get(""), Variable) else ""
+
+    def _visit(self, path: str, *, is_listed: bool) -> Iterator[Finding]:
+        dataset = self._subject.dataset
+        try:
+            loaded = dataset.load(path)
+        except _UNREADABLE as error:
+            self.broken.add(path)
+            text = str(error).removeprefix(f"{dataset.url('')}/")
+            yield self._about_document(Kind.UNREADABLE, path, text)
+            return
+        if loaded is None:
+            if is_listed:
+                self.broken.add(path)
+                yield Finding(
+                    Kind.MISSING, self.shown_path(path), "", "listed by its group, but missing"
+                )
+            return
+        node = loaded.node
+        self.found[node.key if isinstance(node, Variable) else path] = node
+        for problem in node.problems:
+            yield self._about_document(Kind.DOCUMENT, path, problem)
+        if isinstance(node, Variable):
+            yield from self._variable(node)
+
+    def _variable(self, variable: Variable) -> Iterator[Finding]:
+        path = self.shown_path(variable.path)
+        try:
+            self._subject.dataset.array(variable).require_codecs()
+        except CodecError as error:
+            where = f"{self._subject.dataset.url(variable.key)}: "
+            yield Finding(
+                Kind.CODEC, path, below(variable.key, ZARRAY), str(error).removeprefix(where)
+            )
+        else:
+            self.sound_codecs.add(variable.key)
+        if trouble := fill_trouble(variable):
+            yield Finding(Kind.FILL, path, below(variable.key, ZATTRS), trouble)
+        for dimension in variable.dimensions:
+            if dimension.anonymous:
+                continue
+            place = (dimension.group, dimension.name)
+            size, other = self._lengths.setdefault(place, (dimension.size, path))
+            if size != dimension.size:
+                yield Finding(
+                    Kind.DIMENSION,
+                    path,
+                    below(variable.key, ZARRAY),
+                    f"dimension {shown(dimension.name)} has length {dimension.size} here, and "
+                    f"{size} in {other}",
+                )
+
+    def _about_document(self, kind: Kind, path: str, text: str) -> Finding:
+        """Make a finding from a message that begins with the key of a document."""
+        key, colon, rest = text.partition(": ")
+        if colon and key.rpartition("/")[2] in DOCUMENT_NAMES:
+            return Finding(kind, self.shown_path(path), key, rest)
+        return Finding(kind, self.shown_path(path), "", text)
+
+
+def fill_trouble(variable: Variable) -> str | None:
+    """Describe how the attribute ``_FillValue`` and the array's fill value differ, if they do."""
+    array = variable.array
+    attribute = next((a for a in variable.attributes if a.name == "_FillValue"), None)
+    if attribute is None or array.fill_value is None or array.dtype.vlen is not None:
+        return None
+    value = attribute.value
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    if _is_fill(value, array):
+        return None
+    return (
+        f"_FillValue is {shown(value)}, and chunks that were never written read as "
+        f"{shown(_plain(array.fill_value))} (fill_value)"
+    )
+
+
+def _is_fill(value: object, array: ArrayDescription) -> bool:
+    fill = fill_element(array)
+    try:
+        other = converted(value, array.dtype, "")
+    except BadValue:
+        return False
+    if other.size != 1:
+        return False
+    # NaN equals NaN with any bits.
+    return other.tobytes() == fill.tobytes() or bool(np.all(other != other) and fill != fill)
+
+
+def _plain(value: object) -> object:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def stale_copies(subject: Subject, nodes: Nodes) -> Iterator[Finding]:
+    """Report how the consolidated metadata differ from the single documents."""
+    documents = subject.documents()
+    try:
+        data = documents.get(consolidated.KEY)
+        if data is None:
+            return
+        copies = consolidated.ConsolidatedDocuments(documents, consolidated.read_consolidated(data))
+    except MetadataError as error:
+        text = str(error).removeprefix(f"{consolidated.KEY}: ")
+        yield Finding(Kind.CONSOLIDATED, "/", consolidated.KEY, text)
+        return
+    keys = copies.consolidated_keys()
+    for batch in _batches([key for key in keys if _is_key(key)]):
+        documents.fetch(batch)
+        for key in batch:
+            if copies.is_stale(key, documents.get(key)):
+                yield _stale(f"another {key} than the document itself")
+    yield from _not_consolidated(nodes, set(keys))
+
+
+def _not_consolidated(nodes: Nodes, keys: set[str]) -> Iterator[Finding]:
+    for path, node in nodes.found.items():
+        key = below(path, ZARRAY if isinstance(node, Variable) else ZGROUP)
+        if path and key not in keys:
+            yield _stale(f"no {key}")
+
+
+def _stale(what: str) -> Finding:
+    return Finding(
+        Kind.CONSOLIDATED,
+        "/",
+        consolidated.KEY,
+        f"stale: it has {what}; consolidate the metadata again",
+    )
+
+
+def _is_key(text: str) -> bool:
+    try:
+        parse_key(text)
+    except BadKey:
+        return False
+    return True
+
+
+def _batches(items: Sequence[str]) -> Iterator[Sequence[str]]:
+    for first in range(0, len(items), _AT_ONCE):
+        yield items[first : first + _AT_ONCE]

@@ -1,0 +1,112 @@
+"""The verification of a dataset: every document, every chunk, and every other key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nczfs.model.hierarchy import Variable
+from nczfs.tools.progress import Progress
+from nczfs.tools.verify.chunks import Checked, ChunkChecks
+from nczfs.tools.verify.findings import Counts, Finding, Kind
+from nczfs.tools.verify.keys import KeySorter, StoredChunk
+from nczfs.tools.verify.nodes import Nodes, stale_copies
+from nczfs.tools.verify.state import VerifyState, mark_of
+from nczfs.tools.verify.subject import Subject
+from nczfs.tools.verify.wrecks import wrecks
+
+_SHARE_OF_MEMORY = 2  # half of the limit is for chunks under way
+
+
+class Verification:
+    """One run over a dataset, or a part of it.
+
+    The documents are read first. Then the keys are listed once, page by page, and each chunk is
+    read when its key comes: memory does not grow with the number of chunks.
+
+    Parameters
+    ----------
+    subject : the dataset.
+    state : what earlier runs found sound; None: everything is read.
+    progress : called with the number of chunks that are done.
+
+    Attributes
+    ----------
+    counts : the progress of the run.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        state: VerifyState | None = None,
+        progress: Progress = lambda _count: None,
+    ) -> None:
+        self._subject = subject
+        self._state = state
+        self._progress = progress
+        self._nodes = Nodes(subject)
+        self._descriptions: dict[str, str] = {}
+        self.counts = Counts()
+
+    def run(self, start: str = "") -> Iterator[Finding]:
+        """Verify the node at a path and all below it. Yields findings as they are made.
+
+        Raises
+        ------
+        NoSuchNode : nothing is at `start`.
+        StoreError : the store could not be reached; the state has what was found sound before.
+        """
+        for finding in self._findings(start):
+            self.counts.add(finding)
+            yield finding
+
+    def _findings(self, start: str) -> Iterator[Finding]:
+        yield from self._nodes.walk(start)
+        variables = sum(isinstance(node, Variable) for node in self._nodes.found.values())
+        self.counts.variables = variables
+        self.counts.groups = len(self._nodes.found) - variables
+        yield from wrecks(self._nodes)
+        if not start:
+            yield from stale_copies(self._subject, self._nodes)
+        yield from self._objects(start)
+
+    def _objects(self, start: str) -> Iterator[Finding]:
+        zmap = self._subject.zmap
+        sorter = KeySorter(zmap, self._nodes)
+        limit = self._subject.engine.options.memory_limit_bytes
+        checks = ChunkChecks(self._subject, limit // _SHARE_OF_MEMORY)
+        for stat in zmap.list(self._subject.dataset.prefix(start)):
+            found = sorter.sort(stat)
+            if isinstance(found, Finding):
+                yield found
+            elif found is not None and self._is_wanted(found):
+                for checked in checks.submit(found):
+                    yield from self._settled(checked)
+        for checked in checks.drain():
+            yield from self._settled(checked)
+
+    def _is_wanted(self, chunk: StoredChunk) -> bool:
+        if chunk.variable.key not in self._nodes.sound_codecs:
+            return False
+        if self._state is not None and self._state.is_sound(self._mark(chunk)):
+            self.counts.chunks_before += 1
+            self._progress(1)
+            return False
+        return True
+
+    def _settled(self, checked: Checked) -> Iterator[Finding]:
+        chunk = checked.chunk
+        self.counts.chunks += 1
+        self._progress(1)
+        self.counts.stored_bytes += chunk.stat.size
+        if checked.trouble is not None:
+            path = self._nodes.shown_path(chunk.variable.path)
+            yield Finding(Kind.CHUNK, path, chunk.stat.key, checked.trouble)
+        elif self._state is not None:
+            self._state.add_sound(self._mark(chunk))
+
+    def _mark(self, chunk: StoredChunk) -> bytes:
+        key = chunk.variable.key
+        description = self._descriptions.get(key)
+        if description is None:
+            description = self._descriptions[key] = repr(chunk.variable.array)
+        return mark_of(description, chunk.stat.key, chunk.stat.version)

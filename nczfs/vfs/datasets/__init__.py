@@ -1,0 +1,1 @@
+"""The tree `datasets/`: groups and variables as directories, their values as files."""

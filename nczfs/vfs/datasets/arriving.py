@@ -1,0 +1,134 @@
+"""Making, renaming and removing files in a new directory of ``datasets/`` during a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from nczfs.errors import NoSuchPath, NotPermitted, ObjectTooLarge, PathExists
+from nczfs.model.hierarchy import Variable
+from nczfs.vfs.datasets.arrivals import Arrivals, goal_of
+from nczfs.vfs.datasets.choice import copied_names
+from nczfs.vfs.datasets.declaring import INFO_BYTES_MAX
+from nczfs.vfs.datasets.filling import Filling
+from nczfs.vfs.datasets.held import HeldFile
+from nczfs.vfs.datasets.landing import land
+from nczfs.vfs.datasets.resolved import At
+from nczfs.vfs.datasets.valuesfile import ValuesFile
+from nczfs.vfs.datasets.viewfile import ViewContext
+from nczfs.vfs.nodes import File, Node, OpenFile
+from nczfs.views.catalog import INFO, LINES, RAW
+from nczfs.zmap.keys import Prefix
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArrivals:
+    """The files of one group or variable, which come in one by one.
+
+    Attributes
+    ----------
+    files : makers of its files, hidden or not.
+    """
+
+    context: ViewContext
+    arrivals: Arrivals
+    at: At
+    files: Mapping[str, Callable[[], Node]]
+
+    @property
+    def _prefix(self) -> Prefix:
+        return self.at.dataset.prefix(self.at.path)
+
+    @property
+    def _is_variable(self) -> bool:
+        return isinstance(self.at.loaded.node, Variable)
+
+    def create(self, name: str, *, exclusive: bool) -> tuple[File, OpenFile]:
+        """Make a file that a copy of a dataset has, or one that gets its name later.
+
+        Raises
+        ------
+        NotPermitted : it is neither. NoSpace : it has to be held, and there is no room for it.
+        """
+        if goal_of(name) in self._possible:
+            held = self.arrivals.hold(self._prefix, name, _nowhere, exclusive=exclusive)
+            return held, held.open(writing=True)
+        if name not in self._possible:
+            raise NotPermitted(f"{name}: {self._refusal}")
+        if name != INFO and not self._is_variable:
+            place = partial(self._land, name)
+            held = self.arrivals.hold(self._prefix, name, place, exclusive=exclusive)
+            return held, held.open(writing=True)
+        file = self.files[name]()
+        assert isinstance(file, File)
+        if isinstance(file, ValuesFile):
+            opened: OpenFile = Filling(file, self.context.refusals.file(lambda: self._prefix, name))
+        else:
+            opened = file.open(writing=True, truncate=True)
+        self.arrivals.hidden.put(self._prefix, name)
+        return file, opened
+
+    def rename(self, name: str, new_name: str, held: HeldFile, *, is_free: bool) -> None:
+        """Rename a held file, whose contents belong to the new name from now on."""
+        if not is_free:
+            raise PathExists(f"{new_name}: is there already")
+        if new_name == INFO:
+            self._write_info(held)
+        elif new_name in self._possible and self._is_variable:
+            self._land(new_name, held)
+            self.arrivals.hidden.put(self._prefix, new_name)
+        elif new_name in self._possible:
+            self.arrivals.move(self._prefix, name, new_name, partial(self._land, new_name))
+            return
+        elif goal_of(new_name) in self._possible:
+            self.arrivals.move(self._prefix, name, new_name, _nowhere)
+            return
+        else:
+            raise NotPermitted(f"{new_name}: {self._refusal}")
+        self.arrivals.let_go(self._prefix, name)
+
+    @property
+    def _possible(self) -> tuple[str, ...]:
+        """The names that a file may have here."""
+        if self._is_variable:
+            return tuple(n for n in copied_names(self.at.loaded.node) if n in (INFO, RAW, LINES))
+        can_become_one = self.at.path and not self.at.dataset.names(self.at.path)
+        return (INFO, RAW, LINES) if can_become_one else (INFO,)
+
+    @property
+    def _refusal(self) -> str:
+        return (
+            f"only {', '.join(self._possible)} and attributes/ are copied here: everything else "
+            "repeats them"
+        )
+
+    def _write_info(self, held: HeldFile) -> None:
+        if held.size > INFO_BYTES_MAX:
+            raise ObjectTooLarge(f"{INFO}: at most {INFO_BYTES_MAX} bytes")
+        file = self.files[INFO]()
+        assert isinstance(file, File)
+        opened = file.open(writing=True, truncate=True)
+        opened.write(0, held.read(0, held.size))
+        opened.flush()
+        opened.close()
+        self.arrivals.hidden.put(self._prefix, INFO)
+
+    def _land(self, name: str, held: HeldFile) -> bool:
+        is_there = land(self.context, self.at.dataset, self.at.path, name, held)
+        if is_there and self.arrivals.get(self._prefix, name) is held:
+            self.arrivals.hidden.put(self._prefix, name)
+            self.arrivals.let_go(self._prefix, name)
+        return is_there
+
+
+def _nowhere(_: HeldFile) -> bool:
+    return False
+
+
+def held_file(arrivals: Arrivals | None, prefix: Prefix, name: str) -> HeldFile:
+    """Return the file that is held under a name. Raises NoSuchPath."""
+    held = None if arrivals is None else arrivals.get(prefix, name)
+    if held is None:
+        raise NoSuchPath(f"{name}: no such file")
+    return held

@@ -1,0 +1,447 @@
+"""The directory ``attributes/`` of a group or variable, with a file for each attribute."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+
+from nczfs import metrics
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.hierarchy import Loaded
+from nczfs.engine.opennode import OpenNode
+from nczfs.engine.values.fillvalues import FILL_VALUE
+from nczfs.errors import (
+    CrossesTrees,
+    NoSuchPath,
+    NotPermitted,
+    ObjectTooLarge,
+    PathError,
+    PathExists,
+    StaleHandle,
+    StructureChanged,
+)
+from nczfs.formats.attributes import attribute_text, is_hidden
+from nczfs.formats.names import checked_name
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute, Variable
+from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.datasets.arrivals import attributes_of, goal_of
+from nczfs.vfs.datasets.editing import Editing, refusal
+from nczfs.vfs.datasets.held import HeldFile
+from nczfs.vfs.datasets.judged import JudgedText
+from nczfs.vfs.datasets.refusals import RefusalsOfFile
+from nczfs.vfs.datasets.resolved import At
+from nczfs.vfs.datasets.viewfile import ViewContext
+from nczfs.vfs.nodes import Directory, File, FixedContent, Node, NodeStat, OpenFile
+from nczfs.views.attributes import attribute_from, check_beginning
+from nczfs.views.catalog import ATTRIBUTES
+from nczfs.zmap.keys import Prefix
+
+ATTRIBUTE_BYTES_MAX = 16 << 20
+TEXTS = (NcType.CHAR, NcType.STRING)
+
+
+class AttributesDirectory(Directory):
+    """A directory with a file for each attribute of a node, except those of the format."""
+
+    def __init__(self, context: ViewContext, at: At) -> None:
+        self._context = context
+        self._dataset = at.dataset
+        self._node = at.dataset.open_node(at.path)
+        self._at = at
+        self._revision = at.dataset.edits.revision
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        return NodeStat(0, self._context.mtime_ns_of(self._at.loaded))
+
+    def change(self, changes: Changes) -> None:
+        self._context.check_changes(changes)
+
+    def lookup(self, name: str) -> Node:
+        arrivals = self._context.arrivals
+        if arrivals is not None and (held := arrivals.get(self._prefix, name)) is not None:
+            return held
+        if not self._is_shown(name):
+            raise NoSuchPath(f"{name}: no such attribute")
+        loaded = self._loaded()
+        return self._file(_attribute_called(loaded, name).name, loaded)
+
+    def lookup_if_cached(self, name: str) -> Node | None:
+        loaded = self._at.loaded
+        if self._dataset.edits.revision != self._revision or not self._is_shown(name):
+            return None
+        attribute = loaded.attributes.get(name)
+        if attribute is None or attribute_file_name(attribute) != name:
+            return None
+        return self._file(attribute.name, loaded)
+
+    def listing(self) -> Iterator[tuple[str, Node]]:
+        loaded = self._loaded()
+        for attribute in loaded.node.attributes:
+            name = attribute_file_name(attribute)
+            if name is None:
+                metrics.HIDDEN_KEYS.inc()
+            elif self._is_shown(name):
+                yield name, self._file(attribute.name, loaded)
+        if self._context.arrivals is not None:
+            yield from self._context.arrivals.held_in(self._prefix).items()
+
+    def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
+        self._editing(name)
+        loaded, arrivals = self._loaded(), self._context.arrivals
+        if arrivals is not None and goal_of(name) is not None:
+            held = arrivals.hold(self._prefix, name, lambda _: False, exclusive=exclusive)
+            return held, held.open(writing=True)
+        try:
+            known = _attribute_called(loaded, name).name
+        except NoSuchPath:
+            known = None
+        if known is not None and exclusive and self._is_shown(name):
+            raise PathExists(f"{name}: an attribute of that name exists already")
+        file = self._file(known or self._new_name(name), loaded)
+        opened = file.open(writing=True, truncate=not self._is_shown(name))
+        self._put(name)
+        return file, opened
+
+    def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
+        """Rename an attribute; over another one, the text moves and the other's type stays."""
+        editing = self._editing(name)
+        if not isinstance(target, AttributesDirectory) or not self._is_same(target):
+            raise CrossesTrees(f"{name}: is an attribute of another node; copy it")
+        arrivals = self._context.arrivals
+        if arrivals is not None and (held := arrivals.get(self._prefix, name)) is not None:
+            self._take(new_name, held, replace=replace)
+            arrivals.let_go(self._prefix, name)
+            return
+        loaded = self._loaded()
+        moved = _attribute_called(loaded, name)
+        try:
+            known = _attribute_called(loaded, new_name)
+        except NoSuchPath:
+            renamed = dataclasses.replace(moved, name=self._new_name(new_name))
+        else:
+            if not replace:
+                raise PathExists(f"{new_name}: an attribute of that name exists already")
+            renamed = attribute_from(known.name, _text_in(loaded, moved.name), known)
+        if renamed.name == moved.name:
+            return
+        editor = editing.editor(self._dataset)
+        editor.set_attribute(self._path, renamed)
+        editor.delete_attribute(self._path, moved.name)
+        editor.sync(self._path)
+        self._put(new_name)
+        for gone in (name, new_name):
+            self._refusals(gone).settle()
+
+    def unlink(self, name: str) -> None:
+        arrivals = self._context.arrivals
+        if arrivals is not None and arrivals.let_go(self._prefix, name):
+            return
+        attribute = _attribute_called(self._loaded(), name)
+        removing = self._editing(name).removing
+        if not removing.is_allowed:
+            raise self.refusal(name)
+        removing.attribute(self._dataset, self._path, attribute.name)
+        self._refusals(name).settle()
+
+    def sync(self) -> None:
+        if self._context.editing_of(self._dataset) is not None:
+            self._dataset.store()
+
+    def refusal(self, name: str) -> PathError:
+        return refusal(self._context.editing_of(self._dataset), name)
+
+    def _take(self, name: str, held: HeldFile, *, replace: bool) -> None:
+        """Make an attribute from the contents of a held file that gets its name."""
+        exclusive = not replace
+        if held.size > ATTRIBUTE_BYTES_MAX:
+            raise ObjectTooLarge(f"attribute {name!r}: at most {ATTRIBUTE_BYTES_MAX} bytes")
+        _, opened = self.create(name, 0, exclusive=exclusive)
+        opened.truncate(0)
+        opened.write(0, held.read(0, held.size))
+        opened.flush()
+        opened.close()
+
+    @property
+    def _path(self) -> str:
+        return self._node.path
+
+    @property
+    def _prefix(self) -> Prefix:
+        return attributes_of(self._node.prefix)
+
+    def _is_shown(self, name: str) -> bool:
+        """Return whether an attribute is shown; a directory that began empty shows new ones."""
+        arrivals = self._context.arrivals
+        return arrivals is None or not arrivals.hidden.is_hidden(self._prefix, name)
+
+    def _put(self, name: str) -> None:
+        if self._context.arrivals is not None:
+            self._context.arrivals.hidden.put(self._prefix, name)
+
+    def _new_name(self, file_name: str) -> str:
+        """Return the name of a new attribute from that of its file, which may be encoded."""
+        name = name_shown_as(file_name)
+        if is_hidden(name):
+            raise NotPermitted(f"{file_name}: such attributes are reserved by the format")
+        return checked_name(name) if self._context.arrivals is None else name
+
+    def _is_same(self, other: AttributesDirectory) -> bool:
+        return self._dataset is other._dataset and self._path == other._path
+
+    def _editing(self, name: str) -> Editing:
+        editing = self._context.editing_of(self._dataset)
+        if editing is None:
+            raise self.refusal(name)
+        return editing
+
+    def _loaded(self) -> Loaded:
+        return self._node.follow(self._loaded_at)
+
+    def _loaded_at(self, path: str) -> Loaded:
+        loaded = self._dataset.load(path)
+        if loaded is None:
+            raise NoSuchPath(f"/{path}: no longer exists")
+        return loaded
+
+    def _file(self, name: str, loaded: Loaded) -> AttributeFile:
+        refusals = self._refusals(shown_name(name))
+        return AttributeFile(self._context, self._dataset, self._node, name, loaded, refusals)
+
+    def _refusals(self, file_name: str) -> RefusalsOfFile:
+        node = self._node
+        return self._context.refusals.file(lambda: node.prefix, f"{ATTRIBUTES}/{file_name}")
+
+
+class AttributeFile(File):
+    """A file with the current text of an attribute.
+
+    Parameters
+    ----------
+    name : of the attribute.
+    loaded : the node as it was when it was looked up.
+    """
+
+    def __init__(
+        self,
+        context: ViewContext,
+        dataset: Dataset,
+        node: OpenNode,
+        name: str,
+        loaded: Loaded,
+        refusals: RefusalsOfFile,
+    ) -> None:
+        self._context = context
+        self._dataset = dataset
+        self._node = node
+        self._name = name
+        self._mtime_ns = context.mtime_ns_of(loaded)
+        self._revision = dataset.edits.revision
+        self._note(_text_in(loaded, name))
+        self._editing = context.editing_of(dataset)
+        self._refusals = refusals
+        self.writable = self._editing is not None
+        self._writer: OpenAttribute | None = None
+
+    @property
+    def pages_token(self) -> object:
+        return self._digest
+
+    def stat(self) -> NodeStat:
+        with suppress(StructureChanged):  # it was removed while it was open
+            self._ask(self._node.follow(self._dataset.load))
+        return self.listing_stat()
+
+    def listing_stat(self) -> NodeStat:
+        writer = self._writer
+        if writer is not None and writer.is_dirty:
+            return NodeStat(writer.size, self._mtime_ns)
+        return NodeStat(
+            self._size, self._mtime_ns, exact=self._revision == self._dataset.edits.revision
+        )
+
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        data = self._ask(self._node.follow(lambda path: self._context.load(self._dataset, path)))
+        if not (writing or truncate):
+            return FixedContent(data, self._refusals.check)
+        if self._editing is None:
+            raise NotPermitted(f"{self._name}: can only be read")
+        self._writer = OpenAttribute(
+            self._editing,
+            self._dataset,
+            self._node,
+            self._name,
+            b"" if truncate else data,
+            self._refusals,
+            is_there=_attribute(self._node.follow(self._dataset.load), self._name) is not None,
+            takes_any_name=self._context.arrivals is not None,
+        )
+        return self._writer
+
+    def succeeds(self, old: Node) -> None:
+        if isinstance(old, AttributeFile):
+            self._writer = old._writer
+
+    def change(self, changes: Changes) -> None:
+        self._context.check_changes(changes)
+
+    def truncate(self, size: int) -> None:
+        file = self.open(writing=True)
+        file.truncate(size)
+        file.flush()
+
+    def _ask(self, loaded: Loaded | None) -> bytes:
+        """Take over what the attribute is by now, and return its text."""
+        revision = self._dataset.edits.revision
+        if loaded is None:
+            raise StaleHandle(f"/{self._node.path}: no longer exists")
+        if loaded.mtime_ns is not None:
+            self._mtime_ns = loaded.mtime_ns
+        data = _text_in(loaded, self._name)
+        self._note(data)
+        self._revision = revision
+        return data
+
+    def _note(self, data: bytes) -> None:
+        """Keep what tells the text from another one: the text itself may take much memory."""
+        self._size, self._digest = len(data), blake2b(data, digest_size=16).digest()
+
+
+class OpenAttribute(OpenFile):
+    """An attribute that is open for writing: it is set at the flush.
+
+    An attribute that was only truncated does not change, because a shell closes its own descriptor
+    before the program writes. A text that can never become an attribute of its type is refused at
+    once.
+    """
+
+    judges_writes = True
+
+    def __init__(
+        self,
+        editing: Editing,
+        dataset: Dataset,
+        node: OpenNode,
+        name: str,
+        data: bytes,
+        refusals: RefusalsOfFile,
+        *,
+        is_there: bool,
+        takes_any_name: bool,
+    ) -> None:
+        self._editing = editing
+        self._dataset = dataset
+        self._node = node
+        self._name = name
+        self._was_there = is_there
+        self._takes_any_name = takes_any_name
+        self._text = JudgedText(
+            f"attribute {name!r}", data, ATTRIBUTE_BYTES_MAX, refusals, self._check_beginning
+        )
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something was written that is not set yet."""
+        return self._text.is_dirty
+
+    @property
+    def size(self) -> int:
+        """The bytes of the text so far."""
+        return len(self._text)
+
+    def read(self, offset: int, size: int) -> Buffer:
+        return self._text.read(offset, size)
+
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        return None
+
+    def write(self, offset: int, data: Buffer) -> int:
+        self._text.write(offset, data)
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._text.truncate(size)
+
+    def flush(self) -> None:
+        with self._text.taken() as data:
+            if data is not None:
+                text = data
+                self._node.follow(lambda path: self._store(path, text))
+                self._was_there = True
+
+    def close(self) -> None:
+        """Drop what the last flush did not set; its writer got the error."""
+        self._text.is_dirty = False
+
+    def _store(self, path: str, data: bytes) -> None:
+        """Set the attribute of the node at a path to a text."""
+        loaded = self._dataset.load(path)
+        known = _attribute(loaded, self._name)
+        if loaded is None or (known is None and self._was_there):
+            raise StaleHandle(f"/{path}: attribute {self._name!r} was removed")
+        if known is None or data != _text_in(loaded, self._name):
+            self._set(path, attribute_from(self._name, data, known))
+        self._editing.editor(self._dataset).sync(path)
+
+    def _set(self, path: str, attribute: Attribute) -> None:
+        editor = self._editing.editor(self._dataset)
+        if self._takes_any_name and attribute.name != FILL_VALUE:
+            editor.take_attributes(path, [attribute])
+        else:
+            editor.set_attribute(path, attribute)
+
+    def _check_beginning(self, data: bytes) -> None:
+        """Raise BadValue if the text can never become the attribute."""
+        loaded = self._node.follow(self._dataset.load)
+        known = _attribute(loaded, self._name)
+        nc_type = None if known is None else known.type
+        node = loaded.node if loaded is not None else None
+        is_fill = False
+        if self._name == FILL_VALUE and isinstance(node, Variable) and nc_type not in TEXTS:
+            nc_type, is_fill = node.array.dtype.nc_type, True
+        check_beginning(self._name, data, nc_type, is_single=is_fill)
+
+
+def attribute_file_name(attribute: Attribute) -> str | None:
+    """Return the name of an attribute's file, with "/" percent-encoded; None if too long."""
+    name = shown_name(attribute.name)
+    return name if name and len(name.encode("utf-8", "surrogateescape")) <= 255 else None
+
+
+def shown_name(name: str) -> str:
+    """Return the name of an attribute as that of a file, of any length."""
+    name = name.replace("/", "%2F").replace("\0", "%00")
+    return name.replace(".", "%2E") if name in {".", ".."} else name
+
+
+def name_shown_as(file_name: str) -> str:
+    """Return the name of an attribute from that of its file: the inverse of `shown_name`."""
+    if file_name in {"%2E", "%2E%2E"}:
+        return file_name.replace("%2E", ".")
+    return file_name.replace("%2F", "/").replace("%00", "\0")
+
+
+def _attribute_called(loaded: Loaded, file_name: str) -> Attribute:
+    # A name with a percent sign may stand for another one.
+    known = loaded.attributes.get(file_name)
+    candidates = loaded.node.attributes if "%" in file_name else () if known is None else (known,)
+    for attribute in candidates:
+        if attribute_file_name(attribute) == file_name:
+            return attribute
+    raise NoSuchPath(f"{file_name}: no such attribute")
+
+
+def _attribute(loaded: Loaded | None, name: str) -> Attribute | None:
+    """Return the attribute of a node by its name; None: there is none."""
+    return None if loaded is None else loaded.attributes.get(name)
+
+
+def _text_in(loaded: Loaded, name: str) -> bytes:
+    """Return the text of an attribute of a node; empty if it does not exist."""
+    known = _attribute(loaded, name)
+    return attribute_text(known).encode("utf-8", "surrogateescape") if known is not None else b""

@@ -1,0 +1,56 @@
+"""The virtual files and directories of a group or variable, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nczfs.model.hierarchy import GroupHeader
+from nczfs.vfs.datasets.attributes import AttributesDirectory
+from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
+from nczfs.vfs.datasets.resolved import At, Broken
+from nczfs.vfs.datasets.viewfile import ViewContext
+from nczfs.vfs.nodes import Node
+from nczfs.views import catalog
+from nczfs.views.base import View
+from nczfs.views.catalog import INFO
+
+
+def node_files(
+    context: ViewContext, resolved: Broken | At, name: str
+) -> Mapping[str, Callable[[], Node]]:
+    """Return a maker for each file of a node; the names of a group's files contain `name`."""
+    if isinstance(resolved, Broken):
+        problem = resolved
+        return {INFO: lambda: broken_info(context, problem)}
+    at, node = resolved, resolved.loaded.node
+    # First, because programs copy in the order of the listing: then values find their variable.
+    files: dict[str, Callable[[], Node]] = {INFO: lambda: info_file(context, at, views[INFO])}
+    opened = at.dataset.open_node(at.path)
+
+    def notes() -> tuple[str, ...]:
+        return context.refusals.of(opened.prefix)
+
+    if isinstance(node, GroupHeader):
+        views = catalog.group_views(at.dataset, node, stem(name), notes)
+    else:
+        views = catalog.variable_views(at.dataset, node, notes)
+        variable = node
+        if catalog.has_chunks(node):
+            files[catalog.CHUNKS] = lambda: ChunksDirectory(context, at, variable)
+    files[catalog.ATTRIBUTES] = lambda: AttributesDirectory(context, at)
+    for file_name, view in views.items():
+        if file_name != INFO:
+            files[file_name] = _maker(context, at, file_name, view)
+    return files
+
+
+def stem(name: str) -> str:
+    """Return the stem of a group's file names: its name without the suffixes of stores."""
+    for suffix in (".zip", ".zarr", ".nczarr", ".file") * 4:
+        if name.endswith(suffix) and len(name) > len(suffix):
+            name = name.removesuffix(suffix)
+    return name
+
+
+def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], Node]:
+    return lambda: view_file(context, at, name, view)

@@ -1,0 +1,484 @@
+"""A prefix of a store as a directory of ``datasets/``: groups and variables decoded."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from nczfs import metrics
+from nczfs.engine.dataset import Dataset
+from nczfs.errors import (
+    BadArgument,
+    CrossesTrees,
+    DirectoryNotEmpty,
+    IsADirectory,
+    NczfsError,
+    NoSuchNode,
+    NoSuchPath,
+    NotADirectory,
+    NotPermitted,
+    PathError,
+    PathExists,
+)
+from nczfs.model.hierarchy import Variable
+from nczfs.vfs.base import Changes
+from nczfs.vfs.datasets.arrivals import goal_of
+from nczfs.vfs.datasets.arriving import NodeArrivals, held_file
+from nczfs.vfs.datasets.attributes import AttributesDirectory
+from nczfs.vfs.datasets.editing import Editing, refusal
+from nczfs.vfs.datasets.leaves import ChunksDirectory
+from nczfs.vfs.datasets.nodefiles import node_files, stem
+from nczfs.vfs.datasets.removing import Removing
+from nczfs.vfs.datasets.resolved import At, Broken, Plain, Resolved
+from nczfs.vfs.datasets.tree import DatasetsTree
+from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
+from nczfs.vfs.objects import is_file_name
+from nczfs.views import catalog
+from nczfs.views.catalog import ATTRIBUTES, CHUNKS, LINES, RAW
+from nczfs.zmap import keys
+from nczfs.zmap.keys import Key, Prefix
+
+log = logging.getLogger(__name__)
+
+ARCHIVE_SUFFIX = ".zip"
+COPYING = (
+    "the files of a dataset are not copied one by one, since most of them repeat the same values; "
+    "mount with --views copy to copy it by cp -r or rsync, copy it in objects/, or use `nczfs cp`"
+)
+
+
+class PrefixDirectory(Directory):
+    """A prefix of the store: a plain directory, a group, a variable, or a broken node.
+
+    Parameters
+    ----------
+    name : of the group, which its files' names contain.
+    dataset, path : the dataset of the parent directory, and the path of this one in it; None where
+        a dataset may begin.
+    """
+
+    def __init__(
+        self,
+        tree: DatasetsTree,
+        prefix: Prefix,
+        name: str,
+        dataset: Dataset | None = None,
+        path: str = "",
+    ) -> None:
+        self._tree = tree
+        self._prefix = prefix
+        self._name = name
+        self._dataset = dataset
+        self._path = path
+
+    def resolve(self, wanted: str = "") -> Resolved:
+        """Return what this prefix is now. May block.
+
+        Parameters
+        ----------
+        wanted : a name in this directory that will be needed next.
+        """
+        if self._dataset is None:
+            return self._tree.resolve_root(self._prefix, wanted)
+        return self._tree.known.resolve(self._dataset, self._path)
+
+    def stat(self) -> NodeStat:
+        return self.listing_stat()
+
+    def change(self, changes: Changes) -> None:
+        self._tree.context.check_changes(changes)
+
+    def listing_stat(self) -> NodeStat:
+        # The same whether its metadata are known yet or not: tar reports a directory whose time
+        # changes while it is read.
+        return NodeStat(0, self._tree.times.get(self._prefix, self._tree.mtime_ns))
+
+    def lookup(self, name: str) -> Node:
+        resolved = self.resolve(wanted=name)
+        if isinstance(resolved, Plain):
+            return self._child(name, resolved)
+        files = self._files(resolved)
+        if name in files:
+            return files[name]()
+        if (arrivals := self._tree.arrivals) is not None:
+            held = arrivals.get(self._prefix, name)
+            if held is not None:
+                return held
+        if isinstance(resolved, Broken) or isinstance(resolved.loaded.node, Variable):
+            raise NoSuchPath(f"{name}: no such file")
+        reserved = self._reserved()
+        if name in reserved:
+            raise NoSuchPath(f"{name}: no such file")
+        return self._shadowed(name, resolved, reserved)
+
+    def listing(self) -> Iterator[tuple[str, Node]]:
+        resolved = self.resolve()
+        if not isinstance(resolved, Plain):
+            for name, make in self._files(resolved).items():
+                yield name, make()
+            if self._tree.arrivals is not None:
+                yield from self._tree.arrivals.held_in(self._prefix).items()
+        if isinstance(resolved, Broken):
+            return
+        if isinstance(resolved, At) and isinstance(resolved.loaded.node, Variable):
+            return
+        members = dict(self._members(resolved))
+        reserved = self._reserved() if isinstance(resolved, At) else frozenset()
+        for name, node in members.items():
+            shown = name
+            if shown in reserved:
+                shown += "~"
+                while shown in members:
+                    shown += "~"
+            yield shown, node
+
+    def mkdir(self, name: str, mode: int) -> Directory:
+        """Make a group in a group; anywhere else a new dataset."""
+        editing = self._editing
+        resolved = self.resolve()
+        if editing is None or isinstance(resolved, Broken):
+            raise self.refusal(name)
+        if isinstance(resolved, At) and name == ATTRIBUTES and self._shows_attributes(resolved):
+            return AttributesDirectory(self._tree.context, resolved)
+        if isinstance(resolved, At) and (
+            isinstance(resolved.loaded.node, Variable) or name in self._reserved()
+        ):
+            raise self.refusal(name)
+        if not is_file_name(name):
+            raise BadArgument(f"{name}: cannot be the name of a group")
+        if isinstance(resolved, At) and self._is_part_of_a_copy(name):
+            raise self._noted(name, NotPermitted(f"{name}: {COPYING}"))
+        try:
+            self._child(name, resolved)
+        except NoSuchPath:
+            pass
+        else:
+            raise PathExists(f"{name}: exists already")
+        arrivals = self._tree.arrivals
+        if isinstance(resolved, At) and arrivals is not None:
+            if not {RAW, LINES}.isdisjoint(arrivals.held_in(self._prefix)):
+                raise NotPermitted(f"{name}: values wait here for the info.json of a variable")
+            name = self._shown_as(name)
+        prefix = Prefix(keys.parse_key(keys.join(self._prefix, name)))
+        if isinstance(resolved, At):
+            path = f"{resolved.path}/{name}" if resolved.path else name
+            editing.create_group(resolved.dataset, path)
+        else:
+            editing.create_root(prefix)
+            self._tree.known.made(prefix)
+        self._tree.times[prefix] = time.time_ns()
+        if arrivals is not None:
+            arrivals.begin(prefix, is_dataset=not isinstance(resolved, At))
+        return self._member(resolved, name) if isinstance(resolved, At) else self._below(name)
+
+    def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
+        """Make a file that a copy of a dataset needs; all others only repeat the same values."""
+        resolved = self.resolve()
+        if self._editing is None or not isinstance(resolved, At):
+            raise self.refusal(name)
+        try:
+            arriving = self._arriving(resolved)
+            if arriving is None:
+                raise NotPermitted(f"{name}: {COPYING}")
+            return arriving.create(name, exclusive=exclusive)
+        except NotPermitted as error:
+            raise self._noted(name, error) from None
+
+    def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
+        """Rename a group or variable in its group, or give a held file its name."""
+        resolved = self.resolve()
+        arrivals = self._tree.arrivals
+        if arrivals is not None and arrivals.get(self._prefix, name) is not None:
+            self._rename_held(name, target, new_name, replace=replace)
+            return
+        node = self.lookup(name)
+        if not isinstance(node, PrefixDirectory):
+            raise self.refusal(name)
+        removing = self._removing(name)
+        if not isinstance(target, PrefixDirectory) or target._prefix != self._prefix:
+            raise CrossesTrees(f"{name}: can be renamed in its group alone; copy it")
+        found = node.resolve()
+        if isinstance(found, At) and not found.path:
+            raise NotPermitted(f"{name}: is a whole dataset; rename it in objects/")
+        if not isinstance(resolved, At) or not isinstance(found, At):
+            raise NotPermitted(f"{name}: is not a group or variable in a dataset; see objects/")
+        if self._has(new_name):
+            raise PathExists(f"{new_name}: exists already")
+        if new_name in self._reserved():
+            raise NotPermitted(f"{new_name}: files of the group are called so")
+        if arrivals is not None and arrivals.is_waiting(node._prefix):
+            raise NotPermitted(f"{name}: values wait in it for the info.json of their variable")
+        self._tree.renamed(node._prefix, removing.rename(found.dataset, found.path, new_name))
+
+    def _rename_held(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
+        """Give a held file its name."""
+        resolved = self.resolve()
+        arriving = self._arriving(resolved) if isinstance(resolved, At) else None
+        if arriving is None:
+            raise self.refusal(name)
+        held = held_file(self._tree.arrivals, self._prefix, name)
+        if not isinstance(target, PrefixDirectory) or target._prefix != self._prefix:
+            raise CrossesTrees(f"{name}: belongs to another directory; copy it")
+        is_free = replace or not self._has(new_name)
+        arriving.rename(name, new_name, held, is_free=is_free)
+
+    def unlink(self, name: str) -> None:
+        """Hide a view, which is stored nowhere, or release a held file."""
+        arrivals = self._tree.arrivals
+        if arrivals is not None and arrivals.let_go(self._prefix, name):
+            return
+        if isinstance(self.lookup(name), Directory):
+            raise IsADirectory(f"{name}: is a directory")
+        self._removing(name).hidden.hide(self._prefix, name)
+
+    def rmdir(self, name: str) -> None:
+        """Remove a member with its keys, if nothing of it is shown any more.
+
+        An empty group is always removed: its files only describe it.
+        """
+        node = self.lookup(name)
+        if not isinstance(node, Directory):
+            raise NotADirectory(f"{name}: is a file")
+        if isinstance(node, PrefixDirectory) and node.remove_hollow():
+            return
+        if isinstance(node, PrefixDirectory) and self._removable and node.has_members():
+            raise DirectoryNotEmpty(f"{name}: holds groups or variables")
+        removing = self._removing(name)
+        if not isinstance(node, ChunksDirectory) and next(node.listing(), None) is not None:
+            raise DirectoryNotEmpty(f"{name}: is not empty")
+        if isinstance(node, PrefixDirectory):
+            node.remove(removing, self.resolve())
+        else:
+            removing.hidden.hide(self._prefix, name)
+
+    def remove_hollow(self) -> bool:
+        """Remove this group if it holds nothing at all. Returns whether it did."""
+        resolved = self.resolve()
+        removing = self._removable
+        if removing is None or not isinstance(resolved, At):
+            return False
+        node = resolved.dataset.node(resolved.path)
+        if isinstance(node, Variable) or node.attributes or node.dimensions:
+            return False
+        arrivals = self._tree.arrivals
+        if arrivals is not None and arrivals.held_in(self._prefix):
+            return False
+        return removing.hollow(resolved.dataset, resolved.path)
+
+    def has_members(self) -> bool:
+        """Return whether groups, variables or other prefixes are in this directory."""
+        resolved = self.resolve()
+        if isinstance(resolved, Broken):
+            return False
+        if isinstance(resolved, At) and isinstance(resolved.loaded.node, Variable):
+            return False
+        return next(self._members(resolved), None) is not None
+
+    def remove(self, removing: Removing, above: Resolved) -> None:
+        """Remove this node, or directory without keys, of which nothing is shown any more.
+
+        Parameters
+        ----------
+        above : what its parent directory is.
+        """
+        resolved = self.resolve()
+        if isinstance(resolved, At):
+            if self._removable is not removing:
+                raise self.refusal(self._name)
+            removing.node(resolved.dataset, resolved.path)
+        elif isinstance(resolved, Broken) and self._dataset is not None:
+            removing.node(self._dataset, self._path)
+        elif isinstance(resolved, Broken):
+            raise NotPermitted(f"{self._name}: is not a readable dataset; see objects/")
+        elif not self._tree.metadata.has_keys(self._prefix):
+            removing.hidden.forget(self._prefix)
+        elif isinstance(above, At):
+            # Only what an interrupted removal left.
+            try:
+                removing.node(above.dataset, f"{above.path}/{self._name}".lstrip("/"))
+            except NoSuchNode as error:
+                raise DirectoryNotEmpty(str(error)) from error
+        else:
+            raise DirectoryNotEmpty(
+                f"{self._name}: holds something that is not a dataset; see objects/"
+            )
+
+    def sync(self) -> None:
+        resolved = self.resolve()
+        if isinstance(resolved, At) and self._editing is not None:
+            resolved.dataset.store()
+
+    def refusal(self, name: str) -> PathError:
+        return refusal(self._editing, name)
+
+    @property
+    def _editing(self) -> Editing | None:
+        is_writable = self._tree.metadata.zmap.features.writable
+        return self._tree.editing if is_writable else None
+
+    @property
+    def _removable(self) -> Removing | None:
+        return self._editing.removing if self._editing is not None else None
+
+    def _removing(self, name: str) -> Removing:
+        removing = self._removable
+        if removing is None or not removing.is_allowed:
+            raise self.refusal(name)
+        return removing
+
+    def _is_part_of_a_copy(self, name: str) -> bool:
+        """Return whether a directory would only contain more refused files.
+
+        That is the one of a variable's chunks, and any in a new group in which a file was refused
+        that is called like a view: a program that copies goes no deeper then.
+        """
+        tree = self._tree
+        if tree.arrivals is not None:
+            return False
+        refused = tree.context.refusals.names(self._prefix) if self._prefix in tree.times else ()
+        return name == CHUNKS or any(catalog.is_like_a_view(goal_of(n) or n) for n in refused)
+
+    def _noted(self, name: str, error: NotPermitted) -> NotPermitted:
+        """Return a refusal, which the node's `problems` name if it is the first one."""
+        self._tree.context.refusals.note_once(self._prefix, name, str(error))
+        return error
+
+    def _arriving(self, at: At) -> NodeArrivals | None:
+        """Return the arriving files of this directory; None if there can be none."""
+        arrivals = self._tree.arrivals
+        if arrivals is None or self._editing is None:
+            return None
+        files = node_files(self._tree.context, at, self._name)
+        return NodeArrivals(self._tree.context, arrivals, at, files)
+
+    def _shows_attributes(self, at: At) -> bool:
+        """Show the directory of attributes, if it is hidden because this one began empty."""
+        arrivals = self._tree.arrivals
+        if arrivals is None or not arrivals.hidden.is_hidden(self._prefix, ATTRIBUTES):
+            return False
+        arrivals.hidden.put(self._prefix, ATTRIBUTES)
+        return True
+
+    def _shown_as(self, name: str) -> str:
+        """Return the name of a copied group's member that is shown as ``NAME~``."""
+        base = name.rstrip("~")
+        return base if base in self._reserved() else name
+
+    def _has(self, name: str) -> bool:
+        try:
+            self.lookup(name)
+        except NoSuchPath:
+            return False
+        return True
+
+    def _reserved(self) -> frozenset[str]:
+        return catalog.reserved_group_names(stem(self._name))
+
+    def _shadowed(self, name: str, resolved: Resolved, reserved: frozenset[str]) -> Node:
+        """Return a member by its shown name: ``NAME~`` if a virtual file has its name."""
+        try:
+            return self._child(name, resolved)
+        except NoSuchPath:
+            base = name.rstrip("~")
+            if base == name or base not in reserved:
+                raise
+            taken = (base + "~" * i for i in range(1, len(name) - len(base)))
+            for between in taken:
+                self._child(between, resolved)
+            return self._child(base, resolved)
+
+    def _child(self, name: str, resolved: Resolved) -> Node:
+        """Return the member or prefix of exactly that name."""
+        if not is_file_name(name):
+            raise NoSuchPath(f"{name}: no such file")
+        key = keys.parse_key(keys.join(self._prefix, name))
+        metadata = self._tree.metadata
+        listed, entry = metadata.known_entry(self._prefix, name)
+        if isinstance(resolved, At) and resolved.dataset.has_member(resolved.path, name):
+            member = self._member(resolved, name)
+            if not isinstance(member.resolve(), Plain) or resolved.lists_members:
+                return member
+        below = self._below(name)
+        if entry is not None:
+            is_prefix = entry.is_prefix
+        elif listed:
+            is_prefix = False
+        else:
+            begins = isinstance(resolved, Plain) and not isinstance(below.resolve(), Plain)
+            is_prefix = begins or metadata.has_keys(Prefix(key))
+        if is_prefix:
+            return below
+        is_there = entry is not None or not listed
+        if is_there and name.endswith(ARCHIVE_SUFFIX) and (archive := self._archive(key)):
+            return archive
+        if self._tree.removing is not None and self._tree.removing.hidden.is_kept(Prefix(key)):
+            return below
+        raise NoSuchPath(f"{name}: no such file")
+
+    def _members(self, resolved: Plain | At) -> Iterator[tuple[str, Node]]:
+        listed: set[str] = set()
+        if isinstance(resolved, At) and resolved.lists_members:
+            for name in resolved.dataset.names(resolved.path):
+                listed.add(name)
+                yield name, self._member(resolved, name)
+        group = resolved if isinstance(resolved, At) and not resolved.lists_members else None
+        kept: set[str] = set()
+        if self._tree.removing is not None:
+            kept.update(self._tree.removing.hidden.kept_in(self._prefix))
+        for entry in self._tree.metadata.entries(self._prefix):
+            name = entry.name
+            kept.discard(name)
+            if not is_file_name(name):
+                metrics.HIDDEN_KEYS.inc()
+            elif name in listed:
+                continue
+            elif entry.is_prefix:
+                yield name, self._below(name) if group is None else self._member(group, name)
+            elif name.endswith(ARCHIVE_SUFFIX) and (archive := self._readable_archive(name)):
+                yield name, archive
+        for name in kept:
+            yield name, self._below(name)
+
+    def _below(self, name: str) -> PrefixDirectory:
+        """Return a prefix where a dataset may begin."""
+        return PrefixDirectory(self._tree, Prefix(keys.join(self._prefix, name)), name)
+
+    def _archive(self, key: Key) -> PrefixDirectory | None:
+        """Return a zip object that contains a dataset; None: it does not."""
+        tree = self._tree.archive(key)
+        return PrefixDirectory(tree, keys.ROOT, key.rpartition("/")[2]) if tree else None
+
+    def _readable_archive(self, name: str) -> PrefixDirectory | None:
+        key = keys.join(self._prefix, name)
+        try:
+            return self._archive(key)
+        except NczfsError as error:
+            log.warning("%s: not shown as a directory: %s", key, error)
+            return None
+
+    def _member(self, group: At, name: str) -> MemberDirectory:
+        path = f"{group.path}/{name}" if group.path else name
+        return MemberDirectory(
+            self._tree, Prefix(keys.join(self._prefix, name)), name, group.dataset, path
+        )
+
+    def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], Node]]:
+        """Return the virtual files that this mount shows and that were not removed."""
+        choice, removing = self._tree.choice, self._tree.removing
+        return {
+            name: make
+            for name, make in node_files(self._tree.context, resolved, self._name).items()
+            if (isinstance(resolved, Broken) or choice.shows(resolved.loaded.node, name))
+            and not (removing is not None and removing.hidden.is_hidden(self._prefix, name))
+        }
+
+
+class MemberDirectory(PrefixDirectory):
+    """A prefix inside a group: a member, or a plain directory where a dataset may begin."""
+
+    def resolve(self, wanted: str = "") -> Resolved:
+        resolved = super().resolve(wanted)
+        if not isinstance(resolved, Plain):
+            return resolved
+        return self._tree.resolve_root(self._prefix, wanted)

@@ -1,0 +1,140 @@
+"""Removing from ``datasets/``: nodes and attributes from the store, views from sight."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.structure.editor import Editor
+from nczfs.errors import ForeignObjects, NczfsError, NotPermitted, NotWritable, Unsupported
+from nczfs.vfs.datasets.hiding import Hidden
+from nczfs.zmap.keys import Prefix
+
+log = logging.getLogger(__name__)
+
+ATTRIBUTES_WAIT_S = 1.0
+
+
+class Removing:
+    """The removals of a tree of datasets, and what is hidden in it.
+
+    Removed attributes disappear at once, and are stored together a second later: a program that
+    removes them all usually goes on to remove their node, and then nothing need be stored. `_lock`
+    guards the timer and the datasets that wait for it.
+
+    Parameters
+    ----------
+    is_allowed : whether anything but an empty group may be removed; callers check it first.
+    editor : returns the editor of a dataset.
+    removed : called when what is at a prefix is gone, or a file of that path is shown again.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_allowed: bool,
+        editor: Callable[[Dataset], Editor],
+        metadata: MetadataCache,
+        removed: Callable[[Prefix], None],
+    ) -> None:
+        self.is_allowed = is_allowed
+        self.hidden = Hidden()
+        self._editor = editor
+        self._metadata = metadata
+        self._removed = removed
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._waiting: dict[Prefix, Dataset] = {}
+
+    def attribute(self, dataset: Dataset, path: str, name: str) -> None:
+        """Remove an attribute of a node."""
+        self._editor(dataset).delete_attribute(path, name)
+        with self._lock:
+            self._waiting[dataset.root] = dataset
+            if self._timer is None:
+                self._timer = threading.Timer(ATTRIBUTES_WAIT_S, self._store)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def node(self, dataset: Dataset, path: str) -> None:
+        """Remove a group or variable with all below it; "" is the dataset itself.
+
+        Raises
+        ------
+        ForeignObjects, NoSuchNode, MetadataError, StoreError.
+        """
+        try:
+            self._editor(dataset).remove(path)
+        except ForeignObjects as error:
+            log.warning("%s (rmdir: ENOTEMPTY; objects/ shows them)", error)
+            raise
+        self._removed_node(dataset, path)
+
+    def hollow(self, dataset: Dataset, path: str) -> bool:
+        """Remove a group if it holds nothing at all. Returns whether it did."""
+        is_hollow = self._editor(dataset).remove_hollow(path)
+        if is_hollow:
+            self._removed_node(dataset, path)
+        return is_hollow
+
+    def rename(self, dataset: Dataset, path: str, name: str) -> Prefix:
+        """Rename a group or variable in its group. Returns its new prefix.
+
+        Raises
+        ------
+        NotPermitted : it cannot have this name. NameTaken, NoSuchNode, UsageError, MetadataError,
+            StoreError.
+        """
+        try:
+            goal = self._editor(dataset).rename(path, name)
+        except (NotWritable, Unsupported) as error:
+            raise NotPermitted(str(error)) from error
+        self.hidden.move(dataset.prefix(path), dataset.prefix(goal))
+        return dataset.prefix(goal)
+
+    def forget(self, prefix: Prefix) -> None:
+        """Show everything at or below a prefix as it is."""
+        for path in self.hidden.forget(prefix):
+            self._removed(path)
+
+    def close(self) -> None:
+        """Store pending removals."""
+        with self._lock:
+            timer = self._timer
+        if timer is not None:
+            timer.cancel()
+            self._store()
+
+    def _removed_node(self, dataset: Dataset, path: str) -> None:
+        prefix = dataset.prefix(path)
+        self.hidden.forget(prefix)
+        if not path:
+            dataset.lease.hand_over()  # its object would keep the prefix in use
+            self._keep_above(prefix)
+        self._removed(prefix)
+
+    def _store(self) -> None:
+        with self._lock:
+            self._timer = None
+            waiting = list(self._waiting.values())
+            self._waiting.clear()
+        for dataset in waiting:
+            try:
+                dataset.store()
+            except NczfsError as error:
+                log.warning(
+                    "%s: the removal of attributes is not stored yet (the next change or"
+                    " sync tries again): %s",
+                    dataset.url(""),
+                    error,
+                )
+
+    def _keep_above(self, prefix: Prefix) -> None:
+        """Keep the directory from which a dataset was removed."""
+        above = prefix.rpartition("/")[0]
+        while above and not self._metadata.has_keys(Prefix(above)):
+            self.hidden.keep(Prefix(above))
+            above = above.rpartition("/")[0]

@@ -1,0 +1,46 @@
+"""The kinds of prefixes of the store: a node of a dataset, a broken node, or neither."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.hierarchy import Loaded
+from nczfs.model.hierarchy import GroupHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A prefix that is not a node of a dataset."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A group or variable of a dataset.
+
+    Attributes
+    ----------
+    loaded : what can be held of it as long as the kernel knows it (`Loaded.to_hold`).
+    """
+
+    dataset: Dataset
+    path: str
+    loaded: Loaded
+
+    @property
+    def lists_members(self) -> bool:
+        """Whether the group's metadata list its members (NCZarr)."""
+        node = self.loaded.node
+        return isinstance(node, GroupHeader) and node.arrays is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A node whose metadata cannot be read, with the reason."""
+
+    path: str
+    problem: str
+
+
+Resolved: TypeAlias = "Plain | At | Broken"

@@ -1,0 +1,241 @@
+"""Views of data as files: opening, reading in order or at random, and the access log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nczfs.engine.arrays.array import now
+from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.engine.dataset import Dataset, Engine
+from nczfs.engine.metadata.hierarchy import Loaded
+from nczfs.engine.options import Tally
+from nczfs.engine.readahead.prefetch import ReadAhead
+from nczfs.errors import NotPermitted
+from nczfs.model.hierarchy import Variable
+from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.datasets.access import Access, AccessLog
+from nczfs.vfs.datasets.arrivals import Arrivals
+from nczfs.vfs.datasets.editing import Editing
+from nczfs.vfs.datasets.refusals import Refusals
+from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
+from nczfs.views.base import View
+from nczfs.views.layout import Layout
+from nczfs.views.reader import read_at, read_if_cached, request
+
+
+@dataclass(frozen=True, slots=True)
+class ViewContext:
+    """The shared state of all virtual files of a tree.
+
+    Attributes
+    ----------
+    ttl_s : for how long texts and chunks stay valid without asking the store.
+    is_prompt : whether opening a file always shows what others have stored before.
+    mtime_ns : of files whose store has no times.
+    opened : called when a file with values of a variable is opened.
+    refusals : of the last writes.
+    editing : of datasets; None if nothing may be changed.
+    arrivals : files that come into new directories; None if nothing can be copied into datasets.
+    """
+
+    engine: Engine
+    ttl_s: float
+    is_prompt: bool
+    mtime_ns: int
+    access_log: AccessLog
+    opened: Callable[[Dataset, Variable], None]
+    refusals: Refusals
+    editing: Editing | None = None
+    arrivals: Arrivals | None = None
+
+    def mtime_ns_of(self, loaded: Loaded) -> int:
+        """Return the time of the files of a node."""
+        return self.mtime_ns if loaded.mtime_ns is None else loaded.mtime_ns
+
+    def check_changes(self, changes: Changes) -> None:
+        """Accept and ignore times; modes and owners only during copies.
+
+        Raises
+        ------
+        NotPermitted.
+        """
+        if self.arrivals is None and (changes.mode, changes.uid, changes.gid) != (None,) * 3:
+            raise NotPermitted("modes and owners cannot be changed here")
+
+    def load(self, dataset: Dataset, path: str) -> Loaded | None:
+        """Load a node for a file that is being opened."""
+        return dataset.load_now(path) if self.is_prompt else dataset.load(path)
+
+    @property
+    def fresh_since(self) -> float:
+        """The time since which chunks must have been confirmed for a file that is opened now."""
+        return now() if self.is_prompt else now() - self.ttl_s
+
+    def editing_of(self, dataset: Dataset) -> Editing | None:
+        """Return the editing of a dataset; None if it is read-only."""
+        return self.editing if dataset.zmap.features.writable else None
+
+
+class ViewFile(File):
+    """A computed text as a file.
+
+    `_lock` guards the size of the text and its age; it is held while the text is made, which may
+    block. The text itself is kept as long as the ledger of the engine has room for it.
+
+    Parameters
+    ----------
+    token : equal as long as the text is the same.
+    revision : changes with everything that the text depends on.
+    synced : called at fsync.
+    """
+
+    def __init__(
+        self,
+        context: ViewContext,
+        view: View,
+        token: object,
+        mtime_ns: int,
+        revision: Callable[[], int] = lambda: 0,
+        synced: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._context = context
+        self._view = view
+        self._synced = synced
+        self._token = token
+        self._mtime_ns = mtime_ns
+        self._lock = threading.Lock()
+        self._key = object()
+        self._size: int | None = None
+        self._made_at = 0.0
+        self._revision = revision
+        self._made_of = 0
+
+    @property
+    def token(self) -> object:
+        return self._token
+
+    def stat(self) -> NodeStat:
+        return NodeStat(self._current_size(), self._mtime_ns)
+
+    def stat_if_cached(self) -> NodeStat | None:
+        return self.listing_stat() if self._is_current() else None  # making a text takes time
+
+    def listing_stat(self) -> NodeStat:
+        if self._view.is_arithmetic or self._is_current():
+            return NodeStat(self._current_size(), self._mtime_ns)
+        return NodeStat(0, self._mtime_ns, exact=False)
+
+    def change(self, changes: Changes) -> None:
+        self._context.check_changes(changes)
+
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        return FixedContent(self._current_text(), self._synced)
+
+    def _is_current(self) -> bool:
+        if self._size is None or self._made_of != self._revision():
+            return False
+        return self._view.is_arithmetic or now() - self._made_at < self._context.ttl_s
+
+    def _current_size(self) -> int:
+        size = self._size
+        return size if size is not None and self._is_current() else len(self._current_text())
+
+    def _current_text(self) -> bytes:
+        """Return the text, made once if it follows from the description, else after its TTL.
+
+        If there was no room to keep the text, it is made again.
+        """
+        texts = self._context.engine.texts
+        with self._lock:
+            text = texts.get(self._key) if self._is_current() else None
+            if text is None:
+                made_of = self._revision()
+                text = self._view.layout().text()
+                texts.put(self._key, text, len(text))
+                self._made_of, self._size, self._made_at = made_of, len(text), now()
+            return text
+
+
+class OpenView(OpenFile):
+    """An open layout, which stays the same until the close.
+
+    Parameters
+    ----------
+    fresh_since : chunks that were last confirmed before that time are confirmed again.
+    store : stores everything that was written to the shown arrays.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        layout: Layout,
+        access: Access,
+        fresh_since: float,
+        store: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._layout = layout
+        self._access = access
+        self._fresh_since = fresh_since
+        self._store = store
+        self._tally: Tally = access.tally
+        self._looked_at = StoredArray.last_revision
+        self._ahead_of = layout.revision
+        self._ahead = self._new_ahead()
+
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        ahead = self._ahead_of_now()
+        ahead.note(offset, size)
+        found = ahead.if_ready(offset, size)
+        if found is None:
+            found = read_if_cached(self._layout, offset, size, self._fresh_since)
+        if found is not None:
+            self._access.answered(offset, len(found))
+        return found
+
+    def read(self, offset: int, size: int) -> Buffer:
+        size = max(0, min(size, self._layout.size - offset))
+        if not size:
+            return b""
+        found = self._ahead_of_now().wait(offset, size)
+        if found is None:
+            found = self._read(offset, size)
+        self._access.answered(offset, len(found))
+        return found
+
+    def fsync(self) -> None:
+        self._store()
+
+    def close(self) -> None:
+        self._ahead.close()
+        self._access.closed()
+
+    def _ahead_of_now(self) -> ReadAhead:
+        """Return what was read ahead, unless there was a write meanwhile."""
+        looked_at = StoredArray.last_revision
+        if looked_at != self._looked_at:
+            self._looked_at = looked_at
+            revision = self._layout.revision
+            if revision != self._ahead_of:
+                old, self._ahead, self._ahead_of = self._ahead, self._new_ahead(), revision
+                old.close()
+        return self._ahead
+
+    def _new_ahead(self) -> ReadAhead:
+        engine = self._engine
+        return ReadAhead(
+            self._read,
+            self._request,
+            self._layout.size,
+            lambda: engine.pools.assemble,
+            engine.windows,
+            self._layout.ahead(engine.cache.limit_bytes // 4),
+        )
+
+    def _read(self, offset: int, size: int) -> Buffer:
+        return read_at(self._layout, offset, size, self._tally, self._fresh_since)
+
+    def _request(self, start: int, stop: int) -> None:
+        request(self._layout, start, stop, self._tally, self._fresh_since)

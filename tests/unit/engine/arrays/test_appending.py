@@ -1,0 +1,366 @@
+"""Records that several clients append: each has a place of its own, whoever stores first."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nczfs.engine.arrays.array import now
+from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.metadata.claims import MEMBER, with_claim, without_covered
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.options import EngineOptions, Tally
+from nczfs.engine.process import current_process
+from nczfs.engine.spool.space import Spool, Survives
+from nczfs.engine.structure.editor import Editor
+from nczfs.errors import NczfsError, Unavailable
+from nczfs.formats.base import FormatOptions
+from nczfs.library.opening import open_zmap
+from nczfs.model.hierarchy import Variable
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.tools import recovery
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.memory import MemoryZMap
+from tests.support.killed import left_by
+
+FORMATS = ("nczarr-L3", "nczarr-L2l")
+WIDTH = 3
+
+
+@pytest.fixture(params=FORMATS)
+def store(request: pytest.FixtureRequest) -> MemoryZMap:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format=request.param) as root:
+        root.create_dimension("t", None)
+        root.create_dimension("x", WIDTH)
+        for name in "rs":
+            variable = root.create_variable(name, ("t", "x"), "<i4", chunks=(2, 2), fillvalue=-1)
+            if name == "r":
+                variable[:2] = 0
+    return zmap
+
+
+class Client:
+    """One that appends to a store, with memory of its own."""
+
+    def __init__(self, zmap: ZMap, spool: Spool | None = None) -> None:
+        self.refused = ""  # the key that cannot be written
+        self.meanwhile: tuple[str, Callable[[], None]] | None = None  # before a key is read
+        self.zmap = Faulty(zmap, before_call=self._refuse)
+        self.engine = Engine(EngineOptions(memory_limit_bytes=1 << 20), spool)
+        metadata = MetadataCache(self.zmap, self.engine.options, self.engine.pools)
+        found = open_dataset(self.engine, metadata, ROOT, FormatOptions(), writable=True)
+        assert found is not None
+        metadata.ttl_s = 0.0
+        self.dataset: Dataset = found
+        self._editor = Editor(found, ".")
+
+    def append(self, *numbers: int, name: str = "r") -> int:
+        rows = np.repeat(np.array(numbers, "<i4"), WIDTH).reshape(-1, WIDTH)
+        array = self.dataset.array(self._variable(name)).stored
+
+        def grow(length: int) -> None:
+            self._editor.grow(self._variable(name), (length, WIDTH))
+
+        return self.dataset.append(name, array, rows, grow)
+
+    def write(self, at: int, number: int, name: str = "r") -> None:
+        """A record with a place of its own."""
+        self._editor.grow(self._variable(name), (at + 1, WIDTH))
+        array = self.dataset.array(self._variable(name))
+        array.write_run(at * WIDTH, np.full(WIDTH, number, "<i4"))
+
+    def shown(self, name: str = "r") -> list[int]:
+        array = self.dataset.array(self._variable(name))
+        out = np.empty(array.description.shape, "<i4")
+        array.read_run(0, out.reshape(-1), Tally(), now())
+        assert (out == out[:, :1]).all()
+        return [int(number) for number in out[:, 0]]
+
+    def _refuse(self, operation: str, key: str) -> None:
+        if operation == "write" and key == self.refused:
+            raise Unavailable(f"{key}: refused")
+        if self.meanwhile is not None and (operation, key) == ("read", self.meanwhile[0]):
+            (_, happens), self.meanwhile = self.meanwhile, None
+            happens()
+
+    def _variable(self, name: str) -> Variable:
+        node = self.dataset.node(name)
+        assert isinstance(node, Variable)
+        return node
+
+
+@pytest.fixture
+def clients(store: MemoryZMap) -> Iterator[tuple[Client, Client]]:
+    found = Client(store), Client(store)
+    yield found
+    for client in found:
+        client.engine.close()
+
+
+def stored(store: MemoryZMap, name: str = "r") -> list[int]:
+    with open_zmap(store) as root:
+        found = np.asarray(root.variables[name][...])
+    assert (found == found[:, :1]).all()
+    return [int(number) for number in found[:, 0]]
+
+
+def shape_document(store: MemoryZMap) -> dict[str, object]:
+    found: dict[str, object] = json.loads(bytes(store.read(parse_key("r/.zarray")).data))
+    return found
+
+
+def test_who_stores_second_finds_his_records_behind(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, other = clients
+    assert one.append(1) == other.append(11) == 2
+    assert one.append(2, 3) == other.append(12, 13) == 3
+    one.dataset.store()
+    assert stored(store) == [0, 0, 1, 2, 3]
+    other.dataset.store()
+    assert stored(store) == other.shown() == [0, 0, 1, 2, 3, 11, 12, 13]
+    assert other.append(14) == 8
+    other.dataset.store()
+    one.append(4)
+    one.dataset.store()
+    assert stored(store) == one.shown() == [0, 0, 1, 2, 3, 11, 12, 13, 14, 4]
+    assert MEMBER not in shape_document(store)
+
+
+def test_what_is_claimed_is_left_free_until_it_is_stored(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, other = clients
+    one.append(1, 2)
+    assert one.dataset.appends.claim() == {}
+    other.append(11)
+    other.dataset.store()
+    assert stored(store) == [0, 0, -1, -1, 11]
+    one.dataset.store()
+    assert stored(store) == [0, 0, 1, 2, 11]
+    assert MEMBER not in shape_document(store)
+
+
+def test_records_at_an_index_keep_their_place(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, other = clients
+    one.write(3, 1)
+    other.append(11)
+    other.dataset.store()
+    one.dataset.store()
+    assert stored(store) == [0, 0, 11, 1]
+
+
+def test_an_array_that_another_client_makes_longer_while_a_record_is_added_keeps_its_records(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, other = clients
+
+    def others_append() -> None:
+        other.append(11, 12, 13, name="s")
+        other.dataset.store()
+
+    one.meanwhile = ("r/.zarray", others_append)  # read for those that have the dimension as well
+    one.append(1, name="s")
+    assert one.meanwhile is None
+    one.append(2, name="s")
+    one.dataset.store()
+    wanted = [-1, -1, 11, 12, 13, 1, 2]
+    assert stored(store, "s") == one.shown("s") == other.shown("s") == wanted
+
+
+def test_a_shape_that_is_ahead_of_its_dimension_is_not_made_shorter(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, other = clients
+    one.append(1, 2, 3)
+    one.refused = ".zgroup" if "L2" in one.dataset.format.name else ".zattrs"
+    with pytest.raises(Unavailable):
+        one.dataset.store()
+    assert shape_document(store)["shape"] == [5, WIDTH]
+    other.write(2, 11, name="r")
+    other.dataset.store()
+    assert shape_document(store)["shape"] == [5, WIDTH]
+    other.append(12)
+    other.dataset.store()
+    one.refused = ""
+    one.dataset.store()
+    assert stored(store) == [0, 0, 11, 2, 3, 12]
+
+
+def test_what_waits_for_a_place_is_stored_by_nothing_else(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, _ = clients
+    one.append(1, 2, 3)
+    one.engine.writeback.flush()
+    assert parse_key("r/1.0") not in {stat.key for stat in store.list(ROOT)}
+    assert one.shown() == [0, 0, 1, 2, 3]
+    one.dataset.store()
+    assert stored(store) == [0, 0, 1, 2, 3]
+    assert not one.dataset.has_unsaved()
+
+
+def test_more_records_than_memory_has_room_for_are_stored_as_they_come(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, _ = clients
+    for start in range(0, 6000, 500):
+        one.append(*range(start, start + 500))
+        assert one.engine.writeback.dirty_bytes < 1 << 20
+    one.dataset.store()
+    assert stored(store) == [0, 0, *range(6000)]
+
+
+def test_a_place_that_cannot_be_claimed_leaves_all_as_it_is(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, other = clients
+    one.append(1)
+    one.write(0, 7)
+    one.refused = "r/.zarray"
+    with pytest.raises(Unavailable):
+        one.dataset.store()
+    assert stored(store) == [7, 0]
+    assert one.shown() == [7, 0, 1]
+    one.refused = ""
+    other.append(11)
+    other.dataset.store()
+    one.dataset.store()
+    assert stored(store) == one.shown() == [7, 0, 11, 1]
+
+
+def test_values_that_cannot_be_stored_keep_their_place_and_no_reader_sees_it_before(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, other = clients
+    one.append(1)
+    one.refused = "r/1.0"
+    with pytest.raises(Unavailable):
+        one.dataset.store()
+    assert stored(store) == [0, 0]
+    other.append(11)
+    other.dataset.store()
+    one.refused = ""
+    one.append(2)
+    one.dataset.store()
+    assert stored(store) == one.shown() == [0, 0, 1, 11, 2]
+
+
+def test_one_client_appends_to_two_variables_of_a_dimension(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, other = clients
+    one.append(1)
+    other.append(11)
+    assert one.append(5, name="s") == 3
+    one.dataset.store()
+    other.dataset.store()
+    assert stored(store) == [0, 0, 1, -1, 11]
+    assert stored(store, "s")[:4] == [-1, -1, -1, 5]
+
+
+def test_a_variable_that_another_client_removed_takes_no_record(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, _ = clients
+    one.append(1)
+    for stat in list(store.list(ROOT)):
+        if stat.key.startswith("r/"):
+            store.delete(stat.key)
+    with pytest.raises(NczfsError):
+        one.dataset.store()
+    assert not one.dataset.appends.is_any
+
+
+def test_a_claim_that_was_stored_although_nobody_heard_of_it_leaves_no_gap(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, _ = clients
+    one.append(1)
+    one.zmap.arm(Fault(0, after=True, operations=frozenset({"write"})))
+    with pytest.raises(Unavailable):
+        one.dataset.store()
+    assert MEMBER in shape_document(store)
+    one.append(2)
+    one.dataset.store()
+    assert stored(store) == [0, 0, 1, 2]
+    assert MEMBER not in shape_document(store)
+
+
+def test_after_a_kill_the_journal_has_what_was_moved_and_what_stayed(
+    store: MemoryZMap, clients: tuple[Client, Client], tmp_path: Path
+) -> None:
+    _, other = clients
+    spool = Spool(tmp_path / "spool", "memory://store", survives=Survives.KILL)
+    one = Client(store, spool)
+    one.write(2, 5)
+    assert one.append(6) == 3
+    other.append(11, 12)
+    other.dataset.store()
+    assert one.dataset.appends.claim() == {}
+    left = left_by(tmp_path / "spool", tmp_path / "killed")
+    found = [entry.describe().partition(" ")[2] for entry in recovery.entries(left)]
+    assert sorted(found) == ["r[2:3, 0:2]", "r[2:3, 2:3]", "r[4:5, 0:2]", "r[4:5, 2:3]"]
+    one.dataset.store()
+    assert stored(store) == [0, 0, 5, 12, 6]
+    one.engine.close()
+    spool.close()
+    assert recovery.entries(tmp_path / "spool") == []
+
+
+def document(shape: int, *claims: object) -> bytes:
+    return json.dumps({"shape": [shape, 3], "x": 1, MEMBER: list(claims)}).encode()
+
+
+def free_from(data: bytes) -> int:
+    return with_claim(data, "r/.zarray", "ours", 0, 1)[0]
+
+
+def test_a_claim_counts_as_long_as_its_process_lives() -> None:
+    first, ours = with_claim(b'{"shape": [4, 3]}', "r/.zarray", "one", 4, 2)
+    assert first == 4
+    assert free_from(ours) == 6
+    assert with_claim(ours, "r/.zarray", "one", 4, 3)[0] == 4
+    process = current_process()
+    assert process is not None
+    claim = json.loads(ours)[MEMBER][0]
+    assert (claim["pid"], claim["machine"]) == (os.getpid(), process.machine)
+    ended = document(4, {**claim, "started": claim["started"] + 1})
+    assert free_from(ended) == 4
+    elsewhere = document(4, {**claim, "machine": "another"})
+    assert free_from(elsewhere) == 6
+    assert json.loads(without_covered(elsewhere, "r/.zarray")) == json.loads(elsewhere)
+    covered = document(6, claim)
+    assert json.loads(without_covered(covered, "r/.zarray")) == {"shape": [6, 3], "x": 1}
+
+
+CLAIM = {"name": "n", "first": 4, "stop": 9, "machine": "", "pid": 1, "started": 0}
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        7,
+        [7],
+        [{}],
+        [{**CLAIM, "stop": 3}],
+        [{**CLAIM, "first": -1}],
+        [{**CLAIM, "stop": 10**30}],
+        [{**CLAIM, "pid": -1}],
+        [{**CLAIM, "machine": 1}],
+        [{**CLAIM, "name": None}],
+    ],
+)
+def test_what_is_no_claim_is_not_heeded(claims: object) -> None:
+    data = json.dumps({"shape": [4, 3], MEMBER: claims}).encode()
+    assert free_from(data) == 4
+    assert json.loads(without_covered(data, "r/.zarray")) == {"shape": [4, 3]}

@@ -1,0 +1,309 @@
+"""The chunk cache: one load a chunk, a budget that holds, pins, errors that pass on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
+from nczfs.engine.chunks.loaded import Loaded
+from nczfs.engine.chunks.place import ArrayPlace
+from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.errors import CorruptChunk, NczfsError, Unavailable
+from nczfs.zmap.base import Version
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.memory import MemoryZMap
+
+A = StoredArray(MemoryZMap(), ArrayPlace(ROOT))
+
+
+def loaded(number: int, nbytes: int = 1000, version: str = "v") -> Loaded:
+    return Loaded(np.full(nbytes, number % 256, np.uint8), nbytes, Version(version))
+
+
+def test_a_chunk_that_many_want_is_loaded_once() -> None:
+    cache = ChunkCache(1 << 20)
+    readers = 8
+    together = threading.Barrier(readers)
+    release = threading.Event()
+    loads: list[int] = []
+
+    def load(known: Loaded | None) -> Loaded:
+        loads.append(1)
+        release.wait(10)
+        return loaded(7)
+
+    def read() -> int:
+        together.wait(10)
+        with cache.pinned((A, (0,)), load, 1000, 0.0) as values:
+            return int(values[0])
+
+    with ThreadPoolExecutor(readers) as pool:
+        futures = [pool.submit(read) for _ in range(readers)]
+        release.set()
+        assert [future.result(10) for future in futures] == [7] * readers
+    assert len(loads) == 1
+
+
+def test_the_error_of_a_load_reaches_everybody_who_waits_and_is_not_kept() -> None:
+    cache = ChunkCache(1 << 20)
+    started, release = threading.Event(), threading.Event()
+
+    def fail(known: Loaded | None) -> Loaded:
+        started.set()
+        release.wait(10)
+        raise CorruptChunk("v/0: torn")
+
+    def read() -> None:
+        with cache.pinned((A, (0,)), fail, 1000, 0.0):
+            pass
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(read)
+        started.wait(10)
+        second = pool.submit(read)
+        release.set()
+        for future in (first, second):
+            with pytest.raises(CorruptChunk, match="torn"):
+                future.result(10)
+    with cache.pinned((A, (0,)), lambda known: loaded(3), 1000, 0.0) as values:
+        assert values[0] == 3
+
+
+def test_a_pinned_chunk_is_not_evicted() -> None:
+    cache = ChunkCache(3 * (1000 + ENTRY_BYTES))
+    with cache.pinned((A, (0,)), lambda known: loaded(0), 1000, 0.0):
+        for number in range(1, 20):
+            with cache.pinned((A, (number,)), lambda known: loaded(1), 1000, 0.0):
+                pass
+        assert cache.peek((A, (0,)), 0.0) is not None
+    assert cache.used_bytes <= cache.limit_bytes
+
+
+def test_a_chunk_larger_than_the_budget_is_read_and_not_kept() -> None:
+    cache = ChunkCache(500)
+    with cache.pinned((A, (0,)), lambda known: loaded(9, 1000), 1000, 0.0) as values:
+        assert values[0] == 9
+    assert cache.peek((A, (0,)), 0.0) is None
+    assert cache.used_bytes == 0
+
+
+def test_a_chunk_confirmed_too_long_ago_is_shown_to_the_loader_again() -> None:
+    clock = iter(float(second) for second in range(100))
+    cache = ChunkCache(1 << 20, clock=lambda: next(clock))
+    with cache.pinned((A, (0,)), lambda known: loaded(1, version="old"), 1000, 0.0):
+        pass
+    seen: list[object] = []
+
+    def confirm(known: Loaded | None) -> Loaded:
+        assert known is not None
+        seen.append(known.version)
+        return known
+
+    assert cache.peek((A, (0,)), 50.0) is None
+    with cache.pinned((A, (0,)), confirm, 1000, 0.5) as values:
+        assert values[0] == 1
+    assert seen == ["old"]
+
+
+def test_reading_ahead_is_dropped_when_everything_is_pinned() -> None:
+    cache = ChunkCache(2 * (1000 + ENTRY_BYTES))
+    with (
+        cache.pinned((A, (0,)), lambda known: loaded(0), 1000, 0.0),
+        cache.pinned((A, (1,)), lambda known: loaded(0), 1000, 0.0),
+    ):
+        assert not cache.start_load((A, (2,)), 1000, 0.0)
+        assert not cache.try_reserve(1000)
+    assert cache.start_load((A, (2,)), 1000, 0.0)
+    cache.fail_load((A, (2,)), 1000, Unavailable("gone"))
+    assert cache.used_bytes <= cache.limit_bytes
+
+
+def test_whoever_waits_when_the_cache_is_closed_gets_an_error() -> None:
+    cache = ChunkCache(1 << 20)
+    assert cache.start_load((A, (0,)), 1000, 0.0)
+    entered = threading.Event()
+
+    def read() -> None:
+        entered.set()
+        with cache.pinned((A, (0,)), lambda known: loaded(0), 1000, 0.0):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(read)
+        entered.wait(10)
+        cache.close()
+        # It either waited for the load that failed, or came after it and loads itself.
+        try:
+            future.result(10)
+        except NczfsError as error:
+            assert "closed" in str(error)  # noqa: PT017
+
+
+def test_a_dropped_chunk_is_loaded_anew() -> None:
+    cache = ChunkCache(1 << 20)
+    for number in (1, 2):
+        with cache.pinned((A, (0,)), lambda known, n=number: loaded(n), 1000, 0.0) as values:  # type: ignore[misc]
+            assert values[0] == number
+        cache.drop((A, (0,)))
+    assert cache.used_bytes == 0
+
+
+def test_a_chunk_that_is_put_is_shown_and_takes_the_place_of_the_old_one() -> None:
+    cache = ChunkCache(1 << 20)
+    with cache.pinned((A, (0,)), lambda known: loaded(1), 1000, 0.0):
+        pass
+    cache.put((A, (0,)), loaded(2, 3000, "v2"))
+    values = cache.peek((A, (0,)), 0.0)
+    assert values is not None
+    assert values[0] == 2
+    assert cache.used_bytes == 3000 + ENTRY_BYTES
+
+
+def test_a_chunk_that_is_put_after_closing_is_not_kept() -> None:
+    cache = ChunkCache(1 << 20)
+    cache.close()
+    cache.put((A, (0,)), loaded(2))
+    assert cache.used_bytes == 0
+
+
+@pytest.mark.parametrize("is_put", [False, True], ids=["drop", "put"])
+def test_a_load_that_was_under_way_when_its_chunk_changed_is_not_kept(is_put: bool) -> None:
+    """Its own reader began before; those who come later, or waited, get the new values."""
+    cache = ChunkCache(1 << 20)
+    started, release = threading.Event(), threading.Event()
+
+    def old(known: Loaded | None) -> Loaded:
+        started.set()
+        release.wait(10)
+        return loaded(1)
+
+    def read(load: Callable[[Loaded | None], Loaded]) -> int:
+        with cache.pinned((A, (0,)), load, 1000, 0.0) as values:
+            return int(values[0])
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(read, old)
+        started.wait(10)
+        second = pool.submit(read, lambda known: loaded(2))
+        if is_put:
+            cache.put((A, (0,)), loaded(2))
+        else:
+            cache.drop((A, (0,)))
+        release.set()
+        assert second.result(10) == 2
+        assert first.result(10) in (1, 2)
+    assert read(lambda known: loaded(2)) == 2
+    assert cache.used_bytes == 1000 + ENTRY_BYTES
+
+
+def test_what_was_read_ahead_and_dropped_meanwhile_is_not_kept() -> None:
+    cache = ChunkCache(1 << 20)
+    assert cache.start_load((A, (0,)), 1000, 0.0)
+    cache.drop((A, (0,)))
+    assert not cache.start_load((A, (0,)), 1000, 0.0)
+    cache.finish_load((A, (0,)), 1000, loaded(1))
+    assert cache.peek((A, (0,)), 0.0) is None
+    assert cache.used_bytes == 0
+
+
+def test_a_load_that_ends_after_closing_still_reaches_its_reader() -> None:
+    cache = ChunkCache(1 << 20)
+
+    def load(known: Loaded | None) -> Loaded:
+        cache.close()
+        return loaded(3)
+
+    with cache.pinned((A, (0,)), load, 1000, 0.0) as values:
+        assert values[0] == 3
+
+
+def test_a_load_that_began_before_is_not_fresh_enough_for_who_comes_after() -> None:
+    """Else what was fetched before a file was opened could be shown as what it held then."""
+    seconds = 1.0
+    cache = ChunkCache(1 << 20, clock=lambda: seconds)
+    assert cache.start_load((A, (0,)), 1000, 0.0)
+    seconds = 9.0
+    cache.finish_load((A, (0,)), 1000, loaded(1))
+    assert cache.peek((A, (0,)), 1.0) is not None
+    assert cache.peek((A, (0,)), 5.0) is None
+
+
+def test_what_was_read_goes_before_what_was_read_ahead() -> None:
+    cache = ChunkCache(4 * (1000 + ENTRY_BYTES))
+    for number in range(3):
+        with cache.pinned((A, (number,)), lambda known: loaded(0), 1000, 0.0):
+            pass
+        assert cache.peek((A, (number,)), 0.0) is not None
+    assert cache.start_load((A, (3,)), 1000, 0.0)
+    cache.finish_load((A, (3,)), 1000, loaded(3))
+    with cache.pinned((A, (4,)), lambda known: loaded(4), 1000, 0.0):
+        pass
+    assert cache.peek((A, (3,)), 0.0) is not None
+    assert cache.peek((A, (0,)), 0.0) is None
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Any order of loads, hits, reservations and discards keeps the books in balance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = ChunkCache(5 * (100 + ENTRY_BYTES))
+        self.reserved: list[int] = []
+        self.ahead: list[int] = []
+
+    @rule(number=st.integers(0, 9))
+    def read(self, number: int) -> None:
+        if number in self.ahead:
+            return
+        with self.cache.pinned(
+            (A, (number,)), lambda known: loaded(number, 100), 100, 0.0
+        ) as values:
+            assert values[0] == number
+
+    @rule(number=st.integers(0, 9))
+    def start(self, number: int) -> None:
+        if self.cache.start_load((A, (number,)), 100, 0.0):
+            self.ahead.append(number)
+
+    @precondition(lambda self: self.ahead)
+    @rule(succeeds=st.booleans())
+    def end(self, succeeds: bool) -> None:
+        number = self.ahead.pop()
+        if succeeds:
+            self.cache.finish_load((A, (number,)), 100, loaded(number, 100))
+        else:
+            self.cache.fail_load((A, (number,)), 100, Unavailable("x"))
+
+    @rule(nbytes=st.integers(1, 400))
+    def reserve(self, nbytes: int) -> None:
+        if self.cache.try_reserve(nbytes):
+            self.reserved.append(nbytes)
+
+    @precondition(lambda self: self.reserved)
+    @rule()
+    def unreserve(self) -> None:
+        self.cache.unreserve(self.reserved.pop())
+
+    @rule()
+    def discard(self) -> None:
+        self.cache.discard(A)
+
+    @invariant()
+    def the_budget_holds_and_adds_up(self) -> None:
+        held = sum(
+            100 + ENTRY_BYTES for n in range(10) if self.cache.peek((A, (n,)), 0.0) is not None
+        )
+        expected = held + sum(self.reserved) + 100 * len(self.ahead)
+        assert self.cache.used_bytes == expected <= self.cache.limit_bytes
+
+
+TestCacheMachine = CacheMachine.TestCase
+TestCacheMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

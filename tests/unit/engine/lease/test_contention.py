@@ -1,0 +1,302 @@
+"""One after the other of the rules by which two contenders never both have a lease."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import pytest
+
+from nczfs.engine.lease.contention import LEASE, Contender, LeaseTerms, parsed_claim
+from nczfs.engine.process import current_process
+from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.memory import MemoryZMap
+from tests.conftest import ExpectedWarnings
+from tests.support.leases import Time, Unconditional
+
+TERMS = LeaseTerms()
+CLOCKS_DIFFER_S = TERMS.settle_s / 2
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def zmap() -> Unconditional:
+    return Unconditional()
+
+
+def contender(zmap: MemoryZMap, time: Time, error_s: float = 0.0) -> Contender:
+    return Contender(zmap, ROOT, TERMS, time.clock(error_s))
+
+
+def take(contender: Contender, time: Time, tries: int = 3) -> bool:
+    """Try for the lease, and say whether it was had."""
+    for _ in range(tries):
+        pause = contender.advance()
+        if pause is None:
+            break
+        time.sleep(pause)
+    return contender.is_valid
+
+
+def test_the_claim_says_who_and_for_how_long(zmap: Unconditional, time: Time) -> None:
+    ours = contender(zmap, time)
+    start = time.now
+    assert take(ours, time)
+    (key,) = zmap.claims()
+    process = current_process()
+    assert process is not None
+    assert json.loads(bytes(zmap.read(key).data)) == {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "machine": process.machine,
+        "started": process.started,
+        "random": key.rpartition("/")[2],
+        "start": start,
+        "expiry": time.now + TERMS.term_s,
+        "holds": True,
+    }
+
+
+def test_the_oldest_claim_wins_and_the_next_one_follows(zmap: Unconditional, time: Time) -> None:
+    first, second = contender(zmap, time), contender(zmap, time)
+    first.advance()
+    time.sleep(0.5)
+    second.advance()
+    time.sleep(TERMS.settle_s)
+    assert second.advance() is not None
+    assert first.advance() is None
+    assert second.advance() is not None
+    assert second.first is not None
+    assert second.first.random == first.key.rpartition("/")[2]
+    first.withdraw()
+    assert second.advance() is None
+
+
+def test_nobody_decides_before_others_can_be_seen(zmap: Unconditional, time: Time) -> None:
+    """Whose clock is slow comes later, and has the older claim."""
+    hasty, slow = contender(zmap, time, CLOCKS_DIFFER_S), contender(zmap, time)
+    hasty.advance()
+    assert hasty.advance() is not None
+    time.sleep(0.5)
+    slow.advance()
+    time.sleep(TERMS.settle_s)
+    assert hasty.advance() is not None
+    assert slow.advance() is None
+
+
+def test_a_claim_that_took_long_to_be_stored_is_made_anew(zmap: Unconditional, time: Time) -> None:
+    late, quick = contender(zmap, time), contender(zmap, time)
+
+    def meanwhile(_: str) -> None:
+        zmap.before = lambda _: None
+        time.sleep(0.5)
+        assert take(quick, time)
+        quick.withdraw()
+        time.sleep(TERMS.settle_s)
+
+    zmap.before = meanwhile
+    late.advance()
+    # The claim that it made first is older than that of whoever comes now, and was not seen.
+    assert not late.is_valid
+    begun = time.now
+    assert take(late, time)
+    assert late.claim is not None
+    assert late.claim.start >= begun
+
+
+def test_who_was_stopped_between_looking_and_taking_looks_again(
+    zmap: Unconditional, time: Time
+) -> None:
+    stopped, other = contender(zmap, time), contender(zmap, time)
+    time.sleep(stopped.advance() or 0.0)
+
+    def stop(asked: str) -> None:
+        if asked == "write":
+            zmap.before = lambda _: None
+            time.sleep(TERMS.term_s + TERMS.settle_s)
+            assert take(other, time)
+
+    zmap.before = stop
+    assert stopped.advance() is not None
+    assert not stopped.is_valid
+    assert other.is_valid
+
+
+def test_a_holder_is_not_overtaken_by_whose_clock_is_far_behind(
+    zmap: Unconditional, time: Time
+) -> None:
+    holder, slow = contender(zmap, time), contender(zmap, time, -20.0)
+    assert take(holder, time)
+    assert not take(slow, time)
+
+
+def test_a_lease_ends_for_its_holder_before_it_does_for_others(
+    zmap: Unconditional, time: Time
+) -> None:
+    for error_s in (-CLOCKS_DIFFER_S, 0.0, CLOCKS_DIFFER_S):
+        holder, other = contender(zmap, time), contender(zmap, time, error_s)
+        assert take(holder, time)
+        while not take(other, time, tries=1):
+            time.sleep(0.1)
+        assert not holder.is_valid
+        assert zmap.claims() == [other.key]
+        other.withdraw()
+
+
+def test_a_renewed_lease_lasts(zmap: Unconditional, time: Time) -> None:
+    holder, other = contender(zmap, time), contender(zmap, time)
+    assert take(holder, time)
+    for _ in range(10):
+        time.sleep(TERMS.renew_s)
+        assert holder.is_due
+        assert holder.renew()
+        assert not holder.is_due
+        assert not take(other, time, tries=2)
+
+
+def test_a_lease_that_expired_or_was_removed_is_not_renewed(
+    zmap: Unconditional, time: Time
+) -> None:
+    holder = contender(zmap, time)
+    assert take(holder, time)
+    time.sleep(TERMS.term_s - TERMS.settle_s)
+    assert not holder.is_valid
+    assert not holder.renew()
+    assert take(holder, time)
+    zmap.delete(holder.key)
+    assert not holder.renew()
+    assert not holder.is_valid
+
+
+def test_a_lease_that_expired_while_it_was_renewed_is_lost(zmap: Unconditional, time: Time) -> None:
+    holder, other = contender(zmap, time), contender(zmap, time)
+    assert take(holder, time)
+
+    def others_go_on(asked: str) -> None:
+        if asked == "write":
+            zmap.before = lambda _: None
+            time.sleep(TERMS.term_s)
+            assert take(other, time, tries=10)
+
+    zmap.before = others_go_on
+    assert not holder.renew()
+    assert (holder.is_valid, other.is_valid) == (False, True)
+    assert zmap.claims() == [other.key]
+
+
+def test_who_waits_for_long_stays_in_the_queue(zmap: Unconditional, time: Time) -> None:
+    holder, waiting = contender(zmap, time), contender(zmap, time)
+    assert take(holder, time)
+    begun = time.now
+    for _ in range(100):
+        time.sleep(waiting.advance() or 0.0)
+        if holder.is_due:
+            holder.renew()
+    assert time.now - begun > TERMS.term_s
+    assert waiting.claim is not None
+    assert waiting.claim.start == begun
+    holder.withdraw()
+    assert waiting.advance() is None
+
+
+def test_whose_claim_expired_queues_anew(zmap: Unconditional, time: Time) -> None:
+    stopped, other = contender(zmap, time), contender(zmap, time)
+    stopped.advance()
+    time.sleep(2 * TERMS.term_s)
+    assert take(other, time)
+    other.withdraw()
+    begun = time.now
+    assert take(stopped, time)
+    assert stopped.claim is not None
+    assert stopped.claim.start >= begun
+
+
+def test_datasets_of_one_store_have_leases_of_their_own(zmap: Unconditional, time: Time) -> None:
+    for root in ("a", "b/c"):
+        assert take(Contender(zmap, Prefix(root), TERMS, time.clock()), time)
+        assert len(zmap.claims(root)) == 1
+
+
+GOOD = {"host": "h", "pid": 1, "random": "x", "start": 0.0, "expiry": 1e12, "holds": True}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[" * 4096,
+        b"\xff",
+        b"[]",
+        json.dumps(GOOD | {"random": "y"}).encode(),
+        json.dumps(GOOD | {"host": "two\nlines"}).encode(),
+        json.dumps(GOOD | {"host": 1}).encode(),
+        json.dumps(GOOD | {"pid": "1"}).encode(),
+        json.dumps(GOOD | {"pid": -1}).encode(),
+        json.dumps(GOOD | {"machine": 1}).encode(),
+        json.dumps(GOOD | {"started": "1"}).encode(),
+        json.dumps(GOOD | {"expiry": float("inf")}).encode(),
+        json.dumps(GOOD | {"start": float("nan")}).encode(),
+        json.dumps(GOOD | {"start": [1]}).encode(),
+        json.dumps({"host": "h"}).encode(),
+        (b'{"start": ' + b"9" * 400 + b"}"),
+    ],
+)
+def test_what_is_no_claim_is_ignored_and_left_alone(
+    data: bytes, zmap: Unconditional, time: Time, expected_warnings: ExpectedWarnings
+) -> None:
+    assert parsed_claim("x", json.dumps(GOOD).encode()) is not None
+    assert parsed_claim("x", data) is None
+    key = Key(f"{LEASE}/x")
+    zmap.write(key, data)
+    expected_warnings.add(r"\.nczfs-lease/x: is not a lease; ignored")
+    assert take(contender(zmap, time), time)
+    assert key in zmap.claims()
+
+
+def _leave_claim(zmap: Unconditional, time: Time, **changes: object) -> Key:
+    """A claim that holds the lease, as a process that has ended left it."""
+    left = contender(zmap, time)
+    assert take(left, time)
+    (key,) = zmap.claims()
+    claim = json.loads(bytes(zmap.read(key).data))
+    zmap.write(key, json.dumps(claim | changes).encode())
+    return key
+
+
+def test_the_lease_of_a_process_that_was_seen_to_have_ended_is_taken_over(
+    zmap: Unconditional, time: Time
+) -> None:
+    """Its number is that of another process by now, which started at another time."""
+    left = _leave_claim(zmap, time, started=1)
+    begun = time.now
+    ours = contender(zmap, time)
+    assert take(ours, time, tries=20)
+    # Once for others to see our claim, once for what the other one had sent to arrive.
+    assert 2 * TERMS.settle_s <= time.now - begun < TERMS.term_s / 2
+    assert left not in zmap.claims()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"started": 1, "machine": ""},
+        {"started": 1, "machine": "another boot"},
+        {"started": 1, "host": "elsewhere"},
+        {},
+    ],
+)
+def test_a_process_that_cannot_be_seen_from_here_keeps_its_term(
+    changes: dict[str, object], zmap: Unconditional, time: Time
+) -> None:
+    left = _leave_claim(zmap, time, **changes)
+    ours = contender(zmap, time)
+    assert not take(ours, time, tries=20)
+    assert left in zmap.claims()
+    assert ours.first is not None
+    time.sleep(ours.remaining_s(ours.first) + 1)
+    assert take(ours, time, tries=20)

@@ -1,0 +1,353 @@
+"""Pending changes of metadata on their way into the store; others write, and calls fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nczfs.errors import AccessDenied, NameTaken, NoSuchNode, StoreError, Unavailable
+from nczfs.library.api import OpenDataset
+from nczfs.library.opening import open_zmap
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.memory import MemoryZMap
+
+FORMATS = ("nczarr-L3", "nczarr-L2l", "nczarr-L1", "zarr2")
+WRITES = frozenset({"write"})
+
+
+@pytest.fixture(params=FORMATS)
+def layout(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def memory(layout: str) -> MemoryZMap:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format=layout) as dataset:
+        dataset.attrs["title"] = "t"
+        dataset.attrs["version"] = 1
+        dataset.create_dimension("x", 4)
+        variable = dataset.create_variable("v", ("x",), "i4", chunks=(2,), fillvalue=-1)
+        variable.attrs["units"] = "m"
+        dataset.create_group("g")
+    return zmap
+
+
+@pytest.fixture
+def dataset(memory: MemoryZMap) -> Iterator[OpenDataset]:
+    with open_zmap(memory, "r+") as dataset:
+        yield dataset
+
+
+@pytest.fixture
+def other(memory: MemoryZMap) -> Iterator[OpenDataset]:
+    with open_zmap(memory, "r+") as dataset:
+        yield dataset
+
+
+def documents(memory: MemoryZMap) -> dict[str, bytes]:
+    found = (stat.key for stat in memory.list(ROOT))
+    return {str(key): bytes(memory.read(key).data) for key in found if "/." in f"/{key}"}
+
+
+def seen(memory: MemoryZMap, look: Callable[[OpenDataset], Any]) -> Any:
+    with open_zmap(memory) as dataset:
+        return look(dataset)
+
+
+def test_a_change_is_seen_at_once_here_and_elsewhere_after_sync(
+    memory: MemoryZMap, dataset: OpenDataset
+) -> None:
+    before = documents(memory)
+    variable = dataset.variables["v"]
+    variable.attrs["units"], dataset.attrs["new"] = "km", [1, 2]
+    assert variable.attrs["units"] == dataset.variables["v"].attrs["units"] == "km"
+    assert list(dataset.attrs) == ["title", "version", "new"]
+    assert documents(memory) == before
+    dataset.sync()
+    assert seen(memory, lambda d: d.variables["v"].attrs["units"]) == "km"
+    assert seen(memory, lambda d: list(d.attrs)) == ["title", "version", "new"]
+
+
+def test_what_two_clients_changed_of_one_node_is_all_there(
+    memory: MemoryZMap, dataset: OpenDataset, other: OpenDataset
+) -> None:
+    assert dataset.attrs["title"] == other.attrs["title"] == "t"
+    dataset.attrs["title"], other.attrs["version"] = "T", 2
+    dataset.attrs["mine"], other.attrs["theirs"] = "m", "t"
+    del other.variables["v"].attrs["units"]
+    dataset.variables["v"].attrs["long_name"] = "l"
+    dataset.sync()
+    other.sync()
+    found = seen(memory, lambda d: dict(d.attrs))
+    assert found == {"title": "T", "version": 2, "mine": "m", "theirs": "t"}
+    attrs = seen(memory, lambda d: dict(d.variables["v"].attrs))
+    assert attrs == {"_FillValue": -1, "long_name": "l"}
+
+
+def test_a_change_between_reading_and_replacing_a_document_is_kept(memory: MemoryZMap) -> None:
+    intruded: list[str] = []
+
+    def intrude(operation: str, key: str) -> None:
+        if operation == "write" and not intruded:
+            intruded.append(key)
+            with open_zmap(memory, "r+") as intruder:
+                intruder.attrs["theirs"] = "t"
+
+    with open_zmap(Faulty(memory, before_call=intrude), "r+") as dataset:
+        dataset.attrs["mine"] = "m"
+    assert intruded
+    found = seen(memory, lambda d: dict(d.attrs))
+    assert found == {"title": "t", "version": 1, "mine": "m", "theirs": "t"}
+
+
+def test_two_clients_make_different_members_of_one_group(
+    memory: MemoryZMap, dataset: OpenDataset, other: OpenDataset
+) -> None:
+    for client, name in ((dataset, "a"), (other, "b")):
+        client.create_variable(f"v{name}", ("x",), "i2")
+        client.create_group(f"g/{name}")
+        client.create_dimension(f"d{name}", 3)
+    dataset.sync()
+    other.sync()
+    assert seen(memory, lambda d: set(d.variables)) == {"v", "va", "vb"}
+    assert seen(memory, lambda d: set(d.groups["g"].groups)) == {"a", "b"}
+
+
+def test_who_makes_a_variable_of_a_name_that_is_taken_meanwhile_is_told(
+    memory: MemoryZMap, dataset: OpenDataset
+) -> None:
+    with open_zmap(memory, "r+") as other:
+        dataset.create_variable("new", ("x",), "i2")
+        other.create_variable("new", ("x",), "f8")
+        other.sync()
+        with pytest.raises(NameTaken, match="/new: another client has created it meanwhile"):
+            dataset.sync()
+    assert seen(memory, lambda d: d.variables["new"].dtype.str) == "<f8"
+    assert dataset.variables["new"].dtype.str == "<f8"
+    assert dataset._dataset.edits.pending() == [], "what cannot be had is not asked for again"
+    dataset.attrs["title"] = "T"
+    dataset.close()
+    assert seen(memory, lambda d: d.attrs["title"]) == "T"
+
+
+@pytest.mark.parametrize("gone", ["variable", "group"])
+def test_a_change_of_what_another_client_removed_keeps_nothing_else_from_being_stored(
+    memory: MemoryZMap, dataset: OpenDataset, gone: str
+) -> None:
+    node = dataset.variables["v"] if gone == "variable" else dataset.groups["g"]
+    node.attrs["units"] = "km"
+    dataset.attrs["title"] = "T"
+    with open_zmap(memory, "r+") as other:
+        del other["v" if gone == "variable" else "g"]
+    with pytest.raises(NoSuchNode):
+        dataset.sync()
+    assert seen(memory, lambda d: d.attrs["title"]) == "T"
+    dataset.attrs["title"] = "U"
+    dataset.sync()
+    assert seen(memory, lambda d: d.attrs["title"]) == "U"
+
+
+def test_a_change_that_the_store_refuses_is_withdrawn_and_a_length_is_not(
+    memory: MemoryZMap, layout: str
+) -> None:
+    """SEMANTICS W27."""
+    faulty = Faulty(memory)
+    with open_zmap(faulty, "r+") as dataset:
+        if layout in ("nczarr-L3", "nczarr-L2l"):
+            dataset.create_dimension("t", None)
+            dataset.create_variable("r", ("t",), "i4", chunks=(2,))
+            dataset.sync()
+        else:
+            dataset.create_variable("r", (0,), "i4", chunks=(2,))
+            dataset.sync()
+        dataset.attrs["title"] = "T"
+        faulty.arm(Fault(0, AccessDenied, operations=WRITES, repeats=1000))
+        with pytest.raises(AccessDenied):
+            dataset.sync()
+        assert dataset.attrs["title"] == "t"
+        faulty.arm()
+        dataset.sync()
+        if layout in ("nczarr-L3", "nczarr-L2l"):
+            faulty.arm(Fault(0, AccessDenied, operations=WRITES, repeats=1000))
+            dataset.resize_dimension("t", 3)
+            with pytest.raises(AccessDenied):
+                dataset.sync()
+            faulty.arm()
+            dataset.sync()
+            assert seen(memory, lambda d: d.variables["r"].shape) == (3,)
+
+
+@pytest.mark.parametrize("error", [AccessDenied, Unavailable])
+def test_the_consolidated_copy_is_owed_until_it_is_stored(
+    memory: MemoryZMap, error: type[StoreError]
+) -> None:
+    with open_zmap(memory, "r+", consolidated=True) as dataset:
+        dataset.attrs["title"] = "T"
+    faulty = Faulty(memory)
+
+    def refuse(operation: str, key: str) -> None:
+        if operation == "write" and key == ".zmetadata":
+            raise error("on purpose")
+
+    def copied() -> Any:
+        return json.loads(bytes(memory.read(parse_key(".zmetadata")).data))["metadata"]
+
+    with open_zmap(faulty, "r+") as dataset:
+        inner = dataset._dataset
+        dataset.variables["v"].attrs["units"] = "km"
+        faulty._before_call = refuse
+        with pytest.raises(error):
+            dataset.sync()
+        assert inner.has_changes
+        assert inner.edits.pending() == []
+        inner.store(["g"])  # nothing of that is owed
+        with pytest.raises(error):
+            inner.store(["v"])
+        with pytest.raises(error):
+            dataset.sync()
+        assert seen(memory, lambda d: d.variables["v"].attrs["units"]) == "km"
+        assert copied()["v/.zattrs"]["units"] == "m"
+        faulty._before_call = None
+        inner.store(["g"])
+        assert not inner.has_changes
+        assert copied()["v/.zattrs"]["units"] == "km"
+
+
+def change_much(dataset: OpenDataset) -> None:
+    """Several changes of several nodes, new and old ones."""
+    dataset.attrs["title"] = "T"
+    dataset.create_dimension("y", 2)
+    new = dataset.create_variable("new", ("y", "x"), "f4", chunks=(1, 4), attributes={"units": "K"})
+    new[...] = 5
+    dataset.variables["v"].attrs["units"] = "km"
+    dataset.variables["v"][1] = 7
+    group = dataset.create_group("g/h/i", {"deep": 1})
+    group.create_variable("w", (), "i4", data=3)
+
+
+def state(dataset: OpenDataset) -> dict[str, Any]:
+    """All nodes that can be seen: attributes, shape and values."""
+    found: dict[str, Any] = {}
+
+    def look(group: Any, path: str) -> None:
+        found[path] = dict(group.attrs)
+        for name, variable in group.variables.items():
+            assert not variable.problems
+            found[f"{path}{name} attributes"] = dict(variable.attrs)
+            found[f"{path}{name} values"] = variable[...].tolist()
+        for name, below in group.groups.items():
+            look(below, f"{path}{name}/")
+
+    look(dataset, "")
+    return found
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+def test_whichever_write_fails_each_node_is_old_or_new_and_the_next_sync_completes_it(
+    layout: str, memory: MemoryZMap, after: bool
+) -> None:
+    image = {stat.key: bytes(memory.read(stat.key).data) for stat in memory.list(ROOT)}
+    old = seen(memory, state)
+    change_only = MemoryZMap()
+    for key, data in image.items():
+        change_only.write(key, data)
+    with open_zmap(change_only, "r+") as dataset:
+        change_much(dataset)
+    new = seen(change_only, state)
+    failures = 0
+    while True:
+        store = MemoryZMap()
+        for key, data in image.items():
+            store.write(key, data)
+        faulty = Faulty(store)
+        with open_zmap(faulty, "r+") as dataset:
+            # A failure may come while whole chunks are written, before sync.
+            change_much(dataset)
+            faulty.arm(Fault(failures, after=after, operations=WRITES))
+            try:
+                dataset.sync()
+            except StoreError:
+                assert faulty.fired
+            else:
+                break
+            # Crashed now, somebody who opens the dataset finds every node old or new.
+            for path, found in seen(store, state).items():
+                assert found in (old.get(path), new.get(path)), (failures, path)
+            # Not crashed, all is seen here, and the next sync stores it.
+            assert state(dataset) == new
+            dataset.sync()
+            assert seen(store, state) == new
+            assert dataset._dataset.edits.pending() == []
+        failures += 1
+    assert failures > 5
+    assert seen(store, state) == new
+
+
+@pytest.mark.parametrize("call", range(0, 12, 2))
+def test_any_failing_call_of_a_sync_leaves_it_to_the_next_one(
+    memory: MemoryZMap, call: int
+) -> None:
+    faulty = Faulty(memory)
+    with open_zmap(faulty, "r+") as dataset:
+        change_much(dataset)
+        wanted = state(dataset)
+        faulty.arm(Fault(call, repeats=3))
+        with pytest.raises(Unavailable):
+            dataset.sync()
+        faulty.arm()
+        dataset.sync()
+    assert seen(memory, state) == wanted
+
+
+def test_what_makes_a_node_visible_is_written_last(layout: str) -> None:
+    memory = MemoryZMap()
+    keys: list[str] = []
+
+    def note(operation: str, key: str) -> None:
+        if operation == "write":
+            keys.append(key)
+
+    with open_zmap(Faulty(memory, before_call=note), "w", format=layout) as dataset:
+        keys.clear()
+        group = dataset.create_group("g")
+        group.create_dimension("x", 4)
+        group.create_variable("v", ("x",), "i4", chunks=(2,))[1:3] = 1
+
+    def last(prefix: str) -> int:
+        return max(i for i, key in enumerate(keys) if key.startswith(prefix))
+
+    first_of_group = min(i for i, key in enumerate(keys) if key.startswith("g/."))
+    assert last("g/v/") < first_of_group
+    assert max(keys.index("g/v/0"), keys.index("g/v/1")) < keys.index("g/v/.zarray")
+    assert keys.index("g/v/.zarray") == last("g/v/")
+    if layout != "zarr2":
+        assert last("g/") < min(i for i, key in enumerate(keys) if key.startswith("."))
+
+
+def test_what_others_keep_in_the_documents_survives(layout: str, memory: MemoryZMap) -> None:
+    for key in (".zgroup", "v/.zarray", "v/.zattrs"):
+        found = json.loads(bytes(memory.read(parse_key(key)).data))
+        member = "foreign" if key != "v/.zattrs" else "_foreign"
+        document = {member: {"kept": [1, 2.50, None]}, **found}
+        memory.write(parse_key(key), json.dumps(document, indent=1).encode())
+    with open_zmap(memory, "r+") as dataset:
+        change_much(dataset)
+    for key in (".zgroup", "v/.zarray", "v/.zattrs"):
+        found = json.loads(bytes(memory.read(parse_key(key)).data))
+        kept = found.get("foreign", found.get("_foreign"))
+        assert kept == {"kept": [1, 2.50, None]}, key
+
+
+def test_a_document_that_does_not_change_is_not_written(memory: MemoryZMap) -> None:
+    versions = {stat.key: stat.version for stat in memory.list(ROOT)}
+    with open_zmap(memory, "r+") as dataset:
+        dataset.attrs["title"] = "t"
+        dataset.attrs.pop("none", None)
+        dataset.sync()
+    assert {stat.key: stat.version for stat in memory.list(ROOT)} == versions

@@ -1,0 +1,323 @@
+"""Chunks in the spool: what is there stays true, whatever is written or saved meanwhile."""
+
+from __future__ import annotations
+
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nczfs.engine.chunks.loaded import ChunkId
+from nczfs.errors import AccessDenied, Unavailable
+from nczfs.library.opening import open_zmap
+from nczfs.zmap.memory import MemoryZMap
+from tests.support.spooling import (
+    CHUNK,
+    CHUNK_BYTES,
+    FILL,
+    REFUSED,
+    held,
+    mounted,
+    new_memory,
+    stored,
+)
+
+
+@pytest.fixture
+def memory() -> MemoryZMap:
+    return new_memory()
+
+
+def test_a_spooled_chunk_takes_no_memory_until_it_is_written_to(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        assert mount.writeback.dirty_bytes == 0
+        assert mount.read(0, 3) == [1, FILL, FILL]
+        assert mount.writeback.dirty_bytes == 0, "reading needs no memory that stays"
+        mount.write(1, 2)
+        assert mount.writeback.dirty_bytes >= CHUNK_BYTES
+        assert mount.read(0, 3) == [1, 2, FILL]
+
+
+def test_a_spooled_chunk_keeps_what_others_wrote_when_it_is_stored(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        with open_zmap(memory, "r+") as other:
+            other.variables["v"][0:2] = [5, 6]
+        mount.zmap.arm()
+        mount.writeback.flush()
+        assert stored(memory)[:3] == [1, 6, FILL]
+        assert mount.read(0, 3) == [1, 6, FILL]
+
+
+def test_what_the_store_refuses_is_in_the_spool_before_the_caller_hears_of_it(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(3, 7)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        (found,) = mount.entries()
+        assert found.describe() == "memory://store v[3:4]"
+        assert found.entry is not None
+        assert "on purpose" in found.entry.reason
+        assert found.is_owned
+
+
+def test_what_was_written_after_a_refusal_is_in_the_spool_after_the_next(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        for position in (3, 5, 4):
+            mount.write(position, 7)
+            with pytest.raises(AccessDenied):
+                mount.writeback.flush()
+        (found,) = mount.entries()
+        assert found.describe() == "memory://store v[3:6]"
+
+
+def test_refused_again_and_again_the_entry_is_not_written_again(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    for name in ("v", "text"):
+        with mounted(memory, tmp_path, name=name) as mount:
+            mount.zmap.arm(REFUSED)
+            mount.write(0, "text" if name == "text" else 1)
+            with pytest.raises(AccessDenied):
+                mount.writeback.flush()
+            before = [found.path for found in mount.entries()]
+            with pytest.raises(AccessDenied):
+                mount.writeback.flush()
+            assert [found.path for found in mount.entries()] == before
+
+
+def test_where_the_spool_takes_nothing_either_it_is_kept_in_memory_and_said(
+    memory: MemoryZMap, tmp_path: Path, expected_warnings: Any
+) -> None:
+    expected_warnings.add("v/0: kept in memory only: .*--max-spool-size")
+    with mounted(memory, tmp_path, spool_bytes=10) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        assert mount.read(0, 1) == [1]
+        assert mount.entries() == []
+    assert stored(memory)[0] == 1
+
+
+def test_a_whole_chunk_that_is_refused_is_spooled_like_any_other(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, *range(CHUNK))
+        assert mount.writeback.unsaved == len(mount.entries()) == 1
+        assert mount.writeback.dirty_bytes == 0
+        assert mount.read(0, 2) == [0, 1]
+    assert stored(memory)[:CHUNK] == list(range(CHUNK))
+
+
+def test_what_was_written_over_a_lent_chunk_while_it_was_refused_is_spooled(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount, ThreadPoolExecutor(1) as pool:
+        mount.zmap.arm(REFUSED)
+        with held(mount, "write") as (begun, go_on):
+            whole = pool.submit(mount.write, 0, *range(CHUNK))
+            assert begun.wait(30)
+            mount.write(1, 99)
+            go_on.set()
+            whole.result(30)
+        assert mount.read(0, 3) == [0, 99, 2]
+        assert len(mount.entries()) == 1
+    assert stored(memory)[:3] == [0, 99, 2]
+
+
+def test_an_error_that_nobody_foresaw_is_kept_as_one_that_may_pass(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.write(0, 1)
+
+        def fail(operation: str, key: str) -> None:
+            raise ZeroDivisionError("a bug")
+
+        mount.before = fail
+        with pytest.raises(Unavailable, match="a bug"):
+            mount.writeback.flush()
+        mount.before = lambda operation, key: None
+        assert mount.read(0, 1) == [1]
+
+
+def test_what_is_written_while_a_chunk_is_being_saved_is_not_lost(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        saved = iter([True])
+        original = os.fsync
+
+        def write_meanwhile(fd: int) -> None:
+            original(fd)
+            if stat.S_ISREG(os.fstat(fd).st_mode) and next(saved, False):
+                mount.write(0, 2, 3)
+
+        monkeypatch.setattr(os, "fsync", write_meanwhile)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        assert mount.read(0, 3) == [2, 3, FILL]
+        assert mount.writeback.dirty_bytes >= CHUNK_BYTES
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        (found,) = mount.entries()
+        assert found.describe() == "memory://store v[0:2]"
+
+
+def test_a_chunk_that_is_completed_while_it_is_being_saved_stays_complete(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_zmap(memory, "r+") as other:
+        other.variables["v"][0:CHUNK] = 5
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        original, saved = os.fsync, iter([True])
+
+        def read_meanwhile(fd: int) -> None:
+            original(fd)
+            if stat.S_ISREG(os.fstat(fd).st_mode) and next(saved, False):
+                assert mount.read(0, 2) == [1, 5]
+
+        monkeypatch.setattr(os, "fsync", read_meanwhile)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        assert mount.read(0, 3) == [1, 5, 5]
+
+
+def test_of_two_that_save_a_chunk_at_once_the_newer_state_stays(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.write(0, 1)
+        chunk = mount.chunk(0)
+        assert chunk is not None
+        original, saved = os.fsync, iter([True])
+
+        def save_meanwhile(fd: int) -> None:
+            original(fd)
+            if stat.S_ISREG(os.fstat(fd).st_mode) and next(saved, False):
+                mount.write(1, 2)
+                mount.writeback._saver.save(chunk)
+
+        monkeypatch.setattr(os, "fsync", save_meanwhile)
+        mount.writeback._saver.save(chunk)
+        (found,) = mount.entries()
+        assert found.describe() == "memory://store v[0:2]"
+        assert mount.read(0, 2) == [1, 2]
+
+
+def test_what_was_spooled_and_written_over_during_its_flush_stays_in_the_spool(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount, ThreadPoolExecutor(1) as pool:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        mount.zmap.arm()
+        with held(mount, "write") as (begun, go_on):
+            flush = pool.submit(mount.writeback.flush)
+            assert begun.wait(30)
+            mount.write(1, 2)
+            chunk = mount.chunk(0)
+            assert chunk is not None
+            mount.writeback._saver.save(chunk)
+            go_on.set()
+            flush.result(30)
+        assert stored(memory)[:2] == [1, FILL]
+        (found,) = mount.entries()
+        assert found.describe() == "memory://store v[1:2]", "the other one is stored"
+        assert mount.read(0, 2) == [1, 2]
+
+
+def test_a_write_that_fails_on_a_spooled_chunk_loses_nothing(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        (found,) = mount.entries()
+        found.path.rename(tmp_path / "elsewhere")
+        with pytest.raises(Unavailable):
+            mount.write(1, 2)
+        (tmp_path / "elsewhere").rename(found.path)
+        assert mount.read(0, 2) == [1, FILL]
+
+
+def test_dropping_a_spooled_chunk_removes_its_entry(memory: MemoryZMap, tmp_path: Path) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        mount.write(CHUNK, 2)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+
+        def is_wanted(chunk_id: ChunkId) -> bool:
+            return chunk_id[1] == (1,)
+
+        mount.writeback.drop(mount.v.stored, is_wanted)
+        (found,) = mount.entries()
+        assert found.describe() == f"memory://store v[{CHUNK}:{CHUNK + 1}]"
+        assert mount.writeback.unsaved == 1
+        assert mount.read(0, 1) == [FILL]
+
+
+def test_dropping_waits_for_what_flies_and_leaves_no_entry(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount, ThreadPoolExecutor(2) as pool:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        with held(mount, "write") as (begun, go_on):
+            flush = pool.submit(mount.writeback.flush)
+            assert begun.wait(30)
+            drop = pool.submit(mount.writeback.drop, mount.v.stored, lambda _: False)
+            assert not drop.done()
+            go_on.set()
+            assert isinstance(flush.exception(30), AccessDenied)
+            drop.result(30)
+        assert mount.entries() == []
+
+
+def test_the_values_of_an_entry_are_not_kept_in_the_cache(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    """They would take room on the disk that nothing counts."""
+    with mounted(memory, tmp_path) as mount:
+        for position in range(CHUNK):
+            mount.write(position, position)
+        mount.zmap.arm(REFUSED)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        mount.zmap.arm()
+        mount.writeback.flush()
+        assert mount.engine.cache.peek((mount.v.stored, (0,)), 0.0) is None
+        assert mount.read(0, CHUNK) == list(range(CHUNK))
