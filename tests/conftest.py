@@ -1,4 +1,4 @@
-"""What all tests share: long forms, logs that must stay quiet, reference files of others."""
+"""What all tests share: a home of their own, long forms, quiet logs, reference files of others."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if find_spec("tests.support.servers") is not None:
     pytest_plugins = ["tests.support.servers"]
 
 REFERENCE_DATA = "NCZFS_REFERENCE_DATA"
+PROGRAMS_CACHE = "NCZFS_TEST_PROGRAMS"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +39,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         dropped = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps the spool, logs, caches and configuration of the person who runs the tests out of them.
+
+    Programs that tests install once, such as servers, stay where they are for the next run.
+    """
+    programs = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(PROGRAMS_CACHE, os.environ.get(PROGRAMS_CACHE) or programs)
+        for kind in ("STATE", "CACHE", "CONFIG", "DATA"):
+            environment.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
+        yield
 
 
 @pytest.fixture(scope="session")

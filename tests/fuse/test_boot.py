@@ -142,13 +142,14 @@ def test_systemd_mounts_and_unmounts_with_its_own_environment(
     machine: Machine, place: Path
 ) -> None:
     """As a mount unit does: no HOME, no terminal, options that are its own."""
+    environment = SYSTEMD_ENVIRONMENT | {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
     done = machine.run(
         "mount", SAMPLE, place, "-t", "nczfs", "-o", "ro,nofail,_netdev,x-systemd.automount",
-        env=SYSTEMD_ENVIRONMENT,
+        env=environment,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert status(machine, place)["read_only"] is True
-    done = machine.run("umount", place, "-c", env=SYSTEMD_ENVIRONMENT)
+    done = machine.run("umount", place, "-c", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert not is_mounted(machine, place)
 

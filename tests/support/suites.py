@@ -104,7 +104,7 @@ def installed() -> Suites:
     """The suites, installed when they are asked for for the first time."""
     wanted = (f"zarr=={version('zarr')}", *PLUGINS)
     digest = hashlib.sha256(repr((wanted, sys.version)).encode()).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = Path(os.environ["NCZFS_TEST_PROGRAMS"])
     home = cache / f"nczfs-suites-{digest}"
     cache.mkdir(parents=True, exist_ok=True)
     with open(f"{home}.lock", "w") as lock:
