@@ -124,7 +124,11 @@ def waiting_text(status: Status) -> str:
     if (error := status.get("last_error")) is None:
         return text
     pause_s = status["next_attempt_s"]
-    when = f"in {pause_s:.0f} s" if pause_s else "under way"
+    when = "under way"
+    if pause_s is None:
+        when = "when a program closes or syncs the file"
+    elif pause_s:
+        when = f"in {pause_s:.0f} s"
     return f"{text}; next attempt {when}, the last one failed: {error}"
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.arraychunks import ArrayChunks
+from nczfs.engine.arrays.storing import Storing
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.loaded import Values
@@ -34,7 +35,7 @@ from nczfs.engine.opennode import OpenNode
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.engine.readahead.prefetch import Windows
-from nczfs.engine.retrying import Confirmation
+from nczfs.engine.retrying import Confirmation, Trouble, newest
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.values.quantize import rounding_of
@@ -93,6 +94,21 @@ class Engine:
             for dataset in [each for each in self._changed if not each.has_changes]:
                 del self._changed[dataset]
             return [dataset for dataset, since in self._changed.items() if since <= before]
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why chunks or documents are not stored; None: nothing has failed."""
+        documents = (dataset.trouble(self._pause_s(dataset)) for dataset in self.changed())
+        return newest((self.writeback.trouble, *documents))
+
+    def _pause_s(self, dataset: Dataset) -> float | None:
+        """Return the seconds until the background stores the documents of a dataset."""
+        if self.options.flush_age_s is None:
+            return None
+        with self._changed_lock:
+            since = self._changed.get(dataset, -math.inf)
+        due_s = since + self.options.flush_age_s - time.monotonic()
+        return max(self.writeback.pause_s, due_s, 0.0)
 
     def _store_documents(self, before: float) -> bool:
         """Store what was changed before some time. Returns whether anything is left to wait for."""
@@ -158,6 +174,15 @@ class Dataset(Hierarchy):
         super().__init__(metadata, root, metadata_format, options, edits)
         self.copy = ConsolidatedCopy(self, edits.store)
         self.appends = Appends(self, self.array, lambda: metadata.zmap.features.conditional_writes)
+        self._storing = Storing(
+            self,
+            self.appends,
+            self.copy,
+            engine.writeback,
+            engine.arrays,
+            metadata.zmap,
+            self.zmap.flush,
+        )
         self._tell_edited = edited
         self._arrays_lock = threading.Lock()
         self._arrays: dict[str, tuple[Variable, Array]] = {}
@@ -281,10 +306,6 @@ class Dataset(Hierarchy):
                 log.info("%s: appended records are kept, and tried again: %s", self.url(""), error)
         return first
 
-    def flush_chunks(self) -> None:
-        """Store everything that was written to its arrays. Raises CodecError, StoreError."""
-        self.engine.writeback.flush(self._has)
-
     @property
     def has_changes(self) -> bool:
         """Whether a document, or the consolidated copy, is not stored yet as it should be."""
@@ -316,51 +337,11 @@ class Dataset(Hierarchy):
         CodecError, StoreError : what could not be stored is kept. DatasetError, MetadataError : a
             change can never be stored, and was withdrawn.
         """
-        paths = None if asked is None else frozenset(asked)
-        failures: list[NczfsError] = []
-        reason = self._reason_not_flushed()
-        with self.edits.naming:  # nothing is appended meanwhile
-            unplaced: dict[str, NczfsError] = {}
-            if self.appends.is_any:
-                unplaced = self.appends.claim()
-                reason = self._reason_not_flushed()
-            unsaved = self.engine.writeback.has_unsaved
-            if reason is not None and (paths is None or unsaved(self._has_any_at(paths))):
-                failures.append(reason)
-            reason = reason or next(iter(unplaced.values()), None)
-            # Other clients must see an array no longer than its stored values.
-            kept = {} if reason is None else self._growing(reason)
-            with self.engine.arrays.gate.inside(lambda: self.root):
-                stored = self.edits.flush(self.node, lambda path: path not in kept)
-            found = kept | stored | unplaced
-        failures += [error for path, error in found.items() if paths is None or path in paths]
-        with self.engine.arrays.gate.inside(lambda: self.root):
-            if self.copy.is_owed or self.copy.is_wanted:
-                try:
-                    self.copy.update()
-                except NczfsError as error:
-                    keys = (key for path in paths or () for key in self.format.single.keys(path))
-                    if paths is None or self.copy.owes(frozenset(keys)):
-                        failures.append(error)
-        try:
-            self.zmap.flush()
-        except NczfsError as error:
-            failures.append(error)
-        self.engine.writeback.settled()
-        if failures:
-            raise failures[0]
+        self._storing.store(asked)
 
-    def _reason_not_flushed(self) -> NczfsError | None:
-        """Store the chunks; why some of them are not."""
-        try:
-            self.flush_chunks()
-        except NczfsError as error:
-            return error
-        return None
-
-    def _growing(self, reason: NczfsError) -> dict[str, NczfsError]:
-        """Return the reason for all nodes that get another length."""
-        return {path: reason for path in self.edits.pending() if self.edits.grows(path)}
+    def trouble(self, pause_s: float | None) -> Trouble | None:
+        """See `Storing.trouble`."""
+        return self._storing.trouble(pause_s)
 
     def forget_clean(self) -> None:
         """Forget chunks and documents without unsaved changes, so that the store is asked anew."""
@@ -454,10 +435,6 @@ class Dataset(Hierarchy):
 
     def _has(self, array: StoredArray) -> bool:
         return array.is_within(self._metadata.zmap, self.root)
-
-    def _has_any_at(self, paths: Iterable[str]) -> Callable[[StoredArray], bool]:
-        prefixes = [self.prefix(path) for path in paths]
-        return lambda array: any(array.is_at(self._metadata.zmap, prefix) for prefix in prefixes)
 
     def _note_edited(self, path: str) -> None:
         self.engine.note_changes(self)

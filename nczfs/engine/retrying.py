@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
@@ -45,6 +45,7 @@ class Retry:
 
     attempts: int = 0
     at: float = 0.0
+    failed_at: float = 0.0
 
     @property
     def is_due(self) -> bool:
@@ -59,7 +60,8 @@ class Retry:
         """Begin a pause, longer than the last one."""
         self.attempts += 1
         pause = RETRY_S * 2.0 ** min(self.attempts, DOUBLINGS_MAX)
-        self.at = time.monotonic() + min(pause, RETRY_S_MAX)
+        self.failed_at = time.monotonic()
+        self.at = self.failed_at + min(pause, RETRY_S_MAX)
 
     def succeeded(self) -> None:
         """Forget the failures."""
@@ -67,10 +69,23 @@ class Retry:
 
 
 class Trouble(NamedTuple):
-    """Why something is not stored: the last error, and the seconds until the next attempt."""
+    """Why something is not stored.
+
+    Attributes
+    ----------
+    error : the last one.
+    at : when it came, on the monotonic clock.
+    pause_s : the seconds until the next attempt; None: only a program's fsync or close makes one.
+    """
 
     error: str
-    pause_s: float
+    at: float
+    pause_s: float | None
+
+
+def newest(troubles: Iterable[Trouble | None]) -> Trouble | None:
+    """Return the last trouble of several; None: there is none."""
+    return max(filter(None, troubles), key=lambda trouble: trouble.at, default=None)
 
 
 class StoreHealth:

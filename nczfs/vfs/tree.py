@@ -14,6 +14,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Engine
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.retrying import newest
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
 from nczfs.errors import BadKey
@@ -197,7 +198,8 @@ def mount_tree(
     started_at = time.time()
 
     def status() -> Mapping[str, object]:
-        trouble = engine.writeback.trouble
+        trouble = newest((engine.trouble, objects.files.trouble))
+        pause_s = None if trouble is None else trouble.pause_s
         return {
             "pid": os.getpid(),
             "url": parsed.text,
@@ -210,7 +212,7 @@ def mount_tree(
             "unsaved_metadata": len(engine.changed()),
             "unsaved_files": objects.files.unsaved_count,
             "last_error": None if trouble is None else trouble.error,
-            "next_attempt_s": None if trouble is None else round(trouble.pause_s, 3),
+            "next_attempt_s": None if pause_s is None else round(pause_s, 3),
             "spool": str(spool.directory),
             "spooled": spool.kept_count,
             "spool_used_bytes": spool.bytes_used,

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakSet
 
 from nczfs import metrics
 from nczfs.engine.chunks.cache import ChunkCache
@@ -23,6 +24,9 @@ from nczfs.zmap.base import ABSENT, Buffer, Version
 log = logging.getLogger(__name__)
 
 STORED_MAX: Final = 10_000  # versions of stored chunks that are remembered
+
+_LIVING: Final[WeakSet[DirtyMap]] = WeakSet()
+_living_lock = threading.Lock()  # guards the set
 
 
 class DirtyMap:
@@ -52,6 +56,8 @@ class DirtyMap:
         self._stored: OrderedDict[ChunkId, Version] = OrderedDict()
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
+        with _living_lock:
+            _LIVING.add(self)
 
     def ids(self, is_wanted: Callable[[StoredArray], bool]) -> list[ChunkId]:
         """Return the chunks of the arrays for which `is_wanted` returns true."""
@@ -269,4 +275,12 @@ class DirtyMap:
         """Count bytes, also in the budget of the cache."""
         self.nbytes += nbytes
         self._cache.claim(nbytes)
-        metrics.DIRTY_BYTES.set(self.nbytes)
+
+
+def _dirty_bytes() -> int:
+    """Return the bytes of all maps of the process."""
+    with _living_lock:
+        return sum(each.nbytes for each in _LIVING)
+
+
+metrics.DIRTY_BYTES.set_function(_dirty_bytes)

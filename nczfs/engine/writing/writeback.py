@@ -90,9 +90,14 @@ class WriteBack:
         failed = [chunk for chunk in self._dirty.all() if chunk.error is not None]
         if not failed:
             return None
-        pause_s = max(self._health.retry.pause_s, min(chunk.retry.pause_s for chunk in failed))
-        newest = max(failed, key=lambda chunk: chunk.retry.at)
-        return Trouble(str(newest.error), pause_s)
+        pause_s = max(self.pause_s, min(chunk.retry.pause_s for chunk in failed))
+        newest = max(failed, key=lambda chunk: chunk.retry.failed_at)
+        return Trouble(str(newest.error), newest.retry.failed_at, pause_s)
+
+    @property
+    def pause_s(self) -> float:
+        """The seconds for which the background leaves the store alone after a failure."""
+        return self._health.retry.pause_s
 
     def has_unsaved(self, is_wanted: Callable[[StoredArray], bool]) -> bool:
         """Return whether a chunk of the arrays selected by `is_wanted` is not stored yet."""
@@ -341,9 +346,12 @@ class WriteBack:
         except Exception as error:  # noqa: BLE001 - the thread has nobody to tell it to
             if not self._closed:
                 level = logging.INFO if self._is_failing else logging.WARNING
-                pause_s = 0.0 if (trouble := self.trouble) is None else trouble.pause_s
+                trouble = self.trouble
                 log.log(
-                    level, "what was written is kept, and tried again in %.0f s: %s", pause_s, error
+                    level,
+                    "what was written is kept, and tried again in %.0f s: %s",
+                    trouble.pause_s if trouble is not None else 0.0,
+                    error,
                 )
         self._is_failing = self._dirty.is_any_failed
         is_left = self._store_others(before) if self._health.is_due else True

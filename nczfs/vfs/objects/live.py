@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
+from nczfs.engine.retrying import Trouble
 from nczfs.engine.spool.basis import Sent, sent
 from nczfs.errors import NczfsError, PathExists, StaleHandle
 from nczfs.vfs.base import Buffer
@@ -67,6 +68,14 @@ class LiveFile:
     def dirty(self) -> bool:
         """Return whether something is not in the store yet."""
         return self._generation != self._stored and self.linked
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why something is not in the store; None: no upload of it failed."""
+        failure = self._failure
+        if failure is None or not self.dirty:
+            return None
+        return Trouble(str(failure), failure.at, None)
 
     @property
     def size(self) -> int:
@@ -467,14 +476,15 @@ class LiveFile:
 
 
 class _Failure:
-    """A failed upload, and its generation."""
+    """A failed upload, its generation, and its time on the monotonic clock."""
 
-    __slots__ = ("attempt", "error", "generation")
+    __slots__ = ("at", "attempt", "error", "generation")
 
     def __init__(self, attempt: int, generation: int, error: NczfsError) -> None:
         self.attempt = attempt
         self.generation = generation
         self.error = error
+        self.at = time.monotonic()
 
     def __str__(self) -> str:
         return str(self.error)

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nczfs.engine.retrying import Trouble, newest
 from nczfs.errors import NczfsError, StaleHandle
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.names import parent_of
@@ -101,6 +102,12 @@ class LiveFiles:
         """Return the number of files with unsaved contents."""
         with self._lock:
             return sum(live.dirty for live in self._files.values())
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why a file is not stored; None: nothing has failed."""
+        with self._lock:
+            return newest(live.trouble for live in self._files.values())
 
     def get(self, key: Key) -> LiveFile | None:
         """Return the live file of a key; needs no lock."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nczfs.cli.status import Waiting, status_lines, unsaved_text
+from nczfs.cli.status import Waiting, status_lines, unsaved_text, waiting_text
 
 STATUS: dict[str, Any] = {
     "pid": 12,
@@ -90,6 +90,14 @@ def test_who_waits_reads_each_change_at_most_once_a_second(
         "nczfs: /mnt: waiting for 2 chunks (2.00KiB); next attempt in 42 s, the last one failed: "
         "s3://b/d/v/0: refused",
     ]
+
+
+def test_a_file_is_tried_again_when_a_program_asks_for_it() -> None:
+    status = STATUS | {"unsaved_files": 1, "last_error": "s3://b/f: refused"}
+    assert waiting_text(status) == (
+        "1 file; next attempt when a program closes or syncs the file, the last one failed: "
+        "s3://b/f: refused"
+    )
 
 
 def test_a_terminal_is_never_silent_for_more_than_ten_seconds(

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -112,6 +113,59 @@ def test_what_could_not_be_stored_is_kept_and_shown_until_it_is(
         0,
         0,
     )
+    close(fs, handle)
+
+
+def status(fs: TreeFileSystem) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(read(fs, ".nczfs/status.json"))
+    return found
+
+
+def test_the_last_error_of_an_attribute_is_known_until_it_is_stored(
+    fs: TreeFileSystem, faulty: Faulty
+) -> None:
+    handle = open_file(fs, "datasets/a.zarr/v/attributes/units", os.O_CREAT | os.O_WRONLY)
+    fs.write(handle, 0, b"K")
+    refuse(faulty, Unavailable)
+    with pytest.raises(Unavailable) as raised:
+        fs.flush(handle)
+    found = status(fs)
+    assert (found["unsaved_metadata"], found["last_error"]) == (1, str(raised.value))
+    faulty.arm()
+    fs.flush(handle)
+    found = status(fs)
+    assert (found["unsaved_metadata"], found["last_error"]) == (0, None)
+    fs.release(handle)
+
+
+def test_the_last_error_of_an_attribute_that_was_discarded_is_not_shown(
+    fs: TreeFileSystem, faulty: Faulty
+) -> None:
+    """SEMANTICS W27."""
+    handle = open_file(fs, "datasets/a.zarr/v/attributes/units", os.O_CREAT | os.O_WRONLY)
+    fs.write(handle, 0, b"K")
+    refuse(faulty, AccessDenied)
+    with pytest.raises(AccessDenied):
+        close(fs, handle)
+    found = status(fs)
+    assert (found["unsaved_metadata"], found["last_error"]) == (0, None)
+
+
+@pytest.mark.parametrize("error", [AccessDenied, Unavailable])
+def test_the_last_error_of_an_object_is_known_until_it_is_stored(
+    fs: TreeFileSystem, faulty: Faulty, error: type[StoreError]
+) -> None:
+    handle = open_file(fs, "objects/file", os.O_CREAT | os.O_WRONLY)
+    fs.write(handle, 0, b"K")
+    refuse(faulty, error)
+    with pytest.raises(error) as raised:
+        fs.fsync(handle, data_only=False)
+    found = status(fs)
+    assert (found["unsaved_files"], found["last_error"]) == (1, str(raised.value))
+    assert found["next_attempt_s"] is None
+    faulty.arm()
+    fs.fsync(handle, data_only=False)
+    assert (status(fs)["unsaved_files"], status(fs)["last_error"]) == (0, None)
     close(fs, handle)
 
 

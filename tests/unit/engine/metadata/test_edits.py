@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nczfs.engine.options import EngineOptions
 from nczfs.errors import AccessDenied, NameTaken, NoSuchNode, StoreError, Unavailable
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
@@ -198,7 +199,7 @@ def test_the_consolidated_copy_is_owed_until_it_is_stored(
     def copied() -> Any:
         return json.loads(bytes(memory.read(parse_key(".zmetadata")).data))["metadata"]
 
-    with open_zmap(faulty, "r+") as dataset:
+    with open_zmap(faulty, "r+", options=EngineOptions(flush_age_s=3600.0)) as dataset:
         inner = dataset._dataset
         dataset.variables["v"].attrs["units"] = "km"
         faulty._before_call = refuse
@@ -206,6 +207,11 @@ def test_the_consolidated_copy_is_owed_until_it_is_stored(
             dataset.sync()
         assert inner.has_changes
         assert inner.edits.pending() == []
+        trouble = inner.engine.trouble
+        assert trouble is not None
+        assert "on purpose" in trouble.error
+        assert trouble.pause_s is not None
+        assert 0 < trouble.pause_s <= 3600.0
         inner.store(["g"])  # nothing of that is owed
         with pytest.raises(error):
             inner.store(["v"])
@@ -216,6 +222,7 @@ def test_the_consolidated_copy_is_owed_until_it_is_stored(
         faulty._before_call = None
         inner.store(["g"])
         assert not inner.has_changes
+        assert inner.engine.trouble is None
         assert copied()["v/.zattrs"]["units"] == "km"
 
 

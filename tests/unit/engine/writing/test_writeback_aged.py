@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs import metrics
 from nczfs.engine.retrying import RETRY_S_MAX
 from nczfs.errors import AccessDenied, StoreError, Unavailable
 from nczfs.testing.faults import Fault
@@ -94,6 +96,22 @@ def test_the_last_error_and_the_pause_are_known_while_something_is_not_stored(
         mount.zmap.arm()
         mount.writeback.flush()
         assert mount.writeback.trouble is None
+
+
+def test_the_gauge_of_dirty_bytes_is_what_all_engines_of_the_process_hold(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    gc.collect()
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    before = metrics.value("nczfs_dirty_bytes")
+    with mounted(memory, tmp_path / "one") as one, mounted(memory, tmp_path / "other") as other:
+        one.write(3, 7)
+        other.write(3 * CHUNK, 8)
+        both = one.writeback.dirty_bytes + other.writeback.dirty_bytes
+        assert metrics.value("nczfs_dirty_bytes") - before == both > one.writeback.dirty_bytes
+        other.writeback.flush()
+        assert metrics.value("nczfs_dirty_bytes") - before == one.writeback.dirty_bytes > 0
 
 
 def test_during_a_pause_the_background_asks_the_store_nothing_and_fsync_asks_at_once(
