@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import NamedTuple
 
 from nczfs.engine.retrying import Trouble
 from nczfs.engine.spool.basis import Sent, sent
@@ -75,7 +76,7 @@ class LiveFile:
         failure = self._failure
         if failure is None or not self.dirty:
             return None
-        return Trouble(str(failure), failure.at, None)
+        return Trouble(str(failure.error), failure.at, None)
 
     @property
     def size(self) -> int:
@@ -328,7 +329,8 @@ class LiveFile:
             self._stored = self._generation
             self._lost = self.base is None
             self.linked = not self._lost
-            why = str(self._failure or "the mount ended before it was closed")
+            failure = self._failure
+            why = str(failure.error) if failure else "the mount ended before it was closed"
             try:
                 kept = self._store.keep(staged, self.key, self._replaces, why)
             except NczfsError as error:
@@ -384,7 +386,7 @@ class LiveFile:
             is_refused = isinstance(error, StaleHandle | PathExists)
             if is_refused and (arrived := self._landed(key)) is not None:
                 return self._upload(key, arrived.version)
-            self._failure = _Failure(attempt, generation, error)
+            self._failure = _Failure(attempt, generation, error, time.monotonic())
             raise
 
     def _write(self, key: Key, parts: list[Part], replaces: Version | None, mtime_ns: int) -> Stat:
@@ -475,19 +477,13 @@ class LiveFile:
         return StaleHandle(f"{self.key}: could not be stored")
 
 
-class _Failure:
+class _Failure(NamedTuple):
     """A failed upload, its generation, and its time on the monotonic clock."""
 
-    __slots__ = ("at", "attempt", "error", "generation")
-
-    def __init__(self, attempt: int, generation: int, error: NczfsError) -> None:
-        self.attempt = attempt
-        self.generation = generation
-        self.error = error
-        self.at = time.monotonic()
-
-    def __str__(self) -> str:
-        return str(self.error)
+    attempt: int
+    generation: int
+    error: NczfsError
+    at: float
 
 
 def _parts_of(snapshot: Snapshot | None) -> list[Part]:
