@@ -17,7 +17,6 @@ from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.retrying import newest
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
-from nczfs.errors import BadKey
 from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
 from nczfs.vfs.base import Notifier
@@ -29,6 +28,7 @@ from nczfs.vfs.datasets.prefixdirectory import PrefixDirectory
 from nczfs.vfs.datasets.resolved import Plain
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.mountpaths import DATASETS, OBJECTS, MountPaths
 from nczfs.vfs.nodes import Directory, FixedDirectory, Node
 from nczfs.vfs.objects import (
     ObjectsDirectory,
@@ -46,7 +46,7 @@ from nczfs.zmap.url import StoreUrl, parse_url
 
 log = logging.getLogger(__name__)
 
-OBJECTS, DATASETS, CONTROL = "objects", "datasets", ".nczfs"
+CONTROL = ".nczfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,160 +104,182 @@ def mount_tree(
     BadUrl, UsageError : the URL names no store. StoreError : it cannot be reached.
     """
     options = options or VfsOptions()
-    parsed = parse_url(url)
-    zmap = _opened(parsed, store_options or StoreOptions(), options.survives)
-    read_only = options.read_only or not zmap.features.writable
+    place = parse_url(url)
+    zmap = _opened(place, store_options or StoreOptions(), options.survives)
     spool_dir = options.spool_dir or default_spool_dir()
-    if not read_only:
+    if not options.read_only and zmap.features.writable:
         check_spool_dir(spool_dir)
-    _tell_of_unsaved(spool_dir, spool_url(parsed))
+    _tell_of_unsaved(spool_dir, spool_url(place))
     _tell_of_no_effect(options.stored, zmap)
-    spool = Spool(spool_dir, spool_url(parsed), options.spool_bytes_max, options.survives)
-    engine = Engine(options.engine, spool)
-    metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
-    mtime_ns = time.time_ns()
-    access_log = AccessLog()
-    datasets = DatasetsTree(
-        metadata,
-        engine,
-        format_options(parsed.modes, engine.options),
-        access_log,
-        mtime_ns,
-        Choice(options.views),
-        lambda source, key, kept: archive_in(source, key, kept=kept),
-        writable=not options.read_only,
-        written=lambda prefix, array: written(prefix, array),
-        edited=lambda prefix: filesystem.kernel.forget_files(shown_at(prefix)),
-        removed=lambda prefix: removed(prefix),
-        renamed=lambda *prefixes: renamed(*prefixes),
-        may_remove=options.allow_delete,
-        spool=spool,
-    )
-    file_mode, dir_mode = _modes(options, read_only=read_only)
+    spool = Spool(spool_dir, spool_url(place), options.spool_bytes_max, options.survives)
+    return _Mounted(place, zmap, spool, options, notifier).filesystem
 
-    def shown_at(prefix: str) -> str:
-        words = [DATASETS, *([parsed.last_word] if is_dataset else []), prefix]
-        return "/".join(word for word in words if word)
 
-    def written(prefix: Prefix, array: StoredArray) -> None:
-        filesystem.kernel.forget_content(shown_at(prefix))
-        filesystem.kernel.forget_showing(array)
+class _Mounted:
+    """A store as a file system, and what its parts tell each other.
 
-    def changed(key: str) -> None:
-        node = node_prefix(key)
-        datasets.changed(Prefix(node))
-        filesystem.kernel.forget_below(shown_at(node))
+    Parameters
+    ----------
+    notifier : of the kernel, which is to forget what has changed.
+    """
 
-    def removed(prefix: Prefix) -> None:
-        filesystem.kernel.forget_below(shown_at(prefix))
-        filesystem.kernel.forget_below(f"{OBJECTS}/{prefix}")
-        filesystem.kernel.forget_files(shown_at(prefix))
+    def __init__(
+        self,
+        place: StoreUrl,
+        zmap: ZMap,
+        spool: Spool,
+        options: VfsOptions,
+        notifier: Notifier | None,
+    ) -> None:
+        self._url = place.text
+        self._zmap = zmap
+        self._spool = spool
+        self._read_only = options.read_only or not zmap.features.writable
+        self._began_ns = time.time_ns()
+        self._engine = Engine(options.engine, spool)
+        self._metadata = MetadataCache(
+            zmap, self._engine.options, self._engine.pools, ledger=self._engine.ledger
+        )
+        self._access_log = AccessLog()
+        self._datasets = self._datasets_tree(place, options)
+        self._paths = MountPaths(
+            place.last_word, not isinstance(self._datasets.resolve_root(keys.ROOT), Plain)
+        )
+        file_mode, dir_mode = _modes(options, read_only=self._read_only)
+        self._objects = self._objects_tree(options.stored, file_mode, dir_mode)
+        self.filesystem = TreeFileSystem(
+            self._top(options),
+            Appearance(
+                uid=options.uid,
+                gid=options.gid,
+                file_mode=file_mode,
+                dir_mode=dir_mode,
+                attr_ttl_s=self._metadata.ttl_s,
+                own_modes=options.stored.keep_times,
+            ),
+            read_only=self._read_only,
+            pages_ttl_s=0.0 if self._metadata.is_prompt else self._metadata.ttl_s,
+            forget=self._forget,
+            sync=_steps(self._engine.writeback.flush, self._datasets.sync, zmap.flush),
+            capacity=zmap.capacity,
+            save=self._engine.writeback.save,
+            end=_steps(self._datasets.close, self._engine.writeback.close),
+            close=_steps(self._engine.close, spool.close, zmap.close),
+            notifier=notifier,
+        )
 
-    def renamed(*prefixes: Prefix) -> None:
+    def _datasets_tree(self, place: StoreUrl, options: VfsOptions) -> DatasetsTree:
+        return DatasetsTree(
+            self._metadata,
+            self._engine,
+            format_options(place.modes, self._engine.options),
+            self._access_log,
+            self._began_ns,
+            Choice(options.views),
+            lambda source, key, kept: archive_in(source, key, kept=kept),
+            writable=not options.read_only,
+            written=self._written,
+            edited=self._edited,
+            removed=self._removed,
+            renamed=self._renamed,
+            may_remove=options.allow_delete,
+            spool=self._spool,
+        )
+
+    def _objects_tree(self, stored: StoredOptions, file_mode: int, dir_mode: int) -> ObjectsTree:
+        store = ObjectStore(
+            self._metadata,
+            self._engine.pools,
+            self._spool,
+            self._changed,
+            self._lost,
+            self._datasets.store_below,
+            self._engine.arrays.gate,
+            stored,
+        )
+        options = ObjectsOptions(self._read_only, file_mode, dir_mode)
+        return ObjectsTree(store, self._engine, options, self._began_ns)
+
+    def _top(self, options: VfsOptions) -> FixedDirectory:
+        entries: dict[str, Node] = {}
+        if options.show != "views":
+            entries[OBJECTS] = ObjectsDirectory(self._objects, keys.ROOT, renames=0)
+        if options.show != "objects":
+            top: Directory = PrefixDirectory(self._datasets, keys.ROOT, self._paths.last_word)
+            if self._paths.is_dataset:
+                top = FixedDirectory({self._paths.last_word: top}, self._began_ns)
+            entries[DATASETS] = top
+        entries[CONTROL] = ControlDirectory(
+            mtime_ns=self._began_ns,
+            status=self._status,
+            config=options.config,
+            log=options.log,
+            access=self._access_log.content,
+            refresh=lambda path: self.filesystem.refresh(path),
+            flush=lambda: self.filesystem.sync(),
+        )
+        return FixedDirectory(entries, self._began_ns)
+
+    def _edited(self, prefix: Prefix) -> None:
+        self.filesystem.kernel.forget_files(self._paths.of_node(prefix))
+
+    def _written(self, prefix: Prefix, array: StoredArray) -> None:
+        self.filesystem.kernel.forget_content(self._paths.of_node(prefix))
+        self.filesystem.kernel.forget_showing(array)
+
+    def _removed(self, prefix: Prefix) -> None:
+        self.filesystem.kernel.forget_below(self._paths.of_node(prefix))
+        self.filesystem.kernel.forget_below(self._paths.of_object(prefix))
+        self.filesystem.kernel.forget_files(self._paths.of_node(prefix))
+
+    def _renamed(self, *prefixes: Prefix) -> None:
         for prefix in prefixes:
-            filesystem.kernel.forget_below(f"{OBJECTS}/{prefix}")
-        filesystem.kernel.forget_files(shown_at(prefixes[0].rpartition("/")[0]))
+            self.filesystem.kernel.forget_below(self._paths.of_object(prefix))
+        self.filesystem.kernel.forget_files(self._paths.of_node(prefixes[0].rpartition("/")[0]))
 
-    def lost(key: str) -> None:
-        filesystem.kernel.forget_below(f"{OBJECTS}/{key}")
+    def _changed(self, key: str) -> None:
+        """Look again at the node that an object belongs to, because the object changed."""
+        node = node_prefix(key)
+        self._datasets.changed(Prefix(node))
+        self.filesystem.kernel.forget_below(self._paths.of_node(node))
 
-    objects = ObjectsTree(
-        ObjectStore(
-            metadata,
-            engine.pools,
-            spool,
-            changed,
-            lost,
-            datasets.store_below,
-            engine.arrays.gate,
-            options.stored,
-        ),
-        engine,
-        ObjectsOptions(read_only, file_mode, dir_mode),
-        mtime_ns,
-    )
+    def _lost(self, key: str) -> None:
+        self.filesystem.kernel.forget_below(self._paths.of_object(key))
 
-    def store_path(path: str) -> str:
-        return _store_path(path, parsed.last_word, is_dataset)
+    def _forget(self, path: str) -> Callable[[str], bool]:
+        prefix = keys.parse_prefix(self._paths.in_store(path))
+        self._datasets.forget(prefix)
+        return lambda other: keys.is_within(self._paths.in_store(other), prefix)
 
-    def forget(path: str) -> Callable[[str], bool]:
-        prefix = keys.parse_prefix(store_path(path))
-        datasets.forget(prefix)
-        return lambda other: keys.is_within(store_path(other), prefix)
-
-    entries: dict[str, Node] = {}
-    resolved = datasets.resolve_root(keys.ROOT)
-    is_dataset = not isinstance(resolved, Plain)
-    if options.show != "views":
-        entries[OBJECTS] = ObjectsDirectory(objects, keys.ROOT, renames=0)
-    if options.show != "objects":
-        top: Directory = PrefixDirectory(datasets, keys.ROOT, parsed.last_word)
-        if is_dataset:
-            top = FixedDirectory({parsed.last_word: top}, mtime_ns)
-        entries[DATASETS] = top
-    started_at = time.time()
-
-    def status() -> Mapping[str, object]:
-        trouble = newest((engine.trouble, objects.files.trouble))
+    def _status(self) -> Mapping[str, object]:
+        engine, features = self._engine, self._zmap.features
+        trouble = newest((engine.trouble, self._objects.files.trouble))
         pause_s = None if trouble is None else trouble.pause_s
         return {
             "pid": os.getpid(),
-            "url": parsed.text,
-            "store": zmap.name,
-            "started": started_at,
-            "uptime_s": round(time.time() - started_at, 3),
-            "read_only": read_only,
+            "url": self._url,
+            "store": self._zmap.name,
+            "started": self._began_ns / 1e9,
+            "uptime_s": round(time.time() - self._began_ns / 1e9, 3),
+            "read_only": self._read_only,
             "dirty_bytes": engine.writeback.dirty_bytes,
             "unsaved_chunks": engine.writeback.unsaved,
             "unsaved_metadata": len(engine.changed()),
-            "unsaved_files": objects.files.unsaved_count,
+            "unsaved_files": self._objects.files.unsaved_count,
             "last_error": None if trouble is None else trouble.error,
             "next_attempt_s": None if pause_s is None else round(pause_s, 3),
-            "spool": str(spool.directory),
-            "spooled": spool.kept_count,
-            "spool_used_bytes": spool.bytes_used,
-            "features": {
-                name: getattr(zmap.features, name) for name in zmap.features.__dataclass_fields__
-            },
+            "spool": str(self._spool.directory),
+            "spooled": self._spool.kept_count,
+            "spool_used_bytes": self._spool.bytes_used,
+            "features": {name: getattr(features, name) for name in features.__dataclass_fields__},
             "leases": [asdict(lease) for lease in engine.leases.held()],
             "memory_limit_bytes": engine.cache.limit_bytes,
             "memory_used_bytes": engine.cache.used_bytes,
             "disk_used_bytes": engine.cache.disk_bytes,
-            "open_files": filesystem.open_files,
-            "inodes": len(filesystem.inodes),
+            "open_files": self.filesystem.open_files,
+            "inodes": len(self.filesystem.inodes),
             "hidden_keys": metrics.value("nczfs_hidden_keys_total"),
         }
-
-    entries[CONTROL] = ControlDirectory(
-        mtime_ns=mtime_ns,
-        status=status,
-        config=options.config,
-        log=options.log,
-        access=access_log.content,
-        refresh=lambda path: filesystem.refresh(path),
-        flush=lambda: filesystem.sync(),
-    )
-    filesystem = TreeFileSystem(
-        FixedDirectory(entries, mtime_ns),
-        Appearance(
-            uid=options.uid,
-            gid=options.gid,
-            file_mode=file_mode,
-            dir_mode=dir_mode,
-            attr_ttl_s=metadata.ttl_s,
-            own_modes=options.stored.keep_times,
-        ),
-        read_only=read_only,
-        pages_ttl_s=0.0 if metadata.is_prompt else metadata.ttl_s,
-        forget=forget,
-        sync=_steps(engine.writeback.flush, datasets.sync, zmap.flush),
-        capacity=zmap.capacity,
-        save=engine.writeback.save,
-        end=_steps(datasets.close, engine.writeback.close),
-        close=_steps(engine.close, spool.close, zmap.close),
-        notifier=notifier,
-    )
-    return filesystem
 
 
 def _opened(place: StoreUrl, options: StoreOptions, survives: Survives) -> ZMap:
@@ -304,21 +326,6 @@ def _modes(options: VfsOptions, *, read_only: bool) -> tuple[int, int]:
     if dir_mode is None:
         dir_mode = (0o555 | owner) & ~options.umask
     return file_mode, dir_mode
-
-
-def _store_path(path: str, last_word: str, is_dataset: bool) -> str:
-    """Return the prefix of the store that a path of the mount shows; "" is the whole store.
-
-    Paths may begin with the name of the tree.
-    """
-    words = [word for word in path.strip().split("/") if word and word != "."]
-    if ".." in words:
-        raise BadKey(f"{path!r}: give the path as in the mount, without '..'")
-    if words and words[0] == OBJECTS:
-        words = words[1:]
-    elif words and words[0] == DATASETS:
-        words = words[2:] if is_dataset and words[1:2] == [last_word] else words[1:]
-    return "/".join(words)
 
 
 def _steps(*steps: Callable[[], None]) -> Callable[[], None]:
