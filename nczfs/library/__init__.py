@@ -1,1 +1,1 @@
-"""The face for Python users: datasets, groups and variables, and opening them."""
+"""Open datasets for front ends: Python users, a mount, a service."""

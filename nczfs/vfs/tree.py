@@ -17,6 +17,7 @@ from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.retrying import newest
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
+from nczfs.library.resolved import Plain
 from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
 from nczfs.vfs.base import Notifier
@@ -25,7 +26,6 @@ from nczfs.vfs.datasets.access import AccessLog
 from nczfs.vfs.datasets.choice import Choice
 from nczfs.vfs.datasets.nodeprefix import node_prefix
 from nczfs.vfs.datasets.prefixdirectory import PrefixDirectory
-from nczfs.vfs.datasets.resolved import Plain
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.mountpaths import DATASETS, OBJECTS, MountPaths

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from nczfs.errors import NoSuchPath, NotPermitted, ObjectTooLarge, PathExists
+from nczfs.library.resolved import At
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.datasets.arrivals import Arrivals, goal_of
 from nczfs.vfs.datasets.choice import copied_names
@@ -14,7 +15,6 @@ from nczfs.vfs.datasets.declaring import INFO_BYTES_MAX
 from nczfs.vfs.datasets.filling import Filling
 from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.datasets.landing import land
-from nczfs.vfs.datasets.resolved import At
 from nczfs.vfs.datasets.valuesfile import ValuesFile
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import File, Node, OpenFile

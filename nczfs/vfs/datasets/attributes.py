@@ -24,15 +24,15 @@ from nczfs.errors import (
 )
 from nczfs.formats.attributes import attribute_text, is_hidden
 from nczfs.formats.names import checked_name
+from nczfs.library.resolved import At
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Variable
 from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.datasets.arrivals import attributes_of, goal_of
-from nczfs.vfs.datasets.editing import Editing, refusal
+from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.datasets.judged import JudgedText
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
-from nczfs.vfs.datasets.resolved import At
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import Directory, File, FixedContent, Node, NodeStat, OpenFile
 from nczfs.views.attributes import attribute_from, check_beginning
@@ -194,7 +194,7 @@ class AttributesDirectory(Directory):
     def _is_same(self, other: AttributesDirectory) -> bool:
         return self._dataset is other._dataset and self._path == other._path
 
-    def _editing(self, name: str) -> Editing:
+    def _editing(self, name: str) -> TreeEditing:
         editing = self._context.editing_of(self._dataset)
         if editing is None:
             raise self.refusal(name)
@@ -324,7 +324,7 @@ class OpenAttribute(OpenFile):
 
     def __init__(
         self,
-        editing: Editing,
+        editing: TreeEditing,
         dataset: Dataset,
         node: OpenNode,
         name: str,

@@ -20,15 +20,15 @@ from nczfs.errors import (
 )
 from nczfs.formats.jsontext import Unfinished
 from nczfs.library.opening import new_format
+from nczfs.library.resolved import At
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.base import Buffer
-from nczfs.vfs.datasets.editing import Editing
+from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.datasets.judged import JudgedText
 from nczfs.vfs.datasets.landing import check_held, land
 from nczfs.vfs.datasets.making import Making
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
-from nczfs.vfs.datasets.resolved import At
 from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
 from nczfs.vfs.nodes import OpenFile
 from nczfs.views.base import View
@@ -102,7 +102,7 @@ class OpenDeclaration(OpenFile):
     def __init__(
         self,
         context: ViewContext,
-        editing: Editing,
+        editing: TreeEditing,
         dataset: Dataset,
         node: OpenNode,
         refusals: RefusalsOfFile,

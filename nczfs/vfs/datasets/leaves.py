@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nczfs.errors import NoSuchPath, PathError
+from nczfs.library.resolved import At, Broken
 from nczfs.model.boxes import index_of
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import GroupHeader, Variable
@@ -13,7 +14,6 @@ from nczfs.vfs.datasets.declaring import InfoFile
 from nczfs.vfs.datasets.editing import refusal
 from nczfs.vfs.datasets.hiding import Numbers
 from nczfs.vfs.datasets.linesfile import LinesFile
-from nczfs.vfs.datasets.resolved import At, Broken
 from nczfs.vfs.datasets.valuesfile import ValuesFile
 from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
 from nczfs.vfs.nodes import File, Node, NodeStat, NumberedDirectory

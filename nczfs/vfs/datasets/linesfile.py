@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from nczfs.errors import NotPermitted
+from nczfs.library.resolved import At
 from nczfs.vfs.datasets.landing import land
-from nczfs.vfs.datasets.resolved import At
 from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
 from nczfs.vfs.nodes import OpenFile
 from nczfs.views.base import View

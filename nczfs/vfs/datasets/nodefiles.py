@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from nczfs.library.resolved import At, Broken
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
-from nczfs.vfs.datasets.resolved import At, Broken
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import Node
 from nczfs.views import catalog

@@ -21,16 +21,16 @@ from nczfs.errors import (
     PathError,
     PathExists,
 )
+from nczfs.library.resolved import At, Broken, Plain, Resolved
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.base import Changes
 from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.arriving import NodeArrivals, held_file
 from nczfs.vfs.datasets.attributes import AttributesDirectory
-from nczfs.vfs.datasets.editing import Editing, refusal
+from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.leaves import ChunksDirectory
 from nczfs.vfs.datasets.nodefiles import node_files, stem
 from nczfs.vfs.datasets.removing import Removing
-from nczfs.vfs.datasets.resolved import At, Broken, Plain, Resolved
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
 from nczfs.vfs.objects import is_file_name
@@ -313,7 +313,7 @@ class PrefixDirectory(Directory):
         return refusal(self._editing, name)
 
     @property
-    def _editing(self) -> Editing | None:
+    def _editing(self) -> TreeEditing | None:
         is_writable = self._tree.metadata.zmap.features.writable
         return self._tree.editing if is_writable else None
 

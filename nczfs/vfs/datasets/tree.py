@@ -14,14 +14,14 @@ from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import CorruptStore, NczfsError, NoSuchObject, NoSuchPath
 from nczfs.formats.base import FormatOptions
+from nczfs.library.known import KnownDatasets
+from nczfs.library.resolved import Plain, Resolved
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.datasets.access import AccessLog
 from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.choice import Choice
-from nczfs.vfs.datasets.editing import Editing
-from nczfs.vfs.datasets.known import KnownDatasets
+from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.refusals import Refusals
-from nczfs.vfs.datasets.resolved import Plain, Resolved
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
@@ -77,7 +77,7 @@ class DatasetsTree:
         self.engine = engine
         self.editing = None
         if writable:
-            self.editing = Editing(
+            self.editing = TreeEditing(
                 engine, metadata, options, written, self._went, may_remove=may_remove
             )
         self.removing = self.editing.removing if self.editing is not None else None

@@ -9,7 +9,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.errors import NotPermitted, StaleHandle
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.base import Changes
-from nczfs.vfs.datasets.editing import Growing
+from nczfs.vfs.datasets.growing import Growing
 from nczfs.vfs.datasets.viewfile import OpenView, ViewContext
 from nczfs.vfs.datasets.writing import WritingView
 from nczfs.vfs.nodes import File, NodeStat, OpenFile

@@ -17,7 +17,7 @@ from nczfs.model.hierarchy import Variable
 from nczfs.vfs.base import Buffer, Changes
 from nczfs.vfs.datasets.access import Access, AccessLog
 from nczfs.vfs.datasets.arrivals import Arrivals
-from nczfs.vfs.datasets.editing import Editing
+from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.refusals import Refusals
 from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
 from nczfs.views.base import View
@@ -47,7 +47,7 @@ class ViewContext:
     access_log: AccessLog
     opened: Callable[[Dataset, Variable], None]
     refusals: Refusals
-    editing: Editing | None = None
+    editing: TreeEditing | None = None
     arrivals: Arrivals | None = None
 
     def mtime_ns_of(self, loaded: Loaded) -> int:
@@ -73,7 +73,7 @@ class ViewContext:
         """The time since which chunks must have been confirmed for a file that is opened now."""
         return now() if self.is_prompt else now() - self.ttl_s
 
-    def editing_of(self, dataset: Dataset) -> Editing | None:
+    def editing_of(self, dataset: Dataset) -> TreeEditing | None:
         """Return the editing of a dataset; None if it is read-only."""
         return self.editing if dataset.zmap.features.writable else None
 

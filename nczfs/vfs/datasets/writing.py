@@ -12,7 +12,7 @@ from nczfs.engine.lease.lease import Lease
 from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
 from nczfs.vfs import effects
 from nczfs.vfs.base import Buffer
-from nczfs.vfs.datasets.editing import Growing
+from nczfs.vfs.datasets.growing import Growing
 from nczfs.vfs.datasets.rewrite import Rewrite
 from nczfs.vfs.datasets.viewfile import OpenView
 from nczfs.vfs.nodes import OpenFile

@@ -13,9 +13,9 @@ import pytest
 
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import StoreError, Unavailable
+from nczfs.library import known
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs.datasets import known
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_prefix

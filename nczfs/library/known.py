@@ -13,8 +13,8 @@ from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.rootformat import format_at
 from nczfs.errors import MetadataError
 from nczfs.formats.base import FormatOptions
+from nczfs.library.resolved import At, Broken, Plain, Resolved
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.datasets.resolved import At, Broken, Plain, Resolved
 from nczfs.zmap.keys import Prefix, is_within
 
 log = logging.getLogger(__name__)

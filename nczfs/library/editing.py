@@ -1,0 +1,92 @@
+"""Changes of open datasets that several front ends share: editors, and storing what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.engine.dataset import Dataset, Engine
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.structure.editor import Editor
+from nczfs.errors import NczfsError
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.names import parent_of
+from nczfs.library.opening import new_format
+from nczfs.model.hierarchy import Variable
+from nczfs.zmap.keys import Prefix
+
+SEPARATOR = "."
+
+
+class Editing:
+    """The changes of a store's datasets.
+
+    Parameters
+    ----------
+    written : called when values of the node at a prefix were stored, or dropped.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        metadata: MetadataCache,
+        options: FormatOptions,
+        written: Callable[[Prefix, StoredArray], None],
+    ) -> None:
+        self._engine = engine
+        self._written = written
+        self._metadata = metadata
+        self._options = options
+        self._shown: WeakKeyDictionary[StoredArray, int] = WeakKeyDictionary()
+
+    def editor(self, dataset: Dataset) -> Editor:
+        """Return an editor of a dataset with its lease held. Changes wait for `Editor.sync`."""
+        dataset.lease.require()
+        if dataset.reads_consolidated:
+            dataset.read_single_documents()
+        return Editor(dataset, SEPARATOR)
+
+    def create_root(self, prefix: Prefix) -> None:
+        """Make a dataset with an empty root group, in the layout of new datasets."""
+        layout = new_format(None, self._options)
+        dataset = Dataset(self._engine, self._metadata, prefix, layout, self._options)
+        editor = self.editor(dataset)
+        editor.create_root()
+        editor.sync()
+
+    def create_group(self, dataset: Dataset, path: str) -> None:
+        """Make a group in a dataset."""
+        editor = self.editor(dataset)
+        editor.create_group(path)
+        editor.sync(path, parent_of(path))
+
+    def store(
+        self, dataset: Dataset, variables: Sequence[Variable], arrays: Sequence[StoredArray]
+    ) -> None:
+        """Store everything that was written to variables, and their new lengths."""
+        wanted = set(arrays)
+        self._engine.writeback.flush(lambda known: known in wanted)
+        if dataset.has_changes:
+            groups = {each.group for variable in variables for each in variable.dimensions}
+            dataset.store({variable.path for variable in variables} | groups)
+        for variable, array in zip(variables, arrays, strict=True):
+            self.show(dataset, variable.key, array)
+
+    def show(self, dataset: Dataset, path: str, array: StoredArray) -> None:
+        """Refresh every file of a variable, if it was written to since the last time."""
+        revision = array.revision
+        if self._shown.get(array, 0) != revision:
+            self._shown[array] = revision
+            self._written(dataset.prefix(path), array)
+
+    def sync(self) -> None:
+        """Store every pending change. Raises the first error after trying all."""
+        errors: list[NczfsError] = []
+        for dataset in self._engine.changed():
+            try:
+                dataset.store()
+            except NczfsError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
