@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,7 +136,7 @@ def _of_dtype(value: Json, dtype: np.dtype[Any]) -> object:
             x, y = as_float(real), as_float(imaginary)
             if x is not None and y is not None:
                 return complex(x, y)
-        case "m" | "M", _ if (number := as_integer(value)) is not None:
+        case "m" | "M", _ if (number := as_integer(value)) is not None and _is_int64(number):
             return np.array(number, np.int64).view(dtype.newbyteorder("="))[()]
         case "S", str():
             return _bytes(value)
@@ -143,11 +145,27 @@ def _of_dtype(value: Json, dtype: np.dtype[Any]) -> object:
         case "V", list() if dtype.names is not None and len(value) == len(dtype.names):
             record = np.zeros((), dtype.newbyteorder("="))
             for name, item in zip(dtype.names, value, strict=True):
-                record[name] = _of_field(item, dtype[name])
+                with _refusing(item, dtype[name]):
+                    record[name] = _of_field(item, dtype[name])
             return record[()]
         case (("b" | "i" | "u" | "U"), _):
             return value
     raise BadValue(f"info.json: fill_value: {shown(value)} is not a value of type {dtype}")
+
+
+@contextmanager
+def _refusing(value: Json, dtype: np.dtype[Any]) -> Iterator[None]:
+    """Refuse a value that numpy cannot convert to a type."""
+    try:
+        yield
+    except (OverflowError, TypeError, ValueError):
+        raise BadValue(
+            f"info.json: fill_value: {shown(value)} is not a value of type {dtype}"
+        ) from None
+
+
+def _is_int64(number: int) -> bool:
+    return -(2**63) <= number < 2**63
 
 
 def _of_field(value: Json, dtype: np.dtype[Any]) -> Any:
@@ -158,7 +176,8 @@ def _of_field(value: Json, dtype: np.dtype[Any]) -> Any:
     inner = np.dtype((dtype.base, dtype.shape[1:]))
     found = np.zeros(dtype.shape, dtype.base.newbyteorder("="))
     for index, item in enumerate(value):
-        found[index] = _of_field(item, inner)
+        with _refusing(item, inner):
+            found[index] = _of_field(item, inner)
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nczfs.errors import BadArgument, NczfsError, NotPermitted
@@ -190,6 +190,9 @@ CODES = [["a", "<i2"], ["b", "S2", [2]]]
     st.sampled_from(["<f4", "|O", "<M8[s]", "|V3", "<U2", "<c8", "|b1", "|S2", CODES]),
     st.sampled_from([[], ["vlen-bytes"], ["vlen-array"], ["json2"], ["vlen-utf8"]]),
 )
+@example({"fill_value": 2**63}, "<M8[s]", [])
+@example({"fill_value": [2**70, "x", ["y", "z"]]}, CODES, [])
+@example({"fill_value": [None, "x", ["y", "z"]]}, CODES, [])
 def test_any_document_is_taken_or_refused(
     members: dict[str, Any], dtype: Any, codecs: list[str]
 ) -> None:
