@@ -20,7 +20,7 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview"
 RANGE_STEP_BYTES = 16 << 20  # read at once from a range that is copied
 
 Version = NewType("Version", str)
-"""An opaque token that changes whenever an object is replaced (ETag; mtime, inode, size)."""
+"""An opaque token that changes whenever an object is replaced (ETag; inode, size, times)."""
 
 ABSENT = Version("")
 """As `replaces` of a write: the object must not exist."""

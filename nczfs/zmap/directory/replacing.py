@@ -17,7 +17,7 @@ from nczfs.zmap.directory.leftovers import Leftovers
 from nczfs.zmap.directory.locking import hold_lock
 from nczfs.zmap.directory.rooted import RootedDirectory
 from nczfs.zmap.directory.temporary import Temporary
-from nczfs.zmap.directory.versions import version_of
+from nczfs.zmap.directory.versions import version_of, version_put
 from nczfs.zmap.keys import Key
 
 _ATTEMPTS: Final = 100  # each attempt fails only if a deletion empties the directory just then
@@ -138,17 +138,17 @@ class Replacer:
             with contextlib.suppress(PermissionError):  # a file system without modes
                 os.fchmod(fd, stat.S_IMODE(old.st_mode))
         os.utime(fd, ns=(mtime_ns, mtime_ns))
-        version = version_of(os.fstat(fd))
+        filled = os.fstat(fd)
         if old is not None:
             temporary.replace(leaf)
-            return version
-        try:
-            temporary.make(leaf)
-        except FileExistsError as error:  # by a program that ignores locks
-            if replaces == ABSENT:
-                raise ObjectExists(f"{self._name}/{key}: exists already") from error
-            temporary.replace(leaf)
-        return version
+        else:
+            try:
+                temporary.make(leaf)
+            except FileExistsError as error:  # by a program that ignores locks
+                if replaces == ABSENT:
+                    raise ObjectExists(f"{self._name}/{key}: exists already") from error
+                temporary.replace(leaf)
+        return version_put(filled, os.fstat(fd))
 
     def _replaceable(self, leaf: str, dir_fd: int, key: Key) -> os.stat_result | None:
         """Return the status of the object to replace; None if there is none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
@@ -77,6 +78,35 @@ def test_a_change_in_place_by_another_program_is_another_version(
         zmap.write(K, b"three", replaces=seen)
     with pytest.raises(Conflict):
         zmap.read(K, version=seen)
+
+
+@pytest.mark.parametrize("program", [["cp", "-p"], ["rsync", "--inplace", "--times", "--checksum"]])
+def test_a_change_in_place_with_the_old_size_and_time_is_another_version(
+    zmap: DirectoryZMap, root: Path, tmp_path: Path, program: list[str]
+) -> None:
+    version = zmap.write(K, b"1234")
+    status = (root / K).stat()
+    other = tmp_path / "other"
+    other.write_bytes(b"abcd")
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    subprocess.run([*program, other, root / K], check=True)
+    now = (root / K).stat()
+    assert (now.st_ino, now.st_size, now.st_mtime_ns) == (
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+    )
+    assert zmap.stat(K).version != version
+    with pytest.raises(Conflict):
+        zmap.read(K, version=version)
+    with pytest.raises(Conflict):
+        zmap.write(K, b"5678", replaces=version)
+
+
+def test_the_version_of_a_write_is_that_of_the_object(zmap: DirectoryZMap) -> None:
+    for data in (b"1", b"2", b"3"):
+        version = zmap.write(K, data)
+        assert zmap.stat(K).version == version == zmap.read(K).version
 
 
 def test_a_replaced_file_keeps_its_mode_and_a_new_one_takes_the_umask(
