@@ -378,8 +378,12 @@ class ZMap(ABC):
         return stat.version
 
     @abstractmethod
-    def delete(self, key: Key) -> None:
-        """Remove an object. Raises NoSuchObject if the store can tell that there is none."""
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
+        """Remove an object; with `version`, only that one.
+
+        A store without conditional deletions compares just before. Raises Conflict (nothing was
+        changed), and NoSuchObject if the store can tell that there is none.
+        """
 
     def delete_many(self, keys: Iterable[Key]) -> None:
         """Remove objects with as few requests as possible; missing ones are no error.

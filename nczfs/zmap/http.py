@@ -110,7 +110,7 @@ class HttpZMap(ZMap):
     ) -> Version:
         raise ReadOnlyStore(f"{self._name}/{key}: stores over HTTP are read-only")
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
         raise ReadOnlyStore(f"{self._name}/{key}: stores over HTTP are read-only")
 
     def stat(self, key: Key) -> Stat:

@@ -66,10 +66,12 @@ class MemoryZMap(ZMap):
             self._objects[key] = _Object(copy, Stat(key, len(copy), version, time.time_ns()))
         return version
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
         with self._lock:
-            if self._objects.pop(key, None) is None:
-                raise NoSuchObject(f"{self._name}/{key}: no such object")
+            found = self._find(key)
+            if version is not None and version != found.stat.version:
+                raise Conflict(f"{self._name}/{key}: replaced by another client")
+            del self._objects[key]
 
     def stat(self, key: Key) -> Stat:
         return self._find(key).stat

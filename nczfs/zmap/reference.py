@@ -125,7 +125,7 @@ class ReferenceZMap(ZMap):
     ) -> Version:
         raise ReadOnlyStore(f"{self._name}/{key}: stores of references are read-only")
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
         raise ReadOnlyStore(f"{self._name}/{key}: stores of references are read-only")
 
     def stat(self, key: Key) -> Stat:

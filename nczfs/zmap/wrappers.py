@@ -92,9 +92,9 @@ class Wrapper(ZMap):
         with self._changing("copy", stat.key):
             return self._zmap.set_mtime(stat, mtime_ns)
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
         with self._changing("delete", key):
-            self._zmap.delete(key)
+            self._zmap.delete(key, version=version)
 
     def delete_many(self, keys: Iterable[Key]) -> None:
         with self._changing("delete", ""):
@@ -209,8 +209,8 @@ class Prefixed(Wrapper):
     def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
         return self._zmap.set_mtime(self._outer_stat(stat), mtime_ns)
 
-    def delete(self, key: Key) -> None:
-        self._zmap.delete(self._outer(key))
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
+        self._zmap.delete(self._outer(key), version=version)
 
     def delete_many(self, keys: Iterable[Key]) -> None:
         self._zmap.delete_many(map(self._outer, keys))

@@ -69,8 +69,9 @@ names = st.sampled_from(NAMES)
 
 
 @pytest.fixture(autouse=True)
-def warned(expected_warnings: ExpectedWarnings) -> None:
+def warned(expected_warnings: ExpectedWarnings, monkeypatch: pytest.MonkeyPatch) -> None:
     expected_warnings.add("was not stored when it was closed: ")
+    monkeypatch.setattr("nczfs.vfs.filesystem.PAGE_BYTES", PAGE)
 
 
 @dataclass(eq=False)

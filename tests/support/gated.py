@@ -43,8 +43,8 @@ class GatedZMap(MemoryZMap):
     def stat(self, key: Key) -> Stat:
         return self._call("stat", key, lambda: MemoryZMap.stat(self, key))
 
-    def delete(self, key: Key) -> None:
-        self._call("delete", key, lambda: MemoryZMap.delete(self, key))
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
+        self._call("delete", key, lambda: MemoryZMap.delete(self, key, version=version))
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         yield from self._call("search", prefix, lambda: [*MemoryZMap.search(self, prefix)])

@@ -56,9 +56,9 @@ class Unconditional(MemoryZMap):
         with self._noted("write"):
             return super().write(key, data, replaces=replaces, mtime_ns=mtime_ns)
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
         with self._noted("delete"):
-            super().delete(key)
+            super().delete(key, version=version)
 
     def stat(self, key: Key) -> Stat:
         with self._noted("stat"):

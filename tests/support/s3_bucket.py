@@ -23,6 +23,7 @@ class Bucket:
     if_match : what an If-Match may look like: "quoted", "unquoted", "ignored" or "501".
     if_none_match : whether it is honoured.
     copies_if, ends_if : whether copies, and the ends of uploads, keep conditions as PUTs do.
+    deletes_if : what a DELETE makes of If-Match: "honoured", "ignored" or "501".
     source_header : that says which version is to be copied; "" where none is looked at.
     before : may answer instead.
     after : may put another answer in the place of one.
@@ -32,6 +33,7 @@ class Bucket:
     if_none_match: bool = True
     copies_if: bool = True
     ends_if: bool = True
+    deletes_if: str = "honoured"
     source_header: str = "x-amz-copy-source-if-match"
     before: Callable[[Asked], Reply | None] = lambda asked: None
     after: Callable[[Asked, Reply], Reply] = lambda asked, reply: reply
@@ -79,6 +81,10 @@ class Bucket:
                 return Reply(204)
             case "PUT":
                 return self.refusal(asked, key) or self.put(asked, key)
+            case "DELETE" if self.deletes_if == "501" and "if-match" in asked.headers:
+                return fault(501, "NotImplemented")
+            case "DELETE" if self.deletes_if == "honoured" and (ref := self.refusal(asked, key)):
+                return ref
             case "DELETE":
                 self.objects.pop(key, None)
                 return Reply(204)

@@ -102,6 +102,17 @@ class WritingTests(WritableStoreTests):
                 zmap.delete(parse_key(absent))
         assert self.peek(zmap, K) == DATA
 
+    def test_only_the_version_that_is_named_is_deleted(self, zmap: ZMap) -> None:
+        old = zmap.write(K, b"one")
+        new = zmap.write(K, b"another")
+        with pytest.raises(Conflict):
+            zmap.delete(K, version=old)
+        assert self.peek(zmap, K) == b"another"
+        zmap.delete(K, version=new)
+        assert self.peek(zmap, K) is None
+        with pytest.raises(NoSuchObject):
+            zmap.delete(K, version=new)
+
     def test_many_keys_are_deleted_and_no_other(self, zmap: ZMap) -> None:
         keys = [*map(parse_key, ODD_KEYS), *(Key(f"many/{number}") for number in range(20))]
         for key in (*keys, K):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 
 from nczfs.errors import Conflict, NczfsError, NotPermitted, StaleHandle
@@ -22,9 +22,10 @@ def rename_file(
 ) -> None:
     """Rename an object, or a file that is being written, which stores it.
 
-    The new object is there before the old one goes: whoever ends in between leaves both. Where the
-    old one could not be deleted, an open file is that one again. The caller has both names
-    `LiveFiles.changing`, as that of `rename_prefix` has.
+    The new object is there before the old one goes: an end in between leaves both. Where the old
+    one could not be deleted, an open file is that one again. What another client has stored under
+    the old name since the copy stays there. The caller has both names `LiveFiles.changing`, as that
+    of `rename_prefix` has.
     """
     with (
         files.held(goal) as replaced,
@@ -34,16 +35,16 @@ def rename_file(
     ):
         if replaced is not None:
             replaced.hold()
-        was_stored = live is None or live.has_object()
         before = live.state if live is not None else None
-        copy = _copied(store, live, key, goal, replace=replace)
+        source, copy = _copied(store, live, key, goal, replace=replace)
         files.unlink(goal)
         store.kept.move(key, goal, copy)
         try:
-            if was_stored:
-                store.delete(key)
-            else:
+            if source is None:
                 store.deleted(key)
+            else:
+                with suppress(Conflict):
+                    store.delete(key, source.version)
         except NczfsError:
             if live is not None and before is not None:
                 if before[1] is None or _is_gone(store, key):
@@ -137,16 +138,24 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
 
 def _copied(
     store: ObjectStore, live: LiveFile | None, key: Key, goal: Key, *, replace: bool
-) -> Stat:
-    """Make the new object, to which an open file moves."""
+) -> tuple[Stat | None, Stat]:
+    """Make the new object, to which an open file moves.
+
+    Returns
+    -------
+    the old object, if there is one, and the new one.
+    """
     if live is not None and live.dirty:
         if live.base is not None:
             live.check_base()
-        return live.store_elsewhere(goal, replace=replace)
-    copy = store.copy(store.stat(key), goal, replace=replace)
+        old = live.stored_object()
+        return old, live.store_elsewhere(goal, replace=replace)
+    found = store.stat(key)
+    copy = store.copy(found, goal, replace=replace)
     if live is not None:
-        live.moved(goal, copy)
-    return copy
+        is_same = live.base is not None and live.base.version == found.version
+        live.moved(goal, copy if is_same else None)
+    return found, copy
 
 
 def _below(store: ObjectStore, prefix: Prefix) -> dict[Key, Stat]:

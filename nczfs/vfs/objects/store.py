@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -327,10 +327,16 @@ class ObjectStore:
         """Note a rename during the block, so that others can finish an interrupted one."""
         return noted(self._spool, prefix, goal)
 
-    def delete(self, key: Key) -> None:
-        """Delete an object; the directory that it was in stays. Raises NoSuchPath."""
+    def delete(self, key: Key, version: Version | None = None) -> None:
+        """Delete an object; the directory that it was in stays.
+
+        Raises
+        ------
+        NoSuchPath.
+        Conflict : it is not `version`, and stays.
+        """
         try:
-            self.zmap.delete(key)
+            self.zmap.delete(key, version=version)
         except NoSuchObject as error:
             self.deleted(key)
             raise NoSuchPath(f"{key}: no such object") from error
@@ -342,11 +348,14 @@ class ObjectStore:
     def delete_versions(self, stats: Iterable[Stat]) -> None:
         """Delete versions of objects that were just listed, without an announcement.
 
-        Where asking takes microseconds, each is compared once more.
+        A near store compares each once more.
         """
-        if not self.metadata.far:
-            stats = (s for s in stats if (now := self.find(s.key)) and now.version == s.version)
-        self.zmap.delete_many(stat.key for stat in stats)
+        if self.metadata.far:
+            self.zmap.delete_many(stat.key for stat in stats)
+            return
+        for stat in stats:
+            with suppress(Conflict, NoSuchObject):
+                self.zmap.delete(stat.key, version=stat.version)
 
     def deleted(self, key: Key) -> None:
         """Note that an object is gone."""

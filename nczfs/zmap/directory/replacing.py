@@ -74,13 +74,19 @@ class Replacer:
                     raise  # and no directory can be made in it again
         raise Unavailable(f"{self._name}/{key}: its directory disappears whenever it is written to")
 
-    def delete(self, key: Key) -> None:
-        """Delete an object, and the directories that contained nothing else."""
+    def delete(self, key: Key, version: Version | None) -> None:
+        """Delete an object, and the directories that contained nothing else.
+
+        With `version`, only that version.
+        """
         parent, _, leaf = key.rpartition("/")
         with self._root.directory(parent) as dir_fd:
             with self._locked(dir_fd):
-                if not stat.S_ISREG(self._root.status(leaf, dir_fd).st_mode):
+                status = self._root.status(leaf, dir_fd)
+                if not stat.S_ISREG(status.st_mode):
                     raise NoSuchObject(f"{self._name}/{key}: not a regular file")
+                if version is not None and version != version_of(status):
+                    raise self._replaced(key)
                 os.unlink(leaf, dir_fd=dir_fd)
             if self._durable:
                 os.fsync(dir_fd)
@@ -129,7 +135,7 @@ class Replacer:
             if replaces == ABSENT != current:
                 raise ObjectExists(f"{self._name}/{key}: exists already")
             if replaces != current:
-                raise Conflict(f"{self._name}/{key}: replaced by another client")
+                raise self._replaced(key)
         # Clocks tick in milliseconds and inode numbers are reused: without a distinct time a quick
         # second write of the same size could look like the first.
         mtime_ns = time.time_ns()
@@ -165,6 +171,9 @@ class Replacer:
                 raise ObjectExists(f"{self._name}/{key}: a directory with keys below it") from error
             return None
         raise AccessDenied(f"{self._name}/{key}: not a regular file, and left alone")
+
+    def _replaced(self, key: Key) -> Conflict:
+        return Conflict(f"{self._name}/{key}: replaced by another client")
 
     def _locked(self, dir_fd: int) -> AbstractContextManager[None]:
         if not self._locks:

@@ -169,10 +169,10 @@ class DirectoryZMap(ZMap):
         except OSError as error:
             raise self._failure(error, key) from error
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
         self._check_writable(key)
         try:
-            self._replacer.delete(key)
+            self._replacer.delete(key, version)
         except OSError as error:
             raise self._failure(error, key) from error
 

@@ -204,8 +204,8 @@ class S3ZMap(ZMap):
     def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
         return self._writer.set_mtime(stat, mtime_ns)
 
-    def delete(self, key: Key) -> None:
-        answer = self._transport.send(Request("DELETE", key))
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
+        answer = self._writer.delete(key, version)
         if answer.status in {200, 204} or (answer.status == 404 and answer.repeated):
             return
         if answer.status == 404 and answer.code != "NoSuchBucket":

@@ -40,6 +40,7 @@ _CARRIED = frozenset(
     {"cache-control", "content-disposition", "content-encoding", "content-language", "content-type"}
 )
 _USER = "x-amz-meta-"
+_UNKNOWN_CONDITION = frozenset({400, 501})
 
 
 class Writer:
@@ -186,6 +187,29 @@ class Writer:
                 raise self._too_large(key)
             return None
         return self._upload(key, parts, replaces, condition, mtime_ns)
+
+    def delete(self, key: Key, version: Version | None) -> Answer:
+        """Delete an object. Returns the answer.
+
+        Parameters
+        ----------
+        version : the only one to delete; None: any. It is compared just before, and by the server
+            if it knows conditions: many ignore them in a DELETE, some refuse them there.
+
+        Raises
+        ------
+        NoSuchObject, Conflict : of that version.
+        """
+        condition = {}
+        if version is not None:
+            self._current(Stat(key, 0, version))
+            condition = self._probe.puts().headers(version)
+        answer = self._transport.send(Request("DELETE", key, condition))
+        if condition and answer.status == 412:
+            raise self._conflict(key, version or ABSENT)
+        if condition and answer.status in _UNKNOWN_CONDITION:
+            answer = self._transport.send(Request("DELETE", key))
+        return answer
 
     # Parts
 

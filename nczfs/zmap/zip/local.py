@@ -126,9 +126,9 @@ class LocalZipZMap(ZMap):
         self._check_writable(key)
         return self._archive.write(self, key, data, replaces, once=self._options.write_once)
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
         self._check_writable(key)
-        self._archive.delete(self, key, once=self._options.write_once)
+        self._archive.delete(self, key, version, once=self._options.write_once)
 
     def stat(self, key: Key) -> Stat:
         return self._archive.open.stat(key)
@@ -213,11 +213,13 @@ class _Archive:
             self._is_dirty = True
         return version_of(member)
 
-    def delete(self, handle: object, key: Key, *, once: bool) -> None:
+    def delete(self, handle: object, key: Key, version: Version | None, *, once: bool) -> None:
         """Delete as `ZMap.delete` does."""
         with self._lock:
             self.begin(handle)
             member = self.open.find(key)
+            if version is not None and version != version_of(member):
+                raise Conflict(f"{self.name}/{key}: replaced since it was opened")
             if once and self._is_committed(member):
                 raise ReadOnlyStore(f"{self.name}/{key}: the archive is written once")
             self.open.view.changes.put(key.encode(*ENCODING), None)

@@ -191,7 +191,7 @@ class ZipZMap(ZMap):
     ) -> Version:
         raise self._read_only(key)
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: Key, *, version: Version | None = None) -> None:
         raise self._read_only(key)
 
     def stat(self, key: Key) -> Stat:

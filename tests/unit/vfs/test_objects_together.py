@@ -669,3 +669,43 @@ def test_an_object_whose_answer_was_lost_is_renamed_with_its_directory(
     rename(fs, "objects/d", "objects/e")
     assert stored(store) == {"a": b"old", "e/a": b"old", "e/b": b"old", "e/new": b"one"}
     close(fs, handle)
+
+
+@pytest.mark.parametrize("state", ["closed", "read", "written"])
+def test_what_another_client_stores_while_a_file_is_renamed_stays(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, state: str
+) -> None:
+    """SEMANTICS O11: between the copy and the deletion."""
+    flags = os.O_RDWR if state == "written" else os.O_RDONLY
+    handle = open_file(fs, "objects/a", flags) if state != "closed" else None
+    if state == "written":
+        assert handle is not None
+        fs.write(handle, 0, b"new")
+    with store.stopping("write", "b", "after") as gate:
+        renaming = threads.submit(rename, fs, "objects/a", "objects/b")
+        assert gate.reached.wait(WAIT_S)
+        store.write(Key("a"), b"theirs")
+        gate.open()
+        renaming.result(WAIT_S)
+    seen = b"new" if state == "written" else b"old"
+    assert stored(store)["b"] == seen
+    assert read(fs, "objects/a") == stored(store)["a"] == b"theirs"
+    if handle is not None:
+        assert bytes(fs.read(handle, 0, 10)) == seen
+        close(fs, handle)
+    assert stored(store)["b"] == seen
+
+
+def test_a_file_that_another_client_has_replaced_is_not_another_one_after_a_rename(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O2."""
+    store.write(Key("a"), b"a version")
+    handle = open_file(fs, "objects/a", os.O_RDONLY)
+    assert bytes(fs.read(handle, 0, 1)) == b"a"
+    store.write(Key("a"), b"A Version")
+    rename(fs, "objects/a", "objects/b")
+    with pytest.raises(StaleHandle):
+        fs.read(handle, 2, 7)
+    fs.release(handle)
+    assert read(fs, "objects/b") == stored(store)["b"] == b"A Version"

@@ -9,7 +9,15 @@ import re
 
 import pytest
 
-from nczfs.errors import AccessDenied, Conflict, ObjectExists, StoreError, Unavailable, UsageError
+from nczfs.errors import (
+    AccessDenied,
+    Conflict,
+    NoSuchObject,
+    ObjectExists,
+    StoreError,
+    Unavailable,
+    UsageError,
+)
 from nczfs.zmap.base import ABSENT
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.registry import StoreOptions
@@ -357,3 +365,38 @@ def test_who_may_not_delete_is_told_so(serve: Serve) -> None:
         zmap.delete(KEY)
     with pytest.raises(AccessDenied):
         zmap.write(KEY, b"data")
+
+
+@pytest.mark.parametrize("deletes_if", ["honoured", "ignored", "501"])
+def test_only_a_version_of_an_object_is_deleted(serve: Serve, deletes_if: str) -> None:
+    """What servers make of If-Match in a DELETE differs; the object is compared before."""
+    bucket = Bucket(deletes_if=deletes_if)
+    zmap = serve(bucket)[1]()
+    zmap.prepare_writing()
+    old = zmap.write(KEY, b"one")
+    new = zmap.write(KEY, b"two")
+    with pytest.raises(Conflict):
+        zmap.delete(KEY, version=old)
+    assert bucket.objects[KEY][0] == b"two"
+    zmap.delete(KEY, version=new)
+    assert KEY not in bucket.objects
+    with pytest.raises(NoSuchObject):
+        zmap.delete(KEY, version=new)
+
+
+def test_a_server_with_conditions_deletes_no_newer_version(serve: Serve) -> None:
+    """One that comes between the comparison and the deletion."""
+    bucket = Bucket()
+
+    def replace(asked: Asked) -> Reply | None:
+        if asked.method == "DELETE":
+            bucket.objects[KEY] = b"theirs", {}
+        return None
+
+    zmap = serve(bucket)[1]()
+    zmap.prepare_writing()
+    seen = zmap.write(KEY, b"ours")
+    bucket.before = replace
+    with pytest.raises(Conflict):
+        zmap.delete(KEY, version=seen)
+    assert bucket.objects[KEY][0] == b"theirs"
