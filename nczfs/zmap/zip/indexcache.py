@@ -1,8 +1,8 @@
 """A disk cache of the indexes of large archives, for opening them again.
 
-Each archive has a file: a header, then the columns as they are in memory. It is valid if its
-checksum is right, it belongs to the same version of the same archive, and the last bytes of that
-archive have not changed.
+A SQLite database has a row for each archive: its columns as they are in memory. A row is valid if
+its checksum is right, it belongs to the same version of the same archive, and the last bytes of
+that archive have not changed.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import hashlib
 import json
 import logging
 import os
-import secrets
+import sqlite3
 import stat
+import time
 import zlib
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,90 +34,116 @@ log = logging.getLogger(__name__)
 
 WORTH_BYTES: Final = 1 << 20  # smaller central directories are read in less than 50 ms
 LIMIT_BYTES: Final = 1 << 30
+FILE: Final = "indexes.sqlite"
 
-_MAGIC: Final = b"nczfs zip index 1\n"
-_HEADER_BYTES_MAX: Final = 1 << 20
-_SUFFIX: Final = ".index"
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_FORMAT: Final = 1  # of the columns; rows of another format are never found
+_LOCKED_S: Final = 2.0
+_PASSING: Final = frozenset(
+    {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG}
+)
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS indexes (
+    name TEXT PRIMARY KEY,
+    used REAL NOT NULL,
+    bytes INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    top TEXT NOT NULL,
+    dropped INTEGER NOT NULL,
+    keys BLOB NOT NULL,
+    key_ends BLOB NOT NULL,
+    members BLOB NOT NULL,
+    shadowed BLOB NOT NULL
+) STRICT
+"""
 
 
 class IndexCache:
-    """A directory of index files, of which the oldest are removed beyond a limit of bytes.
+    """A database of indexes, of which the least recently used go beyond a limit of bytes.
 
-    Nothing here raises: an index that cannot be read or stored is made anew. It is safe between
-    processes, because files are renamed into place.
+    Nothing here raises: an index that cannot be read or stored is made anew, and so is a damaged
+    database. It is safe between processes.
 
     Parameters
     ----------
-    directory : made if it is missing.
-    limit_bytes : of all files together.
+    directory : made if it is missing; ignored if all may write there.
+    limit_bytes : of all indexes together.
     """
 
     def __init__(self, directory: str, limit_bytes: int = LIMIT_BYTES) -> None:
-        self._directory = Path(directory)
+        self._path = Path(directory, FILE)
         self._limit_bytes = limit_bytes
 
     def load(self, identity: str, tail: bytes, end: End, top: str | None) -> ZipIndex | None:
         """Return the index of an archive, if it is stored and valid."""
-        path = self._path(identity, top)
-        try:
-            found = _decoded(_read_own(path), identity, tail, end)
-            if found is not None:
-                os.utime(path)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            log.debug("%s: not read: %s", path, error)
-            return None
-        if found is None:
-            log.debug("%s: not of this archive, or damaged", path)
-        return found
+        name = _name(identity, tail, end, top)
+        with self._errors(), self._opened() as database:
+            found = database.execute(
+                "SELECT top, dropped, checksum, keys, key_ends, members, shadowed FROM indexes"
+                " WHERE name = ?",
+                (name,),
+            ).fetchone()
+            if found is None:
+                return None
+            top_found, dropped, checksum, *parts = found
+            if (columns := _columns(parts, checksum, end.count)) is not None:
+                database.execute("UPDATE indexes SET used = ? WHERE name = ?", (time.time(), name))
+                return ZipIndex(end, columns, top=top_found, dropped=dropped)
+            log.debug("%s: a damaged index", self._path)
+            database.execute("DELETE FROM indexes WHERE name = ?", (name,))
+        return None
 
     def keep(self, identity: str, tail: bytes, top: str | None, index: ZipIndex) -> None:
         """Store an index, if there is room."""
-        path = self._path(identity, top)
-        header, columns = _encoded(identity, tail, index)
-        size = len(header) + sum(len(column) for column in columns)
+        parts = _parts(index.columns)
+        size = sum(map(len, parts))
         if size > self._limit_bytes:
             return
-        temporary = path.with_name(f"{secrets.token_hex(8)}.tmp")
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._make_room(size)
-            try:
-                with open(
-                    os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
-                ) as (file):
-                    file.write(header)
-                    for column in columns:
-                        file.write(column)
-                os.rename(temporary, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
-        except OSError as error:
-            log.debug("%s: not stored: %s", path, error)
+        row = (_name(identity, tail, index.end, top), time.time(), size, _checksum(parts))
+        with self._errors(), self._opened() as database:
+            database.execute("BEGIN IMMEDIATE")
+            self._make_room(database, size)
+            database.execute(
+                "INSERT OR REPLACE INTO indexes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*row, index.top, index.dropped, *parts),
+            )
 
-    def _path(self, identity: str, top: str | None) -> Path:
-        text = json.dumps([identity, top])
-        name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        return self._directory / f"{name}{_SUFFIX}"
-
-    def _make_room(self, size: int) -> None:
-        files = []
-        for entry in os.scandir(self._directory):
-            if entry.name.endswith((_SUFFIX, ".tmp")) and entry.is_file(follow_symlinks=False):
-                status = entry.stat(follow_symlinks=False)
-                files.append((status.st_mtime_ns, status.st_size, entry.path))
-        files.sort()
-        used = sum(found for _, found, _ in files)
-        for _, found, path in files:
-            if used + size <= self._limit_bytes:
+    def _make_room(self, database: sqlite3.Connection, size: int) -> None:
+        found = database.execute("SELECT bytes, name FROM indexes ORDER BY used").fetchall()
+        used = size + sum(nbytes for nbytes, _ in found)
+        for nbytes, name in found:
+            if used <= self._limit_bytes:
                 return
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            used -= found
+            database.execute("DELETE FROM indexes WHERE name = ?", (name,))
+            used -= nbytes
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """Open the database for one transaction."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_own(self._path)
+        database = sqlite3.connect(self._path, timeout=_LOCKED_S, isolation_level=None)
+        with contextlib.closing(database):
+            database.execute("PRAGMA page_size = 65536")  # columns are long
+            database.execute("PRAGMA auto_vacuum = FULL")
+            database.execute("PRAGMA synchronous = OFF")  # what a crash damages is made anew
+            database.execute(_TABLE)
+            yield database
+            if database.in_transaction:
+                database.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode & 0xFF in _PASSING:
+                log.debug("%s: not used: %s", self._path, error)
+                return
+            log.debug("%s: made anew: %s", self._path, error)
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        except OSError as error:
+            log.debug("%s: not used: %s", self._path, error)
 
 
 def load_index(
@@ -152,88 +179,56 @@ def default_directory() -> str:
     return os.path.join(base, "nczfs", "zip-index")
 
 
-def _read_own(path: Path) -> bytes:
-    """Read a file that only this user can have written."""
-    fd = os.open(path, _READ)
-    with open(fd, "rb") as file:
+def _check_own(path: Path) -> None:
+    """Make sure that a file is there that only this user can have written."""
+    if path.parent.stat().st_mode & stat.S_IWOTH:
+        raise PermissionError("others may write in the directory of the cache")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise PermissionError("not a regular file")
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            raise PermissionError("others may have written it")
-        return file.read()
+    finally:
+        os.close(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise PermissionError("not a regular file")
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        path.unlink()
+        raise PermissionError("others may have written it")
 
 
-def _encoded(identity: str, tail: bytes, index: ZipIndex) -> tuple[bytes, list[memoryview]]:
-    columns = index.columns
-    parts = [
+def _name(identity: str, tail: bytes, end: End, top: str | None) -> str:
+    """Return the name of an index, which is another one for any other archive."""
+    text = json.dumps([_FORMAT, identity, zlib.crc32(tail), repr(end), top])
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _parts(columns: Columns) -> tuple[memoryview, ...]:
+    return (
         memoryview(columns.keys),
         columns.key_ends.view(np.uint8).data,
         np.ascontiguousarray(columns.members).view(np.uint8).data,
         columns.shadowed.view(np.uint8).data,
-    ]
+    )
+
+
+def _checksum(parts: Sequence[memoryview | bytes]) -> int:
     checksum = 0
     for part in parts:
         checksum = crc32(part, checksum)
-    end = asdict(index.end)
-    end["comment"] = index.end.comment.hex()
-    header = {
-        "identity": identity,
-        "tail": zlib.crc32(tail),
-        "end": end,
-        "top": index.top,
-        "dropped": index.dropped,
-        "sizes": [len(part) for part in parts],
-        "checksum": checksum,
-    }
-    text = json.dumps(header).encode()
-    lead = _MAGIC + len(text).to_bytes(4, "little") + zlib.crc32(text).to_bytes(4, "little")
-    return lead + text, parts
+    return checksum
 
 
-def _decoded(data: bytes, identity: str, tail: bytes, end: End) -> ZipIndex | None:
-    """Decode the index in a file; None if it is not of this archive, or damaged."""
-    try:
-        header, body_at = _header(data)
-        keys_size, ends_size, members_size, shadowed_size = header["sizes"]
-        is_it = (
-            header["identity"] == identity
-            and header["tail"] == zlib.crc32(tail)
-            and End(**header["end"] | {"comment": bytes.fromhex(header["end"]["comment"])}) == end
-        )
-        if not is_it or crc32(memoryview(data)[body_at:]) != header["checksum"]:
-            return None
-        view = memoryview(data)[body_at:]
-        count = members_size // MEMBER.itemsize
-        sizes = [keys_size, 8 * (count + 1), MEMBER.itemsize * count, 4 * (shadowed_size // 4)]
-        if sizes != header["sizes"] or sum(sizes) != len(view) or count > end.count:
-            return None
-        ends_at, members_at = keys_size, keys_size + ends_size
-        columns = Columns(
-            bytes(view[:keys_size]),
-            np.frombuffer(view[ends_at:members_at], np.uint64).copy(),
-            np.frombuffer(view[members_at : members_at + members_size], MEMBER).copy(),
-            np.frombuffer(view[members_at + members_size :], np.uint32).copy(),
-        )
-        ends = columns.key_ends
-        if ends[0] != 0 or ends[-1] != keys_size or bool((ends[1:] < ends[:-1]).any()):
-            return None
-        if count and int(columns.members["row"].max()) >= end.count:
-            return None
-        return ZipIndex(end, columns, top=str(header["top"]), dropped=int(header["dropped"]))
-    except (ValueError, TypeError, KeyError):
+def _columns(parts: list[Any], checksum: int, count_max: int) -> Columns | None:
+    """Return the columns of an index; None if they are damaged."""
+    keys, key_ends, members, shadowed = parts
+    count, rest = divmod(len(members), MEMBER.itemsize)
+    if rest or len(key_ends) != 8 * (count + 1) or len(shadowed) % 4 or count > count_max:
         return None
-
-
-def _header(data: bytes) -> tuple[dict[str, Any], int]:
-    at = len(_MAGIC) + 8
-    if len(data) < at or not data.startswith(_MAGIC):
-        raise ValueError("no index")
-    size = int.from_bytes(data[at - 8 : at - 4], "little")
-    text = data[at : at + size]
-    if size > _HEADER_BYTES_MAX or zlib.crc32(text) != int.from_bytes(data[at - 4 : at], "little"):
-        raise ValueError("damaged header")
-    header = json.loads(text)
-    if not isinstance(header, dict):
-        raise TypeError("no header")
-    return header, at + size
+    if _checksum(parts) != checksum:
+        return None
+    ends = np.frombuffer(key_ends, np.uint64)
+    if ends[0] != 0 or ends[-1] != len(keys) or bool((ends[1:] < ends[:-1]).any()):
+        return None
+    columns = Columns(keys, ends, np.frombuffer(members, MEMBER), np.frombuffer(shadowed, "u4"))
+    if count and int(columns.members["row"].max()) >= count_max:
+        return None
+    return columns

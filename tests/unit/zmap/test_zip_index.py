@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import zlib
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -103,55 +103,88 @@ def test_an_index_is_not_believed_when_the_archive_ends_otherwise(tmp_path: Path
         zmap.close()
 
 
-def test_a_damaged_index_is_made_anew(store: Store, tmp_path: Path) -> None:
+def test_a_damaged_database_is_made_anew(store: Store, tmp_path: Path) -> None:
     cache = IndexCache(str(tmp_path))
     opened(store, cache)
-    [path] = tmp_path.iterdir()
+    path = tmp_path / indexcache.FILE
     good = path.read_bytes()
     places = random.Random(1).sample(range(len(good)), 40)
     for damaged in (
         b"",
         good[:5],
-        good[:-1],
+        good[: len(good) // 2],
         good + b"x",
-        *(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :] for at in (*range(0, 60, 3), *places)),
+        *(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :] for at in (*range(0, 99, 3), *places)),
     ):
         path.write_bytes(damaged)
+        assert opened(store, cache)[0] == KEYS
+        assert opened(store, cache)[0] == KEYS
         keys, size = opened(store, cache)
         assert keys == KEYS
-        assert size > 50 * COUNT
-        assert path.read_bytes() == good
+        assert size < 2000
 
 
-def test_an_index_with_lying_lengths_is_not_believed(store: Store, tmp_path: Path) -> None:
-    """Checksums are no secret: what the header says is checked against what is there."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        "checksum = checksum + 1",
+        "keys = zeroblob(length(keys))",
+        "keys = substr(keys, 2)",
+        "key_ends = zeroblob(length(key_ends) + 8)",
+        "members = substr(members, 2)",
+        "shadowed = x'00'",
+    ],
+)
+def test_a_changed_index_is_not_believed(store: Store, tmp_path: Path, change: str) -> None:
     cache = IndexCache(str(tmp_path))
     opened(store, cache)
-    [path] = tmp_path.iterdir()
-    good = path.read_bytes()
-    header, body_at = indexcache._header(good)
-    keys_size, ends_size, members_size, shadowed_size = header["sizes"]
-    for sizes in (
-        [1 << 40, ends_size, members_size, shadowed_size],
-        [keys_size + 8, ends_size - 8, members_size, shadowed_size],
-        [keys_size, ends_size, members_size - 40, 40],
-        [-1, 0, 0, 0],
-        [keys_size],
-        "none",
-    ):
-        text = json.dumps(header | {"sizes": sizes}).encode()
-        lead = good[: len(indexcache._MAGIC)] + len(text).to_bytes(4, "little")
-        crc = zlib.crc32(text).to_bytes(4, "little")
-        path.write_bytes(lead + crc + text + good[body_at:])
-        keys, size = opened(store, cache)
-        assert keys == KEYS
-        assert size > 50 * COUNT
+    with closing(sqlite3.connect(tmp_path / indexcache.FILE, isolation_level=None)) as database:
+        database.execute(f"UPDATE indexes SET {change}")
+    keys, size = opened(store, cache)
+    assert keys == KEYS
+    assert size > 50 * COUNT
+    assert opened(store, cache)[1] < 2000
+
+
+def test_an_index_with_lying_places_is_not_believed(store: Store, tmp_path: Path) -> None:
+    """Checksums are no secret: the columns are checked against each other."""
+    cache = IndexCache(str(tmp_path))
+    opened(store, cache)
+    with closing(sqlite3.connect(tmp_path / indexcache.FILE, isolation_level=None)) as database:
+        [good] = database.execute("SELECT keys, key_ends, members, shadowed FROM indexes")
+        for column, data in [
+            (1, good[1][:8] + b"\xff" * 8 + good[1][16:]),
+            (1, good[1][:-8] + bytes(8)),
+            (2, b"\xff" * 4 + good[2][4:]),
+        ]:
+            parts = [*good[:column], data, *good[column + 1 :]]
+            database.execute(
+                "UPDATE indexes"
+                " SET checksum = ?, keys = ?, key_ends = ?, members = ?, shadowed = ?",
+                (indexcache._checksum(parts), *parts),
+            )
+            keys, size = opened(store, cache)
+            assert keys == KEYS
+            assert size > 50 * COUNT
+
+
+def test_a_locked_database_is_not_waited_for_long(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexcache, "_LOCKED_S", 0.01)
+    cache = IndexCache(str(tmp_path))
+    opened(store, cache)
+    with closing(sqlite3.connect(tmp_path / indexcache.FILE, isolation_level=None)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        assert opened(store, cache)[0] == KEYS
+        database.execute("ROLLBACK")
+    assert opened(store, cache)[1] < 2000
 
 
 def test_what_others_may_have_written_is_not_believed(store: Store, tmp_path: Path) -> None:
     cache = IndexCache(str(tmp_path))
     opened(store, cache)
-    [path] = tmp_path.iterdir()
+    path = tmp_path / indexcache.FILE
     path.chmod(0o666)
     assert opened(store, cache)[1] > 50 * COUNT
     assert path.stat().st_mode & 0o777 == 0o600
@@ -159,22 +192,27 @@ def test_what_others_may_have_written_is_not_believed(store: Store, tmp_path: Pa
     path.rename(target)
     path.symlink_to(target)
     assert opened(store, cache)[1] > 50 * COUNT
-    assert not path.is_symlink()
+    path.unlink()
+    tmp_path.chmod(0o777)
+    opened(store, cache)
+    assert not path.exists()
 
 
 def test_the_oldest_go_when_there_are_too_many(tmp_path: Path) -> None:
     store = Store()
     cache = IndexCache(str(tmp_path), limit_bytes=400_000)
-    used = []
+    versions = []
     for number in range(8):
         names = [f"{number}/{index}" for index in range(COUNT)]
-        store.write(ARCHIVE, zipped_many(COUNT, names.__getitem__))
+        versions.append(zipped_many(COUNT, names.__getitem__))
+        store.write(ARCHIVE, versions[-1])
         opened(store, cache)
-        newest = max(tmp_path.iterdir(), key=lambda path: path.stat().st_ctime_ns)
-        os.utime(newest, (number, number))
-        used.append(newest)
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 400_000
-    assert sorted(tmp_path.iterdir()) == sorted(used[-len(list(tmp_path.iterdir())) :])
+    with closing(sqlite3.connect(tmp_path / indexcache.FILE)) as database:
+        [(count, used)] = database.execute("SELECT count(*), sum(bytes) FROM indexes")
+    assert 2 < count < 8
+    assert used <= 400_000
+    assert (tmp_path / indexcache.FILE).stat().st_size <= 1_000_000
+    assert opened(store, cache)[1] < 2000
 
 
 def test_a_cache_that_cannot_be_written_is_none(store: Store, tmp_path: Path) -> None:
@@ -191,7 +229,8 @@ def test_duplicates_are_remembered(tmp_path: Path) -> None:
     for turn in range(2):
         zmap = open_store(str(path), options)
         assert bytes(zmap.read(Key("7")).data) == b"57"
-        assert len(list((tmp_path / "cache").iterdir())) == turn + 1
+        with closing(sqlite3.connect(tmp_path / "cache" / indexcache.FILE)) as database:
+            assert database.execute("SELECT count(*) FROM indexes").fetchone() == (turn + 1,)
         zmap.write(Key("8"), b"new")
         zmap.close()
 
