@@ -4,11 +4,11 @@ it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,22 +20,33 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import AccessDenied, DeadlinePassed, NoSuchObject, StoreError, Unavailable
+from nczfs.engine.spool.renames import UnfinishedRename
+from nczfs.errors import (
+    AccessDenied,
+    DeadlinePassed,
+    DirectoryNotEmpty,
+    NoSuchObject,
+    StoreError,
+    Unavailable,
+)
 from nczfs.testing.faults import Fault, Faulty
+from nczfs.tools import recovery
 from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
+from tests.support.killed import recovered
 from tests.support.late import LateZMap
 from tests.support.trees import exists, find, read
 from tests.support.writing import mkdir, open_file, rename, truncate, unlink
 
 PAGE = 16
-NAMES = ("a", "b")
 DIRECTORIES = ("d", "e")
+PATHS = ("d/a", "d/b", "e/a", "e/b")
 OPTIONS = EngineOptions(cache_bytes_max=0, metadata_ttl_s=0.0, store_threads=2, fetch_threads=2)
 Trouble: TypeAlias = "Fault | int | None"
 """What fails, or how many writes take effect after their deadline."""
@@ -63,9 +74,19 @@ renaming_troubles = st.none() | st.builds(
     operations=st.sampled_from((STORING | {"copy"}, frozenset({"delete"}), ALL)),
     repeats=st.sampled_from((1, 1000)),
 )
+directory_troubles = st.none() | st.builds(
+    Fault,
+    st.sampled_from((0, 0, 1, 2)),
+    st.sampled_from((Unavailable, DeadlinePassed, AccessDenied)),
+    after=st.booleans(),
+    operations=st.sampled_from(
+        (STORING | {"copy"}, frozenset({"delete"}), frozenset({"list", "stat"}))
+    ),
+    repeats=st.sampled_from((1, 2)),
+)
 offsets = st.integers(0, 3 * PAGE)
 pieces = st.binary(min_size=1, max_size=PAGE + 4)
-names = st.sampled_from(NAMES)
+paths = st.sampled_from(PATHS)
 
 
 @pytest.fixture(autouse=True)
@@ -80,11 +101,12 @@ class Content:
 
     Attributes
     ----------
+    path : "" once the name is gone.
     possible : what the store may hold; None: nothing.
     pages : of mappings that were changed, and not written back.
     """
 
-    name: str
+    path: str
     seen: bytes = b""
     is_dirty: bool = True
     possible: set[bytes | None] = field(default_factory=lambda: {None})
@@ -118,11 +140,14 @@ class MountsOfObjects(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.spools = Path(tempfile.mkdtemp(prefix="nczfs-model-"))
+        self.patches = contextlib.ExitStack()
+        self.patches.enter_context(mock.patch("nczfs.vfs.filesystem.PAGE_BYTES", PAGE))
         self.memory = LateZMap()
         self.faulty = Faulty(self.memory)
         self.fs = self.mounted(self.faulty, "ours")
         self.other = self.mounted(Prefixed(self.memory, ROOT), "other")
-        self.directory = "d"
+        self.directories = {"d"}
+        self.failed = self.unfinished = 0  # renames of directories
         mkdir(self.fs, "objects/d")
         self.files: dict[str, Content] = {}
         self.handles: list[Open] = []
@@ -133,7 +158,7 @@ class MountsOfObjects(RuleBasedStateMachine):
         with mock.patch("nczfs.vfs.tree.open_store", return_value=zmap):
             return mount_tree("memory://model", None, options)
 
-    @contextmanager
+    @contextlib.contextmanager
     def failing(self, trouble: Trouble) -> Iterator[None]:
         """What is asked of the store in this context may fail, or take effect later."""
         self.faulty.arm(*([trouble] if isinstance(trouble, Fault) else []))
@@ -162,7 +187,7 @@ class MountsOfObjects(RuleBasedStateMachine):
     # Files
 
     @rule(
-        name=names,
+        path=paths,
         flags=st.sampled_from(
             (
                 os.O_RDONLY,
@@ -173,11 +198,13 @@ class MountsOfObjects(RuleBasedStateMachine):
             )
         ),
     )
-    def open(self, name: str, flags: int) -> None:
-        if len(self.handles) >= 6 or (name not in self.files and flags == os.O_RDONLY):
+    def open(self, path: str, flags: int) -> None:
+        if parent_of(path) not in self.directories:
+            path = beside(path)
+        if len(self.handles) >= 6 or (path not in self.files and flags == os.O_RDONLY):
             return
-        handle = open_file(self.fs, self.path(name), flags | os.O_CREAT)
-        content = self.files.setdefault(name, Content(name))
+        handle = open_file(self.fs, f"objects/{path}", flags | os.O_CREAT)
+        content = self.files.setdefault(path, Content(path))
         self.handles.append(Open(content, handle, flags))
 
     @precondition(lambda self: self.writers())
@@ -212,13 +239,10 @@ class MountsOfObjects(RuleBasedStateMachine):
     @rule(data=st.data(), size=offsets)
     def set_size_of_handle(self, data: st.DataObject, size: int) -> None:
         found = data.draw(st.sampled_from(self.writers()))
-        if (
-            found.content.name not in self.files
-            or self.files[found.content.name] is not found.content
-        ):
+        if not found.content.path:
             return
         self.write_pages(found)
-        ino = find(self.fs, self.path(found.content.name)).ino
+        ino = find(self.fs, f"objects/{found.content.path}").ino
         assert self.fs.setattr(ino, Changes(size=size), found.handle).size == size
         found.content.put(size, b"")
         found.content.seen = found.content.seen[:size]
@@ -229,7 +253,7 @@ class MountsOfObjects(RuleBasedStateMachine):
         content = self.some_file(data)
         if content.pages:
             return
-        truncate(self.fs, self.path(content.name), size)
+        truncate(self.fs, f"objects/{content.path}", size)
         content.put(size, b"")
         content.seen = content.seen[:size]
         content.stored()
@@ -267,58 +291,85 @@ class MountsOfObjects(RuleBasedStateMachine):
     def unlink(self, data: st.DataObject) -> None:
         self.late_requests_arrive()
         content = self.some_file(data)
-        unlink(self.fs, self.path(content.name))
+        unlink(self.fs, f"objects/{content.path}")
         self.gone(content)
 
     # Names, times, and what is believed
 
     @precondition(lambda self: self.files)
-    @rule(data=st.data(), goal=names, trouble=renaming_troubles)
+    @rule(data=st.data(), goal=paths, trouble=renaming_troubles)
     def rename(self, data: st.DataObject, goal: str, trouble: Trouble) -> None:
         content = self.some_file(data)
-        if goal == content.name:
+        if goal == content.path or parent_of(goal) not in self.directories:
             return
         if goal in self.files and isinstance(trouble, Fault) and trouble.after:
             trouble = None  # who writes to a file whose object went by that gets ESTALE
         self.late_requests_arrive()
         if content.is_dirty:
             content.possible.add(content.seen)
-        path, before = self.path(content.name), self.version(goal)
+        path, before = content.path, self.version(goal)
         try:
             with self.failing(trouble):
-                rename(self.fs, path, self.path(goal))
+                rename(self.fs, f"objects/{path}", f"objects/{goal}")
         except StoreError:
             if self.version(goal) == before:
                 return
-            is_moved = not exists(self.fs, path)
+            is_moved = not exists(self.fs, f"objects/{path}")
         else:
             is_moved = True
         if goal in self.files:
             self.gone(self.files[goal])
         if is_moved:
-            del self.files[content.name]
-            content.name = goal
-            self.files[goal] = content
-            content.stored()
+            self.moved(content, goal)
         else:  # both are there
-            copy = bytes(self.memory.read(self.key(goal)).data)
-            self.files[goal] = Content(goal, copy, is_dirty=False, possible={copy})
+            self.found(goal)
 
-    @rule()
-    def rename_the_directory(self) -> None:
+    @rule(data=st.data(), trouble=directory_troubles)
+    def rename_a_directory(self, data: st.DataObject, trouble: Trouble) -> None:
+        """An error leaves each object under its old name, the new one, or both."""
+        source = data.draw(st.sampled_from(sorted(self.directories)))
+        goal = DIRECTORIES[source == "d"]
+        if any(parent_of(path) == goal for path in self.files):
+            with pytest.raises(DirectoryNotEmpty):
+                rename(self.fs, f"objects/{source}", f"objects/{goal}")
+            return
         self.late_requests_arrive()
-        goal = DIRECTORIES[self.directory == "d"]
-        rename(self.fs, f"objects/{self.directory}", f"objects/{goal}")
-        self.directory = goal
-        for content in self.files.values():
-            content.stored()
+        below = {path: c for path, c in self.files.items() if parent_of(path) == source}
+        before = {path: self.version(path) for path in below}
+        try:
+            with self.failing(trouble):
+                rename(self.fs, f"objects/{source}", f"objects/{goal}")
+        except StoreError:
+            self.failed += 1
+            is_begun = any(before.values()) and any(map(self.version, map(beside, below)))
+            self.unfinished += is_begun
+            for path, content in below.items():
+                new_path = beside(path)
+                copy = self.stored_bytes(new_path)
+                assert copy is None or copy in content.possible | {content.seen}
+                if before[path] is not None and self.version(path) is None:
+                    self.moved(content, new_path)
+                elif copy is not None:
+                    self.found(new_path)
+            if any(parent_of(path) == goal for path in self.files):
+                self.directories.add(goal)
+            return
+        self.directories = {*(self.directories - {source}), goal}
+        for path, content in below.items():
+            self.moved(content, beside(path))
+
+    @rule(name=st.sampled_from(DIRECTORIES))
+    def mkdir(self, name: str) -> None:
+        if name not in self.directories:
+            mkdir(self.fs, f"objects/{name}")
+            self.directories.add(name)
 
     @precondition(lambda self: self.files)
     @rule(data=st.data())
     def change_times(self, data: st.DataObject) -> None:
         content = self.some_file(data)
         self.times += 1
-        ino = find(self.fs, self.path(content.name)).ino
+        ino = find(self.fs, f"objects/{content.path}").ino
         changed = self.fs.setattr(ino, Changes(mtime_ns=self.times, atime_ns=self.times), None)
         assert (changed.mtime_ns, changed.size) == (self.times, len(content.seen))
 
@@ -352,33 +403,33 @@ class MountsOfObjects(RuleBasedStateMachine):
         stored = {
             str(stat.key): bytes(self.memory.read(stat.key).data) for stat in self.memory.list(ROOT)
         }
-        for name, content in self.files.items():
-            found = stored.pop(f"{self.directory}/{name}", None)
-            assert found in content.possible, (name, found, content.possible)
+        for path, content in self.files.items():
+            found = stored.pop(path, None)
+            assert found in content.possible, (path, found, content.possible)
             if not content.is_dirty:
-                assert read(self.other, self.path(name)) == found
+                assert read(self.other, f"objects/{path}") == found
         assert stored == {}
 
     @invariant()
     def programs_see_what_was_written(self) -> None:
-        for name, content in self.files.items():
-            assert find(self.fs, self.path(name)).size == len(content.seen)
-            assert read(self.fs, self.path(name)) == content.seen
+        for path, content in self.files.items():
+            assert find(self.fs, f"objects/{path}").size == len(content.seen)
+            assert read(self.fs, f"objects/{path}") == content.seen
         for found in self.handles:
             if found.flags & os.O_ACCMODE != os.O_WRONLY:
                 assert bytes(self.fs.read(found.handle, 0, 1000)) == found.content.seen
 
-    def key(self, name: str) -> Key:
-        return Key(f"{self.directory}/{name}")
-
-    def version(self, name: str) -> Version | None:
+    def version(self, path: str) -> Version | None:
         try:
-            return self.memory.stat(self.key(name)).version
+            return self.memory.stat(Key(path)).version
         except NoSuchObject:
             return None
 
-    def path(self, name: str) -> str:
-        return f"objects/{self.directory}/{name}"
+    def stored_bytes(self, path: str) -> bytes | None:
+        try:
+            return bytes(self.memory.read(Key(path)).data)
+        except NoSuchObject:
+            return None
 
     def writers(self) -> list[Open]:
         return [found for found in self.handles if found.writes]
@@ -386,9 +437,22 @@ class MountsOfObjects(RuleBasedStateMachine):
     def some_file(self, data: st.DataObject) -> Content:
         return self.files[data.draw(st.sampled_from(sorted(self.files)))]
 
+    def moved(self, content: Content, goal: str) -> None:
+        """What was written was stored under the new name."""
+        del self.files[content.path]
+        content.path = goal
+        self.files[goal] = content
+        content.stored()
+
+    def found(self, path: str) -> None:
+        """A copy is a file of its own."""
+        copy = self.stored_bytes(path)
+        assert copy is not None
+        self.files[path] = Content(path, copy, is_dirty=False, possible={copy})
+
     def gone(self, content: Content) -> None:
-        del self.files[content.name]
-        content.name = ""
+        del self.files[content.path]
+        content.path = ""
         content.is_dirty = False
 
     def teardown(self) -> None:
@@ -402,9 +466,27 @@ class MountsOfObjects(RuleBasedStateMachine):
         self.the_store_has_what_it_may_have()
         self.fs.close()
         self.other.close()
+        self.patches.close()
+        self.check_that_recover_loses_nothing()
         left = [path for path in self.spools.rglob("*") if path.is_file()]
         shutil.rmtree(self.spools)
         assert left == [], [(path, path.read_bytes()) for path in left]
+
+    def check_that_recover_loses_nothing(self) -> None:
+        """It ends renames as far as nothing is overwritten, and each content is under one name."""
+        entries = recovery.entries(self.spools / "ours")
+        assert all(isinstance(found.entry, UnfinishedRename) for found in entries)
+        assert self.unfinished <= len(entries) <= self.failed
+        recovered(self.spools / "ours", self.memory, refusing=True)
+        for path, content in self.files.items():
+            found = {self.stored_bytes(path), self.stored_bytes(beside(path))}
+            assert found & content.possible, (path, found, content.possible)
+
+
+def beside(path: str) -> str:
+    """The path of the same name in the other directory."""
+    directory, name = path.split("/")
+    return f"{DIRECTORIES[directory == 'd']}/{name}"
 
 
 TestMountsOfObjects = MountsOfObjects.TestCase

@@ -134,7 +134,7 @@ class ObjectsDirectory(Directory):
     def _unlink_open(self, live: LiveFile) -> None:
         with live.turn:
             live.hold()
-            if live.has_object():
+            if live.stored_object() is not None:
                 # Entries that only exist here, because another client deleted them, are removed,
                 # too.
                 with suppress(NoSuchPath) if live.dirty else nullcontext():

@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -137,10 +137,12 @@ class LiveFile:
     def go_on(self, base: Stat) -> bool:
         """Adopt the version of another client, if it only adds to the file.
 
-        False: bytes that were read of it are others there, or somebody has it open for writing.
+        False: bytes that were read of it are others there, somebody has it open for writing, or it
+        has been removed, and what has its name now is another file.
         """
         with self.turn:
-            newer = None if self.writers or self.is_staged else self._store.find(self.key)
+            is_own = not self.linked or self.writers or self.is_staged
+            newer = None if is_own else self._store.find(self.key)
             if newer is None or newer.size <= base.size:
                 return False
             if base.size and self.delivered.is_empty:  # nothing tells that it is the same file
@@ -240,19 +242,21 @@ class LiveFile:
         if not is_same and self._landed(self.key) is None:
             raise StaleHandle(f"{self.key}: replaced or deleted since it was opened")
 
-    def has_object(self) -> bool:
-        """Return whether the store has an object of the file."""
-        return self.stored_object() is not None
-
     def stored_object(self) -> Stat | None:
         """Return the object in the store, including one that arrived without an answer."""
         return self.base or self._landed(self.key)
 
-    @property
-    def state(self) -> tuple[Key, Stat | None, int]:
-        """Return what `moved` needs to restore the present state."""
+    def way_back(self) -> Callable[[], None]:
+        """Return a function that undoes a later `moved`: the object is where it is now."""
         with self.lock:
-            return self.key, self.base, self._stored
+            key, base, stored, in_doubt = self.key, self.base, self._stored, set(self._in_doubt)
+
+        def restore() -> None:
+            with self.lock:
+                self.moved(key, base, stored)
+                self._in_doubt |= in_doubt
+
+        return restore
 
     def moved(self, key: Key, base: Stat | None, generation: int | None = None) -> None:
         """Note that the object, and so the file, is at another key.
@@ -490,10 +494,5 @@ def _parts_of(snapshot: Snapshot | None) -> list[Part]:
     return [b""] if snapshot is None else list(snapshot.parts)
 
 
-@contextmanager
-def _closing(snapshot: Snapshot | None) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if snapshot is not None:
-            snapshot.close()
+def _closing(snapshot: Snapshot | None) -> AbstractContextManager[object]:
+    return nullcontext() if snapshot is None else closing(snapshot)

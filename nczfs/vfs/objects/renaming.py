@@ -35,8 +35,14 @@ def rename_file(
     ):
         if replaced is not None:
             replaced.hold()
-        before = live.state if live is not None else None
-        source, copy = _copied(store, live, key, goal, replace=replace)
+        written = live if live is not None and live.dirty else None
+        source = _source(store, written, key)
+        restore = live.way_back() if live is not None else None
+        if written is not None:
+            copy = written.store_elsewhere(goal, replace=replace)
+        else:
+            assert source is not None
+            copy = _copied(store, live, source, goal, replace=replace)
         files.unlink(goal)
         store.kept.move(key, goal, copy)
         try:
@@ -46,12 +52,12 @@ def rename_file(
                 with suppress(Conflict):
                     store.delete(key, source.version)
         except NczfsError:
-            if live is not None and before is not None:
-                if before[1] is None or _is_gone(store, key):
+            if live is not None and restore is not None:
+                if _is_gone(store, key):
                     files.rename(live, goal)
                 else:
-                    live.moved(*before)
-                    store.kept.move(goal, key, before[1])
+                    restore()
+                    store.kept.move(goal, key, live.base)
             raise
         if live is not None:
             files.rename(live, goal)
@@ -136,26 +142,31 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
             store.announce(changed)
 
 
-def _copied(
-    store: ObjectStore, live: LiveFile | None, key: Key, goal: Key, *, replace: bool
-) -> tuple[Stat | None, Stat]:
-    """Make the new object, to which an open file moves.
+def _source(store: ObjectStore, written: LiveFile | None, key: Key) -> Stat | None:
+    """Return the object that is renamed; None: it is not stored yet.
 
-    Returns
-    -------
-    the old object, if there is one, and the new one.
+    What arrived of a written file although the answer was lost is its object from now on.
+
+    Raises
+    ------
+    StaleHandle : another client has replaced or deleted what was written to. NoSuchPath.
     """
-    if live is not None and live.dirty:
-        if live.base is not None:
-            live.check_base()
-        old = live.stored_object()
-        return old, live.store_elsewhere(goal, replace=replace)
-    found = store.stat(key)
-    copy = store.copy(found, goal, replace=replace)
+    if written is None:
+        return store.stat(key)
+    if written.base is not None:
+        written.check_base()
+    return written.stored_object()
+
+
+def _copied(
+    store: ObjectStore, live: LiveFile | None, source: Stat, goal: Key, *, replace: bool
+) -> Stat:
+    """Make the new object, to which an open file moves."""
+    copy = store.copy(source, goal, replace=replace)
     if live is not None:
-        is_same = live.base is not None and live.base.version == found.version
+        is_same = live.base is not None and live.base.version == source.version
         live.moved(goal, copy if is_same else None)
-    return found, copy
+    return copy
 
 
 def _below(store: ObjectStore, prefix: Prefix) -> dict[Key, Stat]:

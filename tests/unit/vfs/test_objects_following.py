@@ -17,7 +17,7 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.trees import find
-from tests.support.writing import close, open_file
+from tests.support.writing import close, open_file, unlink, write
 
 KEY, PATH = Key("run.log"), "objects/run.log"
 
@@ -115,6 +115,18 @@ def test_pages_of_which_nothing_is_known_are_not_mixed_with_a_newer_version(
     with pytest.raises(StaleHandle):
         fs.read(opened.handle, 0, 20)
     fs.release(opened.handle)
+
+
+def test_an_empty_file_that_was_removed_does_not_go_on_with_one_that_has_its_name(
+    fs: TreeFileSystem, store: MemoryZMap
+) -> None:
+    """SEMANTICS O10."""
+    store.write(KEY, b"")
+    handle = reader(fs)
+    unlink(fs, PATH)
+    write(fs, PATH, b"another file")
+    assert bytes(fs.read(handle, 0, 20)) == b""
+    fs.release(handle)
 
 
 def test_who_has_read_very_much_does_not_go_on(

@@ -654,6 +654,30 @@ def test_an_open_file_whose_old_object_could_not_be_deleted_is_what_its_name_say
         assert read(fs, "objects/d/c") == b"one"
 
 
+def test_a_file_whose_answer_was_lost_is_stored_after_a_rename_that_failed(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O6, O11: what arrived without an answer is the file's own object."""
+    handle = open_file(fs, "objects/d/a")
+    fs.write(handle, 0, b"one")
+    with store.stopping("write", "d/a", "after") as gate:
+        syncing = threads.submit(fsync, fs, handle)
+        assert gate.reached.wait(WAIT_S)
+        gate.open(Unavailable("d/a"))
+        with pytest.raises(Unavailable):
+            syncing.result(WAIT_S)
+    fs.write(handle, 0, b"two")
+    with store.stopping("delete", "d/a") as gate:
+        renaming = threads.submit(rename, fs, "objects/d/a", "objects/d/c")
+        assert gate.reached.wait(WAIT_S)
+        gate.open(Unavailable("d/a"))
+        with pytest.raises(Unavailable):
+            renaming.result(WAIT_S)
+    fsync(fs, handle)
+    assert stored(store)["d/a"] == b"two"
+    close(fs, handle)
+
+
 def test_an_object_whose_answer_was_lost_is_renamed_with_its_directory(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
