@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, Request
-from nczfs.cli.ls import complain_of_unfinished
+from nczfs.cli.ls import complain_of_names, complain_of_unfinished
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sizes import ratio_of, ratio_text, size_text, table
 from nczfs.cli.sources import Settings
@@ -58,14 +58,16 @@ def _rows(url: str, settings: Settings) -> list[Row]:
 
     try:
         with opened(url, settings) as node, progress_bar(None, " keys") as progress:
-            return [
-                _row("variable" if found.variable else "group", f"/{found.path}", found.usage)
-                | {
-                    "decoded_bytes": found.decoded_bytes,
-                    "ratio": ratio_of(found.decoded_bytes, found.usage.bytes),
-                }
-                for found in node_usages(node, progress)
-            ]
+            usages = node_usages(node, progress)
+        complain_of_names(usages[-1].usage.unfinished)
+        return [
+            _row("variable" if found.variable else "group", f"/{found.path}", found.usage)
+            | {
+                "decoded_bytes": found.decoded_bytes,
+                "ratio": ratio_of(found.decoded_bytes, found.usage.bytes),
+            }
+            for found in usages
+        ]
     except (NotADataset, NoContent) as error:
         rows = _rows_of_store(url, settings)
         if not rows:
@@ -96,8 +98,10 @@ def _rows_of_store(url: str, settings: Settings) -> list[Row]:
             total += Usage(1, entry.stat.size)
         if entry.is_prefix:
             usage = usages[Prefix(entry.name)]
-            rows.append(_row("prefix", f"/{entry.name}", usage))
+            kind = "unfinished" if Prefix(entry.name) in usage.unfinished else "prefix"
+            rows.append(_row(kind, f"/{entry.name}", usage))
             total += usage
+    complain_of_names(total.unfinished)
     return [*rows, _row("prefix", "/", total)] if rows else []
 
 
@@ -109,7 +113,7 @@ def _cells(row: Row, *, exact: bool) -> tuple[str, ...]:
     stored, decoded = (
         size_text(row.get(name), exact=exact) for name in ("stored_bytes", "decoded_bytes")
     )
-    slash = "/" if row["kind"] in ("group", "prefix") and row["path"] != "/" else ""
+    slash = "/" if row["kind"] in ("group", "prefix", "unfinished") and row["path"] != "/" else ""
     return str(row["objects"]), stored, decoded, ratio_text(row.get("ratio")), row["path"] + slash
 
 

@@ -8,6 +8,8 @@ import logging
 import logging.handlers
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -17,6 +19,7 @@ from nczfs.engine.spool.disk import make_private
 from nczfs.errors import UsageError
 
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
+_COMMAND = "nczfs: %(message)s"
 _SYSLOG_SOCKET = "/dev/log"
 
 
@@ -66,9 +69,23 @@ class LogFileHandler(logging.handlers.WatchedFileHandler):
         )
 
 
+@contextmanager
+def warnings_on_stderr() -> Iterator[None]:
+    """Print the warnings of nczfs on stderr, too, for a daemon whose caller still waits."""
+    handler = StderrHandler()
+    handler.addFilter(lambda record: record.levelno == logging.WARNING)
+    handler.setFormatter(logging.Formatter(_COMMAND))
+    logger = logging.getLogger("nczfs")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
 def configure_command(settings: Settings) -> None:
     """Configure the log of a command that runs and ends: warnings on stderr, more on request."""
-    _install(StderrHandler(), settings, _level(settings, "warning"), "nczfs: %(message)s")
+    _install(StderrHandler(), settings, _level(settings, "warning"), _COMMAND)
 
 
 def configure_foreground(settings: Settings) -> Path | None:

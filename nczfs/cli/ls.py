@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from nczfs.library.api import Group
     from nczfs.model.hierarchy import Variable
     from nczfs.tools.usage import Usage
-    from nczfs.zmap.base import ZMap
 
 Row = dict[str, Any]
 
 _HEADER = ("TYPE", "DECODED", "STORED", "RATIO", "NAME")
 _NUMBERS = (1, 2, 3)
+_COMPLAINTS_MAX = 10
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,11 +79,13 @@ def _rows(arguments: argparse.Namespace, settings: Settings) -> list[Row]:
             if arguments.long:
                 _add_stored(node, rows, variables)
     except (NotADataset, NoContent) as error:
-        rows = list(_names(arguments.url, settings))
+        is_long = arguments.long or arguments.json
+        rows = list(_names(arguments.url, settings, is_long=is_long))
         if not rows:
             where = shown(arguments.url, settings)
             raise NoContent(f"{where}: is empty") from error
         complain_of_unfinished((row["name"] for row in rows), error)
+    complain_of_names(row["name"] for row in rows if row["kind"] == "unfinished")
     return rows
 
 
@@ -94,6 +97,14 @@ def complain_of_unfinished(names: Iterable[str], error: Exception) -> None:
         complain("nczfs", error)
 
 
+def complain_of_names(names: Iterable[str]) -> None:
+    """Say on stderr which places are unfinished, of the first ones."""
+    from nczfs.engine.structure.ownership import unfinished_text
+
+    for name in islice(names, _COMPLAINTS_MAX):
+        complain("nczfs", unfinished_text(name))
+
+
 def members(
     group: Group,
     variables: dict[str, Variable] | None = None,
@@ -101,7 +112,7 @@ def members(
     *,
     recursive: bool = False,
 ) -> Iterator[Row]:
-    """Return the variables of a group, then its groups, including those that cannot be read.
+    """Return the variables of a group, then its groups, with the broken and unfinished ones.
 
     Parameters
     ----------
@@ -117,6 +128,7 @@ def members(
             rows.append(variable_row(node, above + node.name))
             if variables is not None:
                 variables[f"/{node.path}"] = node
+    rows += [{"kind": "unfinished", "name": above + name} for name in group.unfinished()]
     yield from sorted(rows, key=lambda row: str(row["name"]))
     for node in sorted(nodes, key=lambda node: node.name):
         if not isinstance(node, Variable):
@@ -180,34 +192,25 @@ def _add_stored(node: Node, rows: list[Row], variables: dict[str, Variable]) -> 
             row["ratio"] = ratio_of(row["decoded_bytes"], row["stored_bytes"])
 
 
-def _names(url: str, settings: Settings) -> Iterator[Row]:
+def _names(url: str, settings: Settings, *, is_long: bool) -> Iterator[Row]:
+    from nczfs.engine.structure.ownership import unfinished_among
     from nczfs.zmap.keys import ROOT
     from nczfs.zmap.registry import open_store
 
     zmap = open_store(place(url, settings), store_options(settings))
     try:
-        for entry in sorted(zmap.search(ROOT), key=lambda entry: entry.name):
+        entries = sorted(zmap.search(ROOT), key=lambda entry: entry.name)
+        prefixes = [entry.name for entry in entries if entry.is_prefix]
+        asks = is_long or zmap.features.near  # a far store is not asked for the names alone
+        unfinished = set(unfinished_among(zmap, ROOT, prefixes) if asks else ())
+        for entry in entries:
             if entry.is_prefix:
-                kind = "unfinished" if _is_unfinished(zmap, entry.name) else "prefix"
+                kind = "unfinished" if entry.name in unfinished else "prefix"
                 yield {"kind": kind, "name": entry.name}
             if entry.stat is not None:
                 yield {"kind": "object", "name": entry.name, "size": entry.stat.size}
     finally:
         zmap.close()
-
-
-def _is_unfinished(zmap: ZMap, name: str) -> bool:
-    """Whether a prefix is known as unfinished; a far store is not asked for each."""
-    from nczfs.engine.structure.ownership import UNFINISHED
-    from nczfs.zmap.keys import join
-
-    if not zmap.features.near:
-        return False
-    try:
-        zmap.stat(join(name, UNFINISHED))
-    except StoreError:
-        return False
-    return True
 
 
 def _cells(row: Row, *, exact: bool) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,9 +84,18 @@ def start(url: str, mountpoint: str, request: Request) -> int:
         log_descriptor=target.descriptor,
         log_name=str(target.path),
     )
-    return run_in_background(
-        lambda ready: mount(url, mountpoint, request, target.path, ready), options
-    )
+
+    def work(ready: Callable[[], None]) -> None:
+        with ExitStack() as stack:
+            stack.enter_context(logs.warnings_on_stderr())
+
+            def on_ready() -> None:
+                stack.close()
+                ready()
+
+            mount(url, mountpoint, request, target.path, on_ready)
+
+    return run_in_background(work, options)
 
 
 def mount(

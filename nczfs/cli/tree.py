@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nczfs.cli import logs
 from nczfs.cli.codecs import positive
 from nczfs.cli.command import STORE_SCOPES, Command, Request
-from nczfs.cli.ls import Row, dimensions_text, group_at, members, variable_row
+from nczfs.cli.ls import Row, complain_of_names, dimensions_text, group_at, members, variable_row
 from nczfs.cli.parser import typed
 from nczfs.cli.store import shown
 from nczfs.cli.terminal import say
@@ -49,6 +49,7 @@ def run(request: Request) -> int:
         json.dump(top, sys.stdout, indent=2)
         print()
         return 0
+    complain_of_names(_unfinished(top, ""))
     say(_label(top))
     for line in _lines(top, ""):
         say(line)
@@ -76,11 +77,22 @@ def _lines(row: dict[str, Any], indent: str) -> Iterator[str]:
         yield from _lines(member, indent + ("    " if last else "│   "))
 
 
+def _unfinished(row: Row, above: str) -> Iterator[str]:
+    """Yield the paths of the unfinished members below a row."""
+    for member in row.get("members") or ():
+        path = f"{above}{member['name']}"
+        if member["kind"] == "unfinished":
+            yield path
+        yield from _unfinished(member, f"{path}/")
+
+
 def _label(row: Row) -> str:
     if row["kind"] == "variable":
         return f"{row['name']}  {row['dtype']} {dimensions_text(row['dimensions'], row['shape'])}"
     if row["kind"] == "broken":
         return f"{row['name']}  (cannot be read: {row['problem']})"
+    if row["kind"] == "unfinished":
+        return f"{row['name']}/  (unfinished)"
     below = "  …" if row.get("members", []) is None else ""
     return f"{row['name']}/{below}"
 

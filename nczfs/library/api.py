@@ -15,6 +15,7 @@ import numpy as np
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.hierarchy import dimensions_of
 from nczfs.engine.structure.editor import Editor
+from nczfs.engine.structure.ownership import unfinished_among
 from nczfs.engine.values.convert import attribute_of
 from nczfs.errors import NoSuchNode, NotWritable, UsageError
 from nczfs.formats.base import Node
@@ -182,6 +183,11 @@ class Group(OpenNode):
     def members(self) -> tuple[list[Node], list[tuple[str, str]]]:
         """Return the nodes right below as plain data, and the broken ones with their errors."""
         return self._dataset.members(self.header.path)
+
+    def unfinished(self) -> list[str]:
+        """Return the names right below of what is being copied here, or was interrupted."""
+        dataset, path = self._dataset, self.header.path
+        return unfinished_among(dataset.zmap, dataset.prefix(path), dataset.other_names(path))
 
     def tree(self) -> model.Group:
         """Return the group and everything below it as plain data."""

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
+from itertools import islice
 from weakref import WeakValueDictionary
 
 from nczfs.engine.arrays.array import now
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.rootformat import format_at
+from nczfs.engine.structure.ownership import UNFINISHED, unfinished_text
 from nczfs.errors import MetadataError
 from nczfs.formats.base import FormatOptions
+from nczfs.library.reports import Reports
 from nczfs.library.resolved import At, Broken, Plain, Resolved
 from nczfs.model.hierarchy import Variable
-from nczfs.zmap.keys import Prefix, is_within
-
-log = logging.getLogger(__name__)
+from nczfs.zmap.keys import ROOT, Prefix, is_within, join
 
 DATASETS_KEPT = 10_000
-REPORTED_MAX = 10_000
+LOOKED_AT_FIRST = 1000
 
 
 class KnownDatasets:
@@ -49,7 +49,7 @@ class KnownDatasets:
         self._lock = threading.Lock()
         self._datasets: dict[Prefix, tuple[Dataset | Broken | None, float]] = {}
         self._living: WeakValueDictionary[Prefix, Dataset] = WeakValueDictionary()
-        self._reported: set[str] = set()
+        self._reports = Reports()
 
     def resolve_root(self, prefix: Prefix, wanted: str = "") -> Resolved:
         """Return what begins at a prefix outside all datasets.
@@ -65,10 +65,12 @@ class KnownDatasets:
 
     def resolve(self, dataset: Dataset, path: str) -> Resolved:
         """Return what is at a path of a dataset."""
+        place = join(dataset.root, path) if path else dataset.root
         try:
             loaded = dataset.load_listed(path)
         except MetadataError as error:
-            return self._broken(path, error)
+            return self._broken(place, path, error)
+        self._reports.passed(place)
         if loaded is None:
             return Plain()
         if isinstance(loaded.node, Variable):
@@ -112,14 +114,14 @@ class KnownDatasets:
                     if dataset.load("") is not None:
                         return dataset
                 except MetadataError as error:
-                    return self._broken("", error)
+                    return self._broken(prefix, "", error)
             elif now() - checked_at < self._metadata.ttl_s:
                 return dataset
         found: Dataset | Broken | None
         try:
             found = self._opened(prefix, wanted)
         except MetadataError as error:
-            found = self._broken("", error)
+            found = self._broken(prefix, "", error)
         with self._lock:
             self._datasets[prefix] = (found, now())
             while len(self._datasets) > DATASETS_KEPT:
@@ -138,6 +140,8 @@ class KnownDatasets:
             wanted=wanted,
         )
         if found is None:
+            if not self._is_unfinished(prefix):
+                self._reports.passed(prefix)
             return None
         with self._lock:
             living = self._living.get(prefix)
@@ -149,10 +153,24 @@ class KnownDatasets:
         living.read_as(found)
         return living
 
-    def _broken(self, path: str, error: MetadataError) -> Broken:
-        """Return a broken node, which is logged once."""
+    def look_for_unfinished(self) -> None:
+        """Log which of the first prefixes of the store are unfinished, if no round trip is needed.
+
+        The others are logged when they are first looked at.
+        """
+        for entry in islice(self._metadata.zmap.search(ROOT), LOOKED_AT_FIRST):
+            if entry.is_prefix:
+                self._is_unfinished(Prefix(entry.name))
+
+    def _is_unfinished(self, prefix: Prefix) -> bool:
+        """Return whether a prefix is known as unfinished, which is then logged."""
+        is_unfinished = self._metadata.shows(join(prefix, UNFINISHED))
+        if is_unfinished:
+            place = "/".join(part for part in (self._metadata.zmap.name, prefix) if part)
+            self._reports.failed(prefix, unfinished_text(place))
+        return is_unfinished
+
+    def _broken(self, place: str, path: str, error: MetadataError) -> Broken:
         problem = str(error)
-        if problem not in self._reported and len(self._reported) < REPORTED_MAX:
-            self._reported.add(problem)
-            log.warning("%s", problem)
+        self._reports.failed(place, problem)
         return Broken(path, problem)

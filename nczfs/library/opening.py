@@ -8,7 +8,7 @@ from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.structure.editor import Editor
-from nczfs.engine.structure.ownership import UNFINISHED, check_no_foreign, owned
+from nczfs.engine.structure.ownership import UNFINISHED, check_no_foreign, owned, unfinished_text
 from nczfs.errors import NotADataset, NotWritable, ObjectExists, StoreError, UsageError
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.detect import format_named
@@ -188,10 +188,7 @@ def _no_dataset(zmap: ZMap) -> NotADataset:
             f"{zmap.name}: no Zarr or NCZarr group or array; give the URL of a dataset (`nczfs ls` "
             "lists what is there)"
         )
-    return NotADataset(
-        f"{zmap.name}: is unfinished: a copy or an import is running, or was interrupted; the "
-        "same `nczfs cp` continues it, and `nczfs rm -r` removes it"
-    )
+    return NotADataset(unfinished_text(zmap.name))
 
 
 def _delete_all(zmap: ZMap) -> None:

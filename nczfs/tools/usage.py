@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
+from nczfs.engine.structure.ownership import UNFINISHED
 from nczfs.library.api import Group as OpenGroup
 from nczfs.library.variable import OpenNode
 from nczfs.library.variable import Variable as OpenVariable
@@ -22,19 +23,31 @@ from nczfs.zmap.base import Stat, ZMap
 from nczfs.zmap.keys import Prefix, join
 
 THREADS = 16
+UNFINISHED_MAX = 100
 _TOLD_EVERY_S = 0.2
 _COUNTED_AT_ONCE = 1000
+_MARK = f"/{UNFINISHED}"
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A number of objects in a store, and their bytes."""
+    """A number of objects in a store, and their bytes.
+
+    Attributes
+    ----------
+    unfinished : the first prefixes among them that are marked as unfinished.
+    """
 
     objects: int = 0
     bytes: int = 0
+    unfinished: tuple[Prefix, ...] = ()
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.objects + other.objects, self.bytes + other.bytes)
+        return Usage(
+            self.objects + other.objects,
+            self.bytes + other.bytes,
+            (self.unfinished + other.unfinished)[:UNFINISHED_MAX],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +220,18 @@ class _Work:
 
     def _sum(self, listing: Callable[[], Iterable[Stat]]) -> Usage:
         objects = size = new = 0
+        unfinished: list[Prefix] = []
         for stat in listing():
             objects += 1
             new += 1
             size += stat.size
+            if stat.key.endswith(_MARK) and len(unfinished) < UNFINISHED_MAX:
+                unfinished.append(Prefix(stat.key.removesuffix(_MARK)))
             if new == _COUNTED_AT_ONCE:
                 self._add(new)
                 new = 0
         self._add(new)
-        return Usage(objects, size)
+        return Usage(objects, size, tuple(unfinished))
 
     def _add(self, count: int) -> None:
         if self._ended.is_set():

@@ -145,6 +145,10 @@ class _Mounted:
         self._paths = MountPaths(
             place.last_word, not isinstance(self._datasets.resolve_root(keys.ROOT), Plain)
         )
+        if not self._paths.is_dataset:
+            _tell_of_nothing(place, self._metadata, read_only=self._read_only)
+            if not self._metadata.far:
+                self._datasets.known.look_for_unfinished()
         file_mode, dir_mode = _modes(options, read_only=self._read_only)
         self._objects = self._objects_tree(options.stored, file_mode, dir_mode)
         self.filesystem = TreeFileSystem(
@@ -306,6 +310,21 @@ def _tell_of_unsaved(spool_dir: Path, url: str) -> None:
             url,
             incomplete,
         )
+
+
+def _tell_of_nothing(place: StoreUrl, metadata: MetadataCache, *, read_only: bool) -> None:
+    """Log that a prefix of a bucket has no keys: it is new, or misspelled."""
+    if not (metadata.far and place.prefix) or metadata.has_keys(keys.ROOT):
+        return
+    remedy = "`nczfs ls` shows what is in the bucket"
+    if not read_only:
+        remedy += ", `nczfs create` makes a new dataset (nczfs create --help)"
+    log.warning(
+        "%s: no key begins with %s/, so the mount is empty; is the name right? %s",
+        place.text,
+        place.prefix,
+        remedy,
+    )
 
 
 def _tell_of_no_effect(stored: StoredOptions, zmap: ZMap) -> None:

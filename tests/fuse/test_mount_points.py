@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from nczfs.cli.demo import SAMPLE
+from nczfs.engine.structure.ownership import UNFINISHED
 from nczfs.fuse import mounting
 from tests.support.mounts import nczfs
+from tests.support.servers import S3Server
 
 
 @pytest.fixture
@@ -81,6 +83,59 @@ def test_a_place_where_nothing_is_names_the_command_that_makes_something(
     subprocess.run(["sh", "-c", shell, "sh", *words], check=True)
     assert nczfs("mount", tmp_path / name, mountpoint).returncode == 0
     assert nczfs("umount", mountpoint).returncode == 0
+
+
+def test_a_prefix_without_keys_is_mounted_with_a_warning(
+    mountpoint: Path, ceph: S3Server, tmp_path: Path
+) -> None:
+    bucket, log = ceph.new_bucket(), tmp_path / "log"
+    for options, keys in (([], 0), (["--read-only"], 0), ([], 1)):
+        if keys:
+            client = ceph.client()
+            client.put_object(Bucket=bucket, Key="era5/typo.zarr/here", Body=b"1")
+            client.close()
+        url = ceph.url(bucket, "era5/typo.zarr")
+        done = nczfs("mount", url, mountpoint, "--log-file", log, *options)
+        assert done.returncode == 0
+        assert nczfs("umount", mountpoint).returncode == 0
+        if keys:
+            assert done.stderr == ""
+            continue
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(
+            f"nczfs: {url.partition('#')[0]}: no key begins with era5/typo.zarr/"
+        )
+        assert ("nczfs create --help" in line) == (not options)
+        assert line.removeprefix("nczfs: ") in log.read_text()
+    assert nczfs("mount", ceph.url(bucket), mountpoint).stderr == ""
+    assert nczfs("umount", mountpoint).returncode == 0
+
+
+def test_unfinished_datasets_have_a_line_at_mount_and_in_the_log(
+    mountpoint: Path, tmp_path: Path
+) -> None:
+    store, log = tmp_path / "store", tmp_path / "log"
+    for place in ("one.zarr", "below/two.zarr"):
+        (store / place).mkdir(parents=True)
+        (store / place / "0").write_bytes(b"chunk")
+        (store / place / UNFINISHED).write_text('{"command": "cp"}')
+    done = nczfs("mount", store, mountpoint, "--log-file", log)
+    assert done.stderr.startswith(f"nczfs: file://{store}/one.zarr: is unfinished: a copy or an")
+    assert done.stderr.count("\n") == 1
+
+    def look() -> None:
+        (mountpoint / ".nczfs/refresh").write_text("/")
+        subprocess.run(["ls", "-lR", mountpoint / "datasets"], check=True, capture_output=True)
+
+    for _ in range(3):
+        look()
+    (store / "one.zarr" / UNFINISHED).unlink()
+    look()
+    (store / "one.zarr" / UNFINISHED).write_text("{}")
+    look()
+    assert nczfs("umount", mountpoint).returncode == 0
+    lines = [line for line in log.read_text().splitlines() if "is unfinished" in line]
+    assert ["/one.zarr:" in line for line in lines] == [True, False, True]
 
 
 # From <linux/auto_fs.h>.

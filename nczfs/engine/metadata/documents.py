@@ -14,7 +14,7 @@ from nczfs.engine.metadata.listings import Listings
 from nczfs.engine.metadata.turns import FETCHING, PARSING, take
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
-from nczfs.errors import BadMetadata, NczfsError, NoSuchObject
+from nczfs.errors import BadMetadata, NczfsError, NoSuchObject, StoreError
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
@@ -227,6 +227,24 @@ class MetadataCache:
     def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
         """Return whether it is known what `name` is below `prefix`, and what. Makes no request."""
         return self._listings.known_entry(prefix, name)
+
+    def shows(self, key: Key) -> bool:
+        """Return whether there is an object, as far as no round trip is needed to know."""
+        prefix, _, name = key.rpartition("/")
+        is_known, entry = self.known_entry(Prefix(prefix), name)
+        if is_known or self.far:
+            return entry is not None and entry.stat is not None
+        try:
+            self.zmap.stat(key)
+        except StoreError:
+            return False
+        return True
+
+    def names_at_hand(self, prefix: Prefix) -> list[str]:
+        """Return the names of the prefixes below one; of a far store, as far as they are known."""
+        if self.far:
+            return self.known_names(prefix)
+        return [entry.name for entry in self.entries(prefix) if entry.is_prefix]
 
     def known_names(self, prefix: Prefix) -> list[str]:
         """Return the known names of the prefixes below one. Makes no request."""

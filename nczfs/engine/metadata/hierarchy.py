@@ -184,6 +184,20 @@ class Hierarchy:
         self._fetch_members(path, names)
         return self._loaded_members(path, names)
 
+    def other_names(self, path: str) -> list[str]:
+        """Return the names of the prefixes right below a group that are no groups or variables.
+
+        A far store is not asked for names that are unknown.
+        """
+        names = self._metadata.names_at_hand(self.prefix(path))
+        return [name for name in names if not self._is_node(_joined(path, name))]
+
+    def _is_node(self, path: str) -> bool:
+        try:
+            return self.load(path) is not None
+        except MetadataError:
+            return True
+
     def _loaded_members(
         self, path: str, names: Iterable[str], room: _Room | None = None
     ) -> tuple[list[Node], list[tuple[str, str]]]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from nczfs.errors import ForeignObjects
+from nczfs.errors import ForeignObjects, StoreError
 from nczfs.formats import consolidated
 from nczfs.formats.detect import ZARR3
 from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Key, Prefix, join
 
 REMOVING = ".nczfs_removing"
 """The last component of the key that a group has while the chunks below it are removed."""
@@ -29,6 +31,8 @@ RENAMING = ".nczfs_renaming"
 
 MAKES_A_NODE = frozenset({ZARRAY, ZGROUP, consolidated.KEY, ZARR3})
 """Documents by which other programs find a node."""
+
+THREADS = 16  # that wait for a store
 
 NAMED_MAX = 10  # number of foreign keys that a message names
 
@@ -51,6 +55,30 @@ class Owned:
     nodes: tuple[Key, ...]
     rest: tuple[Key, ...]
     foreign: tuple[Key, ...]
+
+
+def unfinished_text(name: str) -> str:
+    """Return what a message says of an unfinished place with that name."""
+    return (
+        f"{name}: is unfinished: a copy or an import is running, or was interrupted; the same "
+        "`nczfs cp` continues it, and `nczfs rm -r` removes it"
+    )
+
+
+def unfinished_among(zmap: ZMap, prefix: Prefix, names: Sequence[str]) -> list[str]:
+    """Return the names below a prefix that are marked as unfinished. Asks for each mark."""
+
+    def is_marked(name: str) -> bool:
+        try:
+            zmap.stat(join(join(prefix, name), UNFINISHED))
+        except StoreError:
+            return False
+        return True
+
+    if zmap.features.near or len(names) < 2:
+        return [name for name in names if is_marked(name)]
+    with ThreadPoolExecutor(THREADS, "nczfs-marks") as pool:
+        return [n for n, marked in zip(names, pool.map(is_marked, names), strict=True) if marked]
 
 
 def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Owned:

@@ -11,6 +11,7 @@ import netCDF4
 import numpy as np
 import pytest
 
+import nczfs as nczfs_library
 from nczfs.cli.demo import SAMPLE
 from nczfs.cli.main import main
 from nczfs.engine.structure.ownership import UNFINISHED
@@ -139,7 +140,31 @@ def test_an_unfinished_dataset_is_said_to_be_one(
     assert "d.zarr: is unfinished: a copy or an import is running" in capsys.readouterr().err
     assert main([*command.split(), str(tmp_path)]) == 0
     told = capsys.readouterr()
-    assert told.err == ""
+    assert told.err.startswith("nczfs: d.zarr: is unfinished: ")
+    assert told.err.count("\n") == 1
     if command == "ls -l":
         kinds = {line.split()[-1]: line.split()[0] for line in told.out.splitlines()[1:]}
         assert kinds == {"d.zarr/": "unfinished", "plain/": "prefix"}
+
+
+@pytest.mark.parametrize("layout", ["zarr2", "nczarr-L3"])
+@pytest.mark.parametrize("command", ["ls", "ls -R", "du", "tree"])
+def test_an_unfinished_member_of_a_dataset_is_said_to_be_one(
+    command: str, layout: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with nczfs_library.open(str(tmp_path / "d.zarr"), "w", format=layout) as root:
+        root.create_dimension("x", 2)
+        root.create_variable("v", ("x",), data=np.zeros(2, "i2"))
+        root.create_group("g")
+    for path in ("copy", "g/copy"):
+        (tmp_path / "d.zarr" / path).mkdir()
+        (tmp_path / "d.zarr" / path / UNFINISHED).write_text('{"command": "cp"}')
+    (tmp_path / "d.zarr/notes").mkdir()
+    (tmp_path / "d.zarr/notes/README").write_text("mine")
+    assert main([*command.split(), str(tmp_path / "d.zarr")]) == 0
+    told = capsys.readouterr()
+    found = {line.split(":")[1].strip() for line in told.err.splitlines()}
+    assert found == ({"copy"} if command == "ls" else {"copy", "g/copy"})
+    assert "notes" not in told.err
+    if command == "tree":
+        assert told.out.count("copy/  (unfinished)") == 2
