@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from nczfs.errors import StoreError, Unavailable
 from nczfs.zmap.base import Blob, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.run import Run
 from nczfs.zmap.wrappers import Change, Wrapper
 
 OPERATIONS: Final = frozenset(
@@ -106,6 +107,9 @@ class Faulty(Wrapper):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._pages("list", prefix, self._zmap.list(prefix))
+
+    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+        return self._call("list", prefix, lambda: self._zmap.run_from(prefix, first))
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         return self._call("search", prefix, lambda: self._zmap.exists(prefix, marked=marked))

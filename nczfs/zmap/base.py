@@ -14,6 +14,7 @@ from nczfs.errors import CorruptStore, NoSuchObject
 from nczfs.zmap.joining import join
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.ranges import read_joined
+from nczfs.zmap.run import Run
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
@@ -410,14 +411,14 @@ class ZMap(ABC):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         """Yield every object below a prefix at any depth, page by page, in arbitrary order."""
 
+    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+        """List by one request from a key on (None: the first one); None: the store cannot."""
+        return None
+
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         """Return whether there is anything below a prefix, or it has a marker.
 
-        Stored objects that `search` omits because of their names count, too.
-
-        Parameters
-        ----------
-        marked : whether its own marker counts.
+        Stored objects that `search` omits count, too; with `marked`, its own marker does as well.
         """
         return next(iter(self.search(prefix)), None) is not None
 

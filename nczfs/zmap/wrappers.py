@@ -22,6 +22,7 @@ from nczfs.zmap.base import (
     ZMap,
 )
 from nczfs.zmap.keys import Key, Prefix, checked_length
+from nczfs.zmap.run import Run
 
 Change: TypeAlias = Literal["write", "copy", "write_parts", "delete"]
 
@@ -108,6 +109,9 @@ class Wrapper(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._zmap.list(prefix)
+
+    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+        return self._zmap.run_from(prefix, first)
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         return self._zmap.exists(prefix, marked=marked)
@@ -225,6 +229,15 @@ class Prefixed(Wrapper):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return map(self._inner, self._zmap.list(self._outer_prefix(prefix)))
 
+    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+        outer = None if first is None else self._outer(first)
+        run = self._zmap.run_from(self._outer_prefix(prefix), outer)
+        if run is None:
+            return None
+        start = len(self._before)
+        versions = {Key(key[start:]): version for key, version in run.versions.items()}
+        return Run(versions, run.first[start:], None if run.last is None else run.last[start:])
+
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         return self._zmap.exists(self._outer_prefix(prefix), marked=marked)
 
@@ -313,6 +326,12 @@ class Metered(Wrapper):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         self._lists.inc()
         return self._zmap.list(prefix)
+
+    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+        run = self._zmap.run_from(prefix, first)
+        if run is not None:  # otherwise there was no request
+            self._lists.inc()
+        return run
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         self._searches.inc()

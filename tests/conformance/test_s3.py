@@ -12,7 +12,7 @@ import pytest
 
 from nczfs.testing.zmap import K, Populate, ZMapReadSuite, ZMapSuite
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Key, parse_key
+from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.registry import StoreOptions, open_store
 from tests.support.servers import S3Server
 
@@ -65,6 +65,31 @@ class TestCephBelowAPrefix(_Bucket):
     @pytest.fixture
     def s3_server(self, ceph: S3Server) -> S3Server:
         return ceph
+
+
+def test_a_run_ends_with_its_page_and_the_next_one_goes_on(
+    ceph: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nczfs.zmap.s3.listing.PAGE_KEYS", 3)
+    zmap = open_store(ceph.url(ceph.new_bucket(), "top"))
+    versions = {
+        key: zmap.write(key, b"%d" % number)
+        for number, key in enumerate(parse_key(f"a/{n // 4}.{n % 4}") for n in range(8))
+    }
+    zmap.write(parse_key("b/0.0"), b"")
+    keys = sorted(versions)
+    for number, key in enumerate(keys):
+        run = zmap.run_from(Prefix("a"), key)
+        assert run is not None
+        page = keys[number : number + 3]
+        assert run.versions == {each: versions[each] for each in page}
+        assert run.last == (page[-1] if number + 3 < len(keys) else None)
+    for absent in ("a/1.7", "a/10.0"):
+        run = zmap.run_from(Prefix("a"), parse_key(absent))
+        assert run is not None
+        assert run.covers(parse_key(absent))
+        assert parse_key(absent) not in run.versions
+    zmap.close()
 
 
 class TestSwiftFarAway(ZMapReadSuite):

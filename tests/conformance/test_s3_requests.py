@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zarr
 
@@ -12,8 +13,9 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.registry import open_store
 from tests.support.servers import Faults
+from tests.support.trees import read
 from tests.support.watching import requests_of
-from tests.support.writing import mkdir, size, write
+from tests.support.writing import close, mkdir, open_file, size, write
 
 VARIABLES = 20
 
@@ -82,6 +84,36 @@ def test_a_file_in_a_directory_that_was_made_here_costs_one_request(
     asked = requests_of(ceph_with_faults, create)
     fs.close()
     assert asked == {f"PUT d/{number}": 1 for number in range(5)}
+
+
+def test_chunks_of_others_that_are_written_whole_cost_one_listing(
+    ceph_with_faults: Faults, tmp_path: Path
+) -> None:
+    """SEMANTICS L7."""
+    group = zarr.open_group(tmp_path / "ds.zarr", mode="w", zarr_format=2)
+    array = group.create_array("v", shape=(64, 100), chunks=(2, 100), dtype="f4")
+    array[:32] = np.random.default_rng(1).random((32, 100), "f4")
+    url = uploaded(ceph_with_faults, tmp_path / "ds.zarr").replace("/ds.zarr#", "#")
+    fs = mount_tree(url, None, VfsOptions(read_only=False, spool_dir=tmp_path / "spool"))
+    path = "datasets/ds.zarr/v/values.raw"
+    values = np.random.default_rng(2).random((64, 100), "f4")
+    handle = open_file(fs, path)
+    fs.read(handle, 0, 4)  # the documents, and one chunk
+
+    def write_whole() -> None:
+        fs.write(handle, 0, values.tobytes())
+        fs.fsync(handle, data_only=False)
+
+    asked = requests_of(ceph_with_faults, write_whole)
+    puts = {f"PUT ds.zarr/v/{number}.0": 1 for number in range(32)}
+    assert {what: count for what, count in asked.items() if what.startswith("PUT")} == puts
+    assert asked["LIST"] == 1
+    assert sum(asked.values()) <= len(puts) + 4
+    assert requests_of(ceph_with_faults, write_whole).keys() >= puts.keys()
+    assert "LIST" not in requests_of(ceph_with_faults, write_whole)
+    close(fs, handle)
+    assert read(fs, path) == values.tobytes()
+    fs.close()
 
 
 def uploaded(faults: Faults, local: Path) -> str:

@@ -113,7 +113,7 @@ class Mounts(RuleBasedStateMachine):
     @initialize(consolidated=st.booleans())
     def begin(self, consolidated: bool) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="nczfs-model-"))
-        self.memory = LateZMap(loses_unconditional=True)  # SEMANTICS L7 says why
+        self.memory = LateZMap(page=3)
         with self.client("w", consolidated=consolidated) as root:
             root.create_dimension("x", LENGTH)
             root.create_dimension("t", None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from nczfs.errors import Conflict, DeadlinePassed, ObjectExists
+from nczfs.errors import AccessDenied, Conflict, DeadlinePassed, ObjectExists
 from nczfs.zmap.base import Buffer, Version
-from nczfs.zmap.keys import Key
+from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.run import Run
 
 
 class LateZMap(MemoryZMap):
@@ -17,16 +18,16 @@ class LateZMap(MemoryZMap):
 
     Parameters
     ----------
-    loses_unconditional : late writes without a condition never arrive.
+    page : the number of objects that a listing gives at once; 0: it is refused.
 
     Attributes
     ----------
     missed : how many writes passed their deadlines since the last `delay`.
     """
 
-    def __init__(self, *, loses_unconditional: bool = False) -> None:
+    def __init__(self, page: int = 1000) -> None:
         super().__init__()
-        self._loses_unconditional = loses_unconditional
+        self._page = page
         self._guard = threading.Lock()
         self._delayed = 0
         self.missed = 0
@@ -48,6 +49,14 @@ class LateZMap(MemoryZMap):
                 continue
         return len(arriving)
 
+    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+        if not self._page:
+            raise AccessDenied(f"{self.name}/{prefix}: no listing")
+        start = first or f"{prefix}/"
+        found = sorted(stat for stat in self.list(prefix) if stat.key >= start)
+        page = {stat.key: stat.version for stat in found[: self._page]}
+        return Run(page, start, max(page) if len(found) > self._page else None)
+
     def write(
         self,
         key: Key,
@@ -61,8 +70,7 @@ class LateZMap(MemoryZMap):
             if is_late:
                 self._delayed -= 1
                 self.missed += 1
-                if replaces is not None or not self._loses_unconditional:
-                    self._on_its_way.append((key, bytes(data), replaces))
+                self._on_its_way.append((key, bytes(data), replaces))
         if is_late:
             raise DeadlinePassed(f"{self.name}/{key}: no answer in time")
         return super().write(key, data, replaces=replaces, mtime_ns=mtime_ns)

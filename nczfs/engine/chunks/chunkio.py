@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import ABSENT, Blob, Buffer, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
+from nczfs.zmap.run import Run
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,7 @@ NDIM_MAX = 64  # limit of numpy
 # data grow by a few bytes, and netcdf-fortran writes over-long chunks of small variables.
 STORED_FACTOR = 4
 STORED_SLACK_BYTES = 64 << 20
+RUN_CHUNKS = 900  # a listing of all objects of an array with so many takes one request
 USUAL_SLACK_BYTES = 1 << 20  # a longer chunk is measured before it is read whole
 
 _EMPTY_OF: dict[VlenKind, object] = {
@@ -170,6 +173,11 @@ class ChunkIO:
         except NoSuchObject:
             return None
 
+    def run_from(self, chunk: ChunkIndex) -> Run | None:
+        """Return a run of objects with that of a chunk, as `ZMap.run_from`; all if they are few."""
+        is_small = prod(self.array.grid.counts) <= RUN_CHUNKS
+        return self._zmap.run_from(self.prefix, None if is_small else self.key(chunk))
+
     def version(self, chunk: ChunkIndex) -> Version:
         """Return the version that the store has of a chunk now; `ABSENT`: it has none."""
         stat = self.stat(chunk)
@@ -191,6 +199,8 @@ class ChunkIO:
         values: Values,
         replaces: Version | None,
         sending: Callable[[Buffer, Version | None], None] | None = None,
+        *,
+        explicitly: bool = False,
     ) -> Version | None:
         """Encode the values of a whole chunk and put them into the store.
 
@@ -199,6 +209,8 @@ class ChunkIO:
         replaces : the only version to replace; `ABSENT`: store only if there is none; None: replace
             any.
         sending : called just before the bytes are sent, with the bytes and `replaces`.
+        explicitly : store the chunk even if it is all fill, because an earlier request with other
+            values may still arrive.
 
         Returns
         -------
@@ -213,7 +225,7 @@ class ChunkIO:
         with self._at.gate.inside(lambda: self.prefix):
             self.confirm()
             key = self.key(chunk)
-            if self.is_fill(values) and not self._exists(key, replaces):
+            if not explicitly and self.is_fill(values) and not self._exists(key, replaces):
                 return None
             try:
                 data = self.pipeline.encode(values)

@@ -41,6 +41,7 @@ class StoredArray:
     held_from : the first appended record whose place is uncertain
         (`engine/arrays/appending.py`): from it on, other threads store nothing.
         None: there is none.
+    is_new : whether it was made here, so that the store has no chunk that was not stored here.
     has_lost : whether something that was written to it went into the spool for good, because
         another client had removed or replaced it.
     """
@@ -52,6 +53,7 @@ class StoredArray:
         "doubts",
         "has_lost",
         "held_from",
+        "is_new",
         "place",
         "revision",
         "written_ns",
@@ -65,6 +67,7 @@ class StoredArray:
         self._over: str | None = None
         self.doubts = 0
         self.has_lost = False
+        self.is_new = False
         self.held_from: int | None = None
         self.revision = 0
         self.written_ns = 0

@@ -397,6 +397,8 @@ class Editor:
     def _add(self, path: str, change: Change) -> None:
         self._dataset.edits.check(path, change)
         self._dataset.edits.add(path, change)
+        if isinstance(change, Create) and isinstance(change.node, Variable):
+            self._dataset.array(change.node).stored.is_new = True
 
     def _string_bytes(self, declaration: VariableDeclaration) -> int | None:
         """Return the bytes per string, if an attribute of the variable or the root gives them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 from weakref import WeakSet
@@ -14,6 +13,7 @@ from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.loaded import ChunkId, Values
 from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.engine.chunks.storedversions import StoredVersions
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.writing.dirty import DirtyChunk, Snapshot
@@ -22,8 +22,6 @@ from nczfs.model.boxes import Box
 from nczfs.zmap.base import ABSENT, Buffer, Version
 
 log = logging.getLogger(__name__)
-
-STORED_MAX: Final = 10_000  # versions of stored chunks that are remembered
 
 _LIVING: Final[WeakSet[DirtyMap]] = WeakSet()
 _living_lock = threading.Lock()  # guards the set
@@ -45,6 +43,7 @@ class DirtyMap:
     ----------
     chunks : may be read without a lock; only this class changes it.
     nbytes : of all chunks together, as counted in the budget.
+    versions : those of stored chunks.
     """
 
     def __init__(self, cache: ChunkCache, journal: Journal | None) -> None:
@@ -53,7 +52,7 @@ class DirtyMap:
         self._of_array: dict[StoredArray, dict[ChunkId, None]] = {}
         self._cache = cache
         self._journal = journal
-        self._stored: OrderedDict[ChunkId, Version] = OrderedDict()
+        self.versions = StoredVersions()
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
         with _living_lock:
@@ -118,8 +117,8 @@ class DirtyMap:
         """Return the stored version of a chunk if it is known without a request, otherwise None."""
         if (known := self._cache.known(chunk_id)) is not None:
             return ABSENT if known.version is None else known.version
-        if chunk_id in self._stored or io.is_dated:
-            return self._stored.get(chunk_id)
+        if (latest := self.versions.latest(chunk_id)) is not None or io.is_dated:
+            return latest
         try:
             stat = io.stat(chunk_id[1])
         except NczfsError as error:
@@ -169,11 +168,7 @@ class DirtyMap:
                     self._remove(chunk_id, chunk)
                 elif self._journal is not None:
                     self._journal.sending(chunk.io, chunk.index, chunk.basis)
-            self._stored.pop(chunk_id, None)
-            if version is not None:
-                self._stored[chunk_id] = version
-                if len(self._stored) > STORED_MAX:
-                    self._stored.popitem(last=False)
+            self.versions.note(chunk_id, version)
             self._landed.notify_all()
 
     def fail(self, chunk: DirtyChunk, error: NczfsError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
@@ -160,9 +161,13 @@ class Flusher:
 
     def _store(self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot) -> None:
         try:
-            newest = chunk.basis.versions[-1] if chunk.basis.versions else None
             values, version = store_snapshot(
-                chunk.io, chunk.index, snapshot, partial(self._dirty.sending, chunk), newest
+                chunk.io,
+                chunk.index,
+                snapshot,
+                partial(self._dirty.sending, chunk),
+                self._newest(chunk_id, chunk, snapshot),
+                is_in_doubt=bool(chunk.basis.sent),
             )
         except BaseException as error:
             known = error if isinstance(error, NczfsError) else Unavailable(repr(error))
@@ -185,6 +190,21 @@ class Flusher:
         else:
             self._dirty.count(chunk)
 
+    def _newest(
+        self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot
+    ) -> Callable[[], Version | None]:
+        """Return what returns the version that a chunk replaces; None: it is unknown.
+
+        The store is asked while it is asked whether it still has the array.
+        """
+        known, versions = chunk.basis.versions, self._dirty.versions
+        if known or not snapshot.is_whole or not chunk.io.is_conditional:
+            return lambda: known[-1] if known else None
+        if not versions.has_met(chunk_id[0], chunk.io):
+            with contextlib.suppress(RuntimeError):  # the engine is closing
+                self._pools.ask.submit(versions.ask, chunk_id, chunk.io)
+        return partial(versions.ask, chunk_id, chunk.io)
+
     def _land_failed(self, chunk_id: ChunkId, chunk: DirtyChunk, error: NczfsError) -> None:
         # Threads that wait for the chunk must find the pause when the flush has ended.
         self._health.refused(error)
@@ -206,18 +226,20 @@ def store_snapshot(
     index: ChunkIndex,
     snapshot: Snapshot,
     sending: Callable[[Buffer, Version | None], None] | None = None,
-    newest: Version | None = None,
+    newest: Callable[[], Version | None] = lambda: None,
+    *,
+    is_in_doubt: bool = False,
 ) -> tuple[Values, Version | None]:
     """Store a snapshot of a dirty chunk: newest version, overlay, conditional write.
 
-    A whole chunk replaces whatever the store has. It is sent with a condition where a version is
-    known all the same: a request that passes its deadline, and arrives when a later one was
-    answered, must not undo that.
+    A whole chunk replaces whatever the store has. It is sent with a condition all the same: a
+    request that passes its deadline, and arrives when a later one was answered, must not undo that.
 
     Parameters
     ----------
     sending : as in `ChunkIO.store`.
-    newest : the version that the store has as far as is known; None: that is unknown.
+    newest : returns the version that the store has as far as is known; None: that is unknown.
+    is_in_doubt : an earlier request with other values may still arrive.
 
     Returns
     -------
@@ -229,13 +251,14 @@ def store_snapshot(
     """
     io.confirm()
     if snapshot.is_whole:
-        values = snapshot.values
-        if newest is None or not io.is_conditional or (newest == ABSENT and io.is_fill(values)):
-            return values, io.store(index, values, None, sending)
+        values, first = snapshot.values, newest()
+        is_hole = first == ABSENT and not is_in_doubt and io.is_fill(values)
+        if first is None or not io.is_conditional or is_hole:
+            return values, io.store(index, values, None, sending, explicitly=is_in_doubt)
 
         def replace(attempt: int) -> tuple[Values, Version | None]:
-            known = newest if not attempt else io.version(index)
-            return values, io.store(index, values, known, sending)
+            known = first if not attempt else io.version(index)
+            return values, io.store(index, values, known, sending, explicitly=is_in_doubt)
 
         return until_stored(replace, io.key(index))
 
@@ -247,7 +270,7 @@ def store_snapshot(
             base, known = io.newest(index)
             values = np.array(base)
             snapshot.written.copy_onto(values, snapshot.values)
-        return values, io.store(index, values, known, sending)
+        return values, io.store(index, values, known, sending, explicitly=is_in_doubt)
 
     return until_stored(store, io.key(index))
 

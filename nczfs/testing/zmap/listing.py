@@ -57,6 +57,23 @@ class ListingTests(StoreTests):
         assert everything == {key: len(data) for key, data in objects.items()}
         assert sorted(stat.key for stat in zmap.list(Prefix("a"))) == ["a/b/c/d/z", "a/b/y", "a/x"]
 
+    def test_a_run_has_the_versions_of_all_objects_between_its_ends(
+        self, populate: Populate
+    ) -> None:
+        chunks = {f"a/{number}": b"%d" % number for number in range(1, 12)}
+        zmap = populate({"a/.zarray": b"{}", **chunks, "a.b": b"", "b/1": b"1"})
+        found = {stat.key: stat.version for stat in zmap.list(Prefix("a"))}
+        for first in (None, Key("a/1"), Key("a/10"), Key("a/5"), Key("a/99")):
+            run = zmap.run_from(Prefix("a"), first)
+            if run is None:
+                continue
+            assert run.covers(first or Key("a/1"))
+            assert not run.covers(Key("a"))
+            for key, version in found.items():
+                if run.covers(key):
+                    assert run.versions[key] == version == zmap.stat(key).version
+            assert not run.covers(Key("a/6")) or Key("a/66") not in run.versions
+
     def test_an_object_may_stand_beside_a_prefix_where_the_store_can(
         self, populate: Populate
     ) -> None:

@@ -13,11 +13,13 @@ from nczfs.metrics import HIDDEN_KEYS
 from nczfs.zmap.base import Entry, Stat
 from nczfs.zmap.keys import Prefix, is_name, is_own, join, parse_key
 from nczfs.zmap.leaving_out import leave_out
+from nczfs.zmap.run import Run
 from nczfs.zmap.s3.answers import failure, page_fault
 from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Request
 from nczfs.zmap.s3.page import Page, parse_page
 from nczfs.zmap.s3.transport import Transport
 from nczfs.zmap.web.bodies import when_asked
+from nczfs.zmap.web.headers import is_etag
 
 PAGE_KEYS = 1000  # limit of S3
 PAGES_AHEAD = 2
@@ -167,6 +169,34 @@ def question(start: str, token: str, *, one_level: bool) -> dict[str, str]:
     if token:
         query["continuation-token"] = token
     return query
+
+
+def run_from(transport: Transport, start: str, first: str | None) -> Run | None:
+    """Return the objects from a key on, as many as fit into a page; None: it does not tell them.
+
+    Some servers list in another order, or give no ETags.
+    """
+    where = f"{transport.name}/{start}".rstrip("/")
+    query = question(start, "", one_level=False)
+    if first is not None:
+        query["start-after"] = _before(first)
+    request = Request("GET", "", query=query, limit=ANSWER_BYTES_MAX)
+    answer = transport.send(request, page_fault)
+    if answer.status != 200:
+        raise failure(answer, where, anonymous=transport.anonymous)
+    page = _page(answer.document, where)
+    keys = [found.key for found in page.objects]
+    if keys != sorted(keys) or not all(is_etag(found.version) for found in page.objects):
+        return None
+    if page.left_out or (page.next_token and not keys):
+        return None
+    versions = {found.key: found.version for found in page.objects}
+    return Run(versions, first or start, keys[-1] if page.next_token else None)
+
+
+def _before(key: str) -> str:
+    """Return a text that is before a key, and behind all chunks before it."""
+    return f"{key[:-1]}{chr(ord(key[-1]) - 1)}~"
 
 
 def stats(pages: Iterator[Page]) -> Iterator[Stat]:

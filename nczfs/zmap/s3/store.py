@@ -22,6 +22,7 @@ from nczfs.zmap.base import (
 from nczfs.zmap.forbidden import Forbidden
 from nczfs.zmap.keys import ROOT, Key, Prefix, checked_text, place_of
 from nczfs.zmap.registry import DEFAULTS, StoreOptions, rooted
+from nczfs.zmap.run import Run
 from nczfs.zmap.s3 import answers, listing
 from nczfs.zmap.s3.access import Access
 from nczfs.zmap.s3.batch import delete_batches
@@ -223,6 +224,9 @@ class S3ZMap(ZMap):
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return listing.stats(self._pages(prefix, one_level=False))
+
+    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+        return listing.run_from(self._transport, f"{prefix}/" if prefix else "", first)
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         return listing.is_there(self._pages(prefix, one_level=True), prefix, marked=marked)

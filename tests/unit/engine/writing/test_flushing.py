@@ -12,7 +12,9 @@ import pytest
 
 from nczfs.errors import StoreError, Unavailable
 from nczfs.testing.faults import Fault
+from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.run import Run
 from tests.support.clients import CHUNK, FILL, WRITES, Client, another, created, held, stored
 from tests.support.late import LateZMap
 
@@ -206,10 +208,8 @@ def test_a_load_that_began_before_a_flush_does_not_bring_old_values_back(
         assert fresh.v[0:4].tolist() == [2] * 4
 
 
-@pytest.mark.parametrize("known", ["read", "stored", "stored as fill", "unknown"])
-def test_a_whole_chunk_that_arrives_late_undoes_nothing_where_its_version_was_known(
-    known: str,
-) -> None:
+@pytest.mark.parametrize("known", ["made here", "read", "stored", "stored as fill"])
+def test_a_whole_chunk_that_arrives_late_undoes_nothing(known: str) -> None:
     """SEMANTICS L7."""
     late = LateZMap()
     with created(late) as client:
@@ -229,8 +229,66 @@ def test_a_whole_chunk_that_arrives_late_undoes_nothing_where_its_version_was_kn
         client.dataset.sync()
         assert stored(late)[:4] == [6, 7, 6, 6]
         assert late.land() == 1
-        expected = [6, 6, 6, 6] if known == "unknown" else [6, 7, 6, 6]
-        assert stored(late)[:4] == expected
+        assert stored(late)[:4] == [6, 7, 6, 6]
+
+
+@pytest.mark.parametrize("page", [1000, 1, 0], ids=["listed", "page by page", "not listed"])
+@pytest.mark.parametrize("there", [False, True])
+def test_a_whole_chunk_of_another_client_is_listed_before_it_is_replaced(
+    there: bool, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS L7."""
+    monkeypatch.setattr("nczfs.engine.chunks.chunkio.RUN_CHUNKS", 1)
+    late = LateZMap(page)
+    with created(late) as other:
+        if there:
+            other.v[0:8] = 5
+            other.dataset.sync()
+        with another(late) as client:
+            late.delay(2)
+            client.v[0:8] = 6
+            late.delay(0)
+            client.v[1] = 7
+            client.v[4:8] = 8
+            client.dataset.sync()
+            after = [6, 7, 6, 6, 8, 8, 8, 8]
+            assert stored(late)[:8] == after
+            assert late.land() == 2
+            assert stored(late)[:8] == (after if page else [6] * 8)
+
+
+def test_fill_is_stored_where_an_earlier_request_may_still_arrive() -> None:
+    """SEMANTICS L7."""
+    late = LateZMap()
+    with created(late) as client:
+        late.delay(1)
+        client.v[0:4] = 6
+        late.delay(0)
+        client.v[0:4] = FILL
+        client.dataset.sync()
+        late.land()
+        assert stored(late)[:4] == [FILL] * 4
+
+
+def test_one_listing_tells_the_versions_of_all_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    late, listed = LateZMap(), []
+
+    def run_from(prefix: Prefix, first: Key | None) -> Run | None:
+        listed.append(first)
+        return LateZMap.run_from(late, prefix, first)
+
+    monkeypatch.setattr(late, "run_from", run_from)
+    with created(late) as other:
+        other.v[0:4] = 5
+        other.dataset.sync()
+        assert listed == [], "all that the store can have of a new variable is known"
+    with another(late) as client:
+        for value in (6, 7):
+            client.v[0:8] = value
+            client.dataset.sync()
+        assert {operation for operation, _ in client.calls} == {"write"}
+    assert listed == [None]
+    assert stored(late)[:8] == [7] * 8
 
 
 def test_a_whole_chunk_replaces_what_another_client_stored_since_its_version_was_known(
