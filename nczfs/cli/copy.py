@@ -82,7 +82,7 @@ def _within(target: str, source: str) -> str:
 
     An empty directory without a slash behind it becomes the dataset.
     """
-    from nczfs.formats.detect import ROOT_KEYS  # imports NumPy
+    from nczfs.formats.registry import FORMATS  # imports NumPy
 
     front, hash_sign, fragment = target.partition("#")
     directory = os.path.expanduser(front)
@@ -90,7 +90,7 @@ def _within(target: str, source: str) -> str:
         return target
     names = os.listdir(directory)
     is_free = not names and not front.endswith("/")
-    is_dataset = any(name in ROOT_KEYS or name.startswith(".nczfs_") for name in names)
+    is_dataset = any(name in FORMATS.at_root or name.startswith(".nczfs_") for name in names)
     if is_free or is_dataset:
         return target
     name = source.partition("#")[0].rstrip("/").rpartition("/")[2]

@@ -102,9 +102,9 @@ def _climbed(
 def _above(
     dataset: OpenDataset, url: str, settings: Settings, options: EngineOptions | None
 ) -> tuple[OpenDataset, str, str] | None:
-    """Return the group that lists an NCZarr node, its URL, and the name of the node in it."""
+    """Return the group that lists a node, its URL, and the name of the node in it."""
     step = parent(url)
-    if step is None or not dataset.header.format.startswith("nczarr"):
+    if step is None or not dataset.engine_dataset.format.declares:
         return None
     try:
         above = open_url(

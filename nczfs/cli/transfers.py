@@ -38,13 +38,13 @@ def add_format_arguments(parser: argparse.ArgumentParser, *, default: str, there
     default : the format if neither the option nor the URL names one.
     there : what is replaced, in words.
     """
-    from nczfs.formats.detect import FORMAT_ALIASES, FORMAT_NAMES  # imports NumPy
+    from nczfs.formats.registry import FORMATS  # imports NumPy
 
     parser.add_argument(
         "--format",
-        choices=(*FORMAT_NAMES, *FORMAT_ALIASES),
+        choices=(*FORMATS.names, *FORMATS.aliases),
         metavar="FORMAT",
-        help=f"{', '.join(FORMAT_NAMES)}; {' and '.join(FORMAT_ALIASES)} are the newest of each "
+        help=f"{', '.join(FORMATS.names)}; {' and '.join(FORMATS.aliases)} are the newest of each "
         f"(default: from the mode of the URL, else {default})",
     )
     parser.add_argument(

@@ -8,7 +8,7 @@ from enum import Enum
 
 from nczfs.engine.lease.contention import LeaseTerms
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.detect import options_of
+from nczfs.formats.registry import options_of
 
 MIB = 1 << 20
 GIB = 1 << 30

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
+from nczfs.formats.documentnames import DocumentNames
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import DataType
-from nczfs.model.hierarchy import CodecSpec, GroupHeader, Variable
+from nczfs.model.hierarchy import ChunkKeys, CodecChain, CodecSpec, GroupHeader, Json, Variable
 
 T = TypeVar("T")
-
-CONSOLIDATED = ".zmetadata"
-"""The document that repeats all others of a dataset."""
 
 
 class Documents(Protocol):
@@ -56,11 +54,6 @@ class FormatOptions:
     document_bytes_max: int = 16 << 20
     chunk_bytes_max: int = 2 << 30
 
-    def bytes_max(self, key: str) -> int:
-        """Return how large the document of a key may be."""
-        is_copy = key.rpartition("/")[2] == CONSOLIDATED
-        return self.document_bytes_max * (8 if is_copy else 1)
-
 
 Node: TypeAlias = "GroupHeader | Variable"
 
@@ -78,20 +71,96 @@ class StoredType:
     filters: tuple[CodecSpec, ...] = ()
 
 
+class Consolidated(ABC):
+    """The contents of a consolidated copy.
+
+    Attributes
+    ----------
+    nodes : the paths of its groups and arrays.
+    """
+
+    nodes: frozenset[str]
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the documents, in their order."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """The approximate memory that it takes."""
+
+    @abstractmethod
+    def text(self, key: str) -> bytes | None:
+        """Return the text of a document; None: there is none."""
+
+    @abstractmethod
+    def has_answer(self, key: str) -> bool:
+        """Return whether the store need not be asked for a document, which may be absent."""
+
+
+class ConsolidatedForm(ABC):
+    """How formats repeat all documents of a dataset in one, which is then a cache of them.
+
+    Attributes
+    ----------
+    key : of the copy, below the root of the dataset.
+    """
+
+    key: str
+
+    @abstractmethod
+    def read(self, data: bytes) -> Consolidated:
+        """Find the documents in a copy. Raises BadMetadata."""
+
+    @abstractmethod
+    def made_of(self, documents: Mapping[str, bytes]) -> bytes:
+        """Return the copy of a hierarchy.
+
+        Parameters
+        ----------
+        documents : by their keys, in the desired order; those that are never consolidated are left
+            out.
+
+        Raises
+        ------
+        BadMetadata : one of them is broken.
+        """
+
+    @abstractmethod
+    def updated(self, data: bytes, changed: Mapping[str, bytes | None]) -> bytes:
+        """Update a copy after documents were written; all others stay as they are spelled.
+
+        Parameters
+        ----------
+        changed : the new documents by their keys; None: deleted. New keys go to the end.
+
+        Raises
+        ------
+        BadMetadata : the copy cannot be read, or a new document is broken.
+        """
+
+
 class MetadataFormat(ABC):
     """A reader and writer of the nodes of one dataset. It holds only what its root says.
 
     Attributes
     ----------
+    names : of its documents.
+    copy : how all documents are repeated in one; None: they never are.
     declares : whether groups declare their dimensions and list their members; otherwise both are
         what the store holds.
-    last_is_compressor : whether the last codec of a new array counts as its compressor.
+    is_netcdf : whether its types are those of netCDF: strings in cells of a fixed length are text,
+        and the bits that rounding keeps are an attribute.
     orders : that the elements inside the chunks of a new array can have; netcdf-c takes all for C.
     """
 
     name: str
+    names: DocumentNames
+    copy: ConsolidatedForm | None
     declares: bool
-    last_is_compressor: bool
+    is_netcdf: bool
     orders: tuple[str, ...]
 
     @property
@@ -106,6 +175,22 @@ class MetadataFormat(ABC):
     @abstractmethod
     def group_keys(self, path: str) -> tuple[str, ...]:
         """Return the keys of the documents that describe a group at `path`."""
+
+    def array_key(self, path: str) -> str:
+        """Return the key of the document that makes an array, and has its shape."""
+        return self.array_keys(path)[0]
+
+    def group_key(self, path: str) -> str:
+        """Return the key of the document that makes a group."""
+        return self.group_keys(path)[0]
+
+    @abstractmethod
+    def attributes_key(self, path: str) -> str:
+        """Return the key of the document that has the attributes of a node."""
+
+    @abstractmethod
+    def consolidated_keys(self, path: str) -> tuple[str, ...]:
+        """Return the keys of the documents of a node that a consolidated copy repeats, in order."""
 
     def keys(self, path: str) -> tuple[str, ...]:
         """Return the keys of all documents that can describe a node at `path`."""
@@ -165,4 +250,45 @@ class MetadataFormat(ABC):
         Raises
         ------
         Unsupported : the layout has no such type; the message names the remedy.
+        """
+
+    @abstractmethod
+    def default_codecs(self, dtype: DataType) -> tuple[CodecSpec, ...]:
+        """Return the codecs of a new variable for which none are wanted."""
+
+    @abstractmethod
+    def codec_chain(
+        self, codecs: Sequence[CodecSpec], dtype: DataType, order: str = "C"
+    ) -> CodecChain:
+        """Return the codec chain of a new array.
+
+        Parameters
+        ----------
+        codecs : the wanted codecs in encoding order, beginning with `StoredType.filters`.
+        order : of the elements inside a chunk, one of `orders`.
+        """
+
+    @abstractmethod
+    def chunk_keys(self, separator: str) -> ChunkKeys:
+        """Return the form of the chunk keys of a new array with a separator, "." or "/"."""
+
+    @abstractmethod
+    def stored_shape(self, data: bytes, key: str) -> tuple[int, ...]:
+        """Return the shape in the document of an array, which the variable may differ from.
+
+        Raises BadMetadata.
+        """
+
+    @abstractmethod
+    def note_in(self, data: bytes, key: str, name: str) -> Json:
+        """Return what nczfs has noted under a name in the document of an array; None: nothing.
+
+        Raises BadMetadata.
+        """
+
+    @abstractmethod
+    def with_note(self, data: bytes, key: str, name: str, note: Json) -> bytes:
+        """Return the document of an array with a note, which other programs ignore; None: without.
+
+        Raises BadMetadata.
         """

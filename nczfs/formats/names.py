@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
-from nczfs.errors import UsageError
 from nczfs.formats.problems import Problems
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
@@ -21,35 +18,6 @@ def is_name(value: Json) -> bool:
         and "\0" not in value
         and len(value.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX
     )
-
-
-_RESERVED = (".z", ".ncz", ".nczfs")
-
-
-def checked_name(name: str) -> str:
-    """Return the name of a new group, variable, dimension or attribute in normal form C.
-
-    Raises
-    ------
-    UsageError : it is not a netCDF name, or is the name of a format's document.
-
-    Notes
-    -----
-    netCDF rules (``NC_check_name``): the first character is a letter, a digit, an underscore or
-    outside ASCII; no slash, no control character, no blank at the end. Existing names are read by
-    far weaker rules (`is_name`).
-    """
-    checked = unicodedata.normalize("NFC", name)
-    reason = _fault(checked)
-    if reason is not None:
-        raise UsageError(f"{shown(name)} cannot be a name: {reason}")
-    return checked
-
-
-def _fault(name: str) -> str | None:
-    if name.startswith(_RESERVED) or name == "zarr.json":
-        return "such names are reserved by the format"
-    return netcdf_fault(name, NAME_BYTES_MAX)
 
 
 def netcdf_fault(name: str, bytes_max: int) -> str | None:

@@ -12,7 +12,7 @@ from nczfs.engine.structure.editor import Editor
 from nczfs.errors import NczfsError
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.names import parent_of
-from nczfs.library.opening import new_format
+from nczfs.formats.registry import new_format
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.keys import Prefix
 

@@ -8,10 +8,15 @@ from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.structure.editor import Editor
-from nczfs.engine.structure.ownership import UNFINISHED, check_no_foreign, owned, unfinished_text
+from nczfs.engine.structure.ownership import (
+    UNFINISHED,
+    check_no_foreign,
+    owned_by,
+    unfinished_text,
+)
 from nczfs.errors import NotADataset, NotWritable, ObjectExists, StoreError, UsageError
-from nczfs.formats.base import FormatOptions, MetadataFormat
-from nczfs.formats.detect import format_named
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.registry import new_format
 from nczfs.library.api import OpenDataset, RootArray
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap import keys
@@ -26,7 +31,6 @@ MODES = {
     "w": "made anew; what was there is deleted",
     "x": "made; an error if something is there",
 }
-DEFAULT_FORMAT = "nczarr-L3"
 
 
 def open_url(
@@ -49,7 +53,7 @@ def open_url(
         dataset is made, and nothing may be there.
     format : of a dataset that is made: "nczarr-L3" (also "nczarr", the default), "nczarr-L2l",
         "nczarr-L2U", "nczarr-L1", "zarr2" (also "zarr"); None: what the mode words of the URL say.
-    consolidated : write ``.zmetadata``, too. An existing one is kept up to date in any case.
+    consolidated : write consolidated metadata, too. An existing one is kept up to date in any case.
     separator : of the chunk keys of new variables, "." or "/".
 
     Returns
@@ -135,16 +139,6 @@ def open_zmap(
         raise
 
 
-def new_format(name: str | None, options: FormatOptions) -> MetadataFormat:
-    """Return the format of a new dataset: the named one, or the one in the mode of the URL.
-
-    Raises
-    ------
-    UsageError : there is no such format.
-    """
-    return format_named(name or (DEFAULT_FORMAT if not options.pure else "zarr2"), options)
-
-
 def _check(mode: str, separator: str) -> None:
     if mode not in MODES:
         known = ", ".join(repr(word) for word in MODES)
@@ -168,7 +162,7 @@ def _existing(
     if dataset is not None and mode == "a":
         return dataset
     if dataset is not None:
-        _delete_all(zmap)
+        _delete_all(zmap, dataset)
         metadata.forget(keys.ROOT)
     elif next(iter(zmap.search(keys.ROOT)), None) is not None:
         if mode == "x":
@@ -191,7 +185,7 @@ def _no_dataset(zmap: ZMap) -> NotADataset:
     return NotADataset(unfinished_text(zmap.name))
 
 
-def _delete_all(zmap: ZMap) -> None:
+def _delete_all(zmap: ZMap, dataset: Dataset) -> None:
     """Delete a dataset, the documents that make it visible first.
 
     Raises
@@ -199,7 +193,7 @@ def _delete_all(zmap: ZMap) -> None:
     ForeignObjects : other files lie there, too; nothing was deleted.
     """
     found = [stat.key for stat in zmap.list(keys.ROOT)]
-    check_no_foreign(zmap.name, keys.ROOT, owned(keys.ROOT, found).foreign)
+    check_no_foreign(zmap.name, keys.ROOT, owned_by(dataset, "", found).foreign)
     for key in found:
         if "/" not in key:
             zmap.delete(key)

@@ -120,7 +120,14 @@ class Variable(OpenNode):
     def dtype(self) -> np.dtype[Any]:
         """The dtype of read values; object for netCDF strings and bytes of variable length."""
         variable = self.description
-        return np.dtype(object) if _is_text(variable) else variable.array.dtype.native
+        return np.dtype(object) if self._is_text else variable.array.dtype.native
+
+    @property
+    def _is_text(self) -> bool:
+        """Whether elements are netCDF strings, stored in cells of fixed length."""
+        dtype = self.description.array.dtype
+        is_cell = dtype.nc_type is NcType.STRING and dtype.stored.kind == "S"
+        return is_cell and self._dataset.format.is_netcdf
 
     @property
     def chunks(self) -> tuple[int, ...]:
@@ -153,7 +160,7 @@ class Variable(OpenNode):
         selection = select(selector, variable.array.shape)
         values = np.empty(selection.shape, variable.array.dtype.native)
         self._dataset.array(variable).read_selection(selection, values, Tally())
-        if _is_text(variable):
+        if self._is_text:
             values = np.strings.decode(values, "utf-8", "surrogateescape").astype(object)
         return selection.result(values)
 
@@ -227,13 +234,6 @@ def storable(values: Any, variable: model.Variable, place: str) -> Values:
     given = np.full(values.shape, fill_element(array))
     given[~np.ma.getmaskarray(values)] = converted(values.compressed(), array.dtype, place)
     return given
-
-
-def _is_text(variable: model.Variable) -> bool:
-    """Return whether elements are netCDF strings, stored in cells of fixed length."""
-    dtype = variable.array.dtype
-    is_netcdf = variable.format.startswith("nczarr")
-    return is_netcdf and dtype.nc_type is NcType.STRING and dtype.stored.kind == "S"
 
 
 def _end(axis: Any) -> int:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from nczfs.errors import MetadataError
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
-from nczfs.formats.detect import detect
+from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import Group, GroupHeader, Variable
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ def read_group(
 
     The members of a group without a list are found among the keys.
     """
-    found = detect(documents, options)
+    found = FORMATS.detect(documents, options)
     assert found is not None
     header = found.read_node(path, documents)
     assert isinstance(header, GroupHeader)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nczfs.errors import BadMetadata, BadValue, Unsupported
+from nczfs.formats.elementtypes import OBJECT_CODECS, data_type
 from nczfs.formats.numbers import as_float, as_integer
-from nczfs.formats.zarr2.types import OBJECT_CODECS, data_type
 from nczfs.messages import shown
 from nczfs.model.declaration import ElementType, Fill
 from nczfs.model.dtypes import (

@@ -18,8 +18,9 @@ import pytest
 from nczfs.cdl.printer import header
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.consolidated import KEY, ConsolidatedDocuments, read_consolidated
-from nczfs.formats.detect import detect
+from nczfs.formats.consolidated import ConsolidatedDocuments
+from nczfs.formats.registry import FORMATS
+from nczfs.formats.zarr2.consolidated import FORM, KEY, read_consolidated
 from nczfs.model.hierarchy import Group, Variable
 from nczfs.testing.documents import DictDocuments, documents_in, read_group
 
@@ -65,7 +66,7 @@ def variables_in(group: Group) -> Iterator[Variable]:
 
 def nodes_in(documents: DictDocuments) -> dict[str, Variable]:
     """All variables by path; "@" is an array at the root."""
-    found = detect(documents, FormatOptions())
+    found = FORMATS.detect(documents, FormatOptions())
     assert found is not None
     root = found.read_node("", documents)
     if isinstance(root, Variable):
@@ -139,11 +140,11 @@ def test_consolidated_metadata_say_the_same_as_the_single_documents(case: Path) 
     store = documents_in(case)
     data = store.get(KEY)
     assert data is not None
-    view = ConsolidatedDocuments(store, read_consolidated(data))
+    view = ConsolidatedDocuments(store, FORM, read_consolidated(data))
     keys = view.consolidated_keys()
     stale = [key for key in keys if view.is_stale(key, store.get(key))]
     assert stale == STALE.get(case.name, [])
-    found = detect(view, FormatOptions())
+    found = FORMATS.detect(view, FormatOptions())
     assert found is not None
     for path, variable in nodes_in(store).items():
         assert repr(found.read_node(path, view)) == repr(variable)
@@ -154,7 +155,7 @@ def test_the_edge_cases_of_gdal_open_or_are_refused(case: Path) -> None:
     documents = documents_in(case)
     if case.name in REFUSED_BY_GDAL:
         with pytest.raises(BadMetadata, match=r"^\.zarray: not JSON at character"):
-            detect(documents, FormatOptions())
+            FORMATS.detect(documents, FormatOptions())
         return
     found = nodes_in(documents)
     arrays = [key for key in documents.keys() if key.rpartition("/")[2] == ".zarray"]  # noqa: SIM118

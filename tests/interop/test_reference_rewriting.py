@@ -14,8 +14,8 @@ import pytest
 
 from nczfs.errors import MetadataError
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.detect import detect
 from nczfs.formats.jsontext import compact, parse_object
+from nczfs.formats.registry import FORMATS
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.testing.documents import DictDocuments, documents_in
@@ -63,7 +63,7 @@ def spelled(data: bytes | None) -> list[tuple[str, str]]:
 def test_only_what_changes_is_written(store: Path, reading: str) -> None:
     options = READINGS[reading]
     documents = documents_in(store)
-    found = detect(documents, options)
+    found = FORMATS.detect(documents, options)
     assert found is not None
     seen = list(nodes(found, documents))
     assert seen

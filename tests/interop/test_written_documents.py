@@ -17,8 +17,7 @@ import zarr
 
 from nczfs.cdl.printer import header
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.detect import format_named
-from nczfs.formats.zarr2.chain import chain_of
+from nczfs.formats.registry import FORMATS
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import (
@@ -68,7 +67,7 @@ class Written:
 
     def __init__(self, place: Path, name: str, *, unlimited: bool = False) -> None:
         self.place = place
-        self.format: MetadataFormat = format_named(name, FormatOptions())
+        self.format: MetadataFormat = FORMATS.named(name, FormatOptions())
         self.time = Dimension("time", 4, unlimited)
         self.lat = Dimension("lat", 3)
         self.own = Dimension("gd", 2, group="g")
@@ -90,8 +89,7 @@ class Written:
         codecs: tuple[CodecSpec, ...] = (),
     ) -> Variable:
         stored = self.format.stored_type(wanted, byte_order=None, string_bytes=None)
-        last = self.format.last_is_compressor
-        chain = chain_of((*stored.filters, *codecs), stored.dtype, last_is_compressor=last)
+        chain = self.format.codec_chain((*stored.filters, *codecs), stored.dtype)
         shape = tuple(d.size for d in dimensions)
         array = ArrayDescription(shape, shape, stored.dtype, fill, chain)
         return Variable(path, path, self.format.name, array, dimensions, attributes)

@@ -17,8 +17,6 @@ from nczfs.engine.metadata.claims import with_claim
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.retrying import until_stored
 from nczfs.errors import NczfsError, NoSuchNode, StructureChanged
-from nczfs.formats.names import below
-from nczfs.formats.nodes import ZARRAY
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.keys import join
@@ -147,7 +145,8 @@ class Appends:
         Conflict : another client has changed the document; it is to be tried again.
         """
         self._array(path).chunkio.confirm()
-        key = below(path, ZARRAY)
+        single = self._edits.format
+        key = single.array_key(path)
         if attempt:  # until then what is believed of it will do: the store compares its version
             self._hierarchy.ask_again([key])
         documents = self._hierarchy.documents()
@@ -155,7 +154,7 @@ class Appends:
         if data is None:
             raise StructureChanged(f"{self._hierarchy.url(path)}: another client has removed it")
         count = rows.stop - rows.first
-        first, claimed = with_claim(data, key, rows.name, rows.first, count)
+        first, claimed = with_claim(single, data, key, rows.name, rows.first, count)
         if self._has_conditions():
             self._edits.store(key, claimed, documents.used[join(self._hierarchy.root, key)])
         return first

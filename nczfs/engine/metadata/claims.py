@@ -2,12 +2,9 @@
 
 Records are stored before the shape says that they are there, so that no reader finds one without
 values. Two clients that append at the same time must not choose the same place for theirs. So each
-one first claims the records [first, stop) in the ``.zarray`` of the array, by a conditional write:
-the loser reads what the winner has claimed, and claims the place after it. The shape that covers a
-claim replaces it. Claims of processes that have ended without that do not count.
-
-Other programs take no notice of the member: "Other keys should not be present within the metadata
-object and should be ignored by implementations" (Zarr v2 specification, "Metadata").
+one first claims the records [first, stop) in that document, by a conditional write: the loser reads
+what the winner has claimed, and claims the place after it. The shape that covers a claim replaces
+it. Claims of processes that have ended without that do not count.
 """
 
 from __future__ import annotations
@@ -16,12 +13,10 @@ import os
 from dataclasses import asdict, dataclass
 
 from nczfs.engine.process import ProcessIdentity, current_process
-from nczfs.formats.jsontext import parse_object
-from nczfs.formats.jsonwrite import strict
-from nczfs.formats.nodes import shape_of
+from nczfs.formats.base import MetadataFormat
 from nczfs.model.hierarchy import Json
 
-MEMBER = "nczfs_appends"
+NOTE = "nczfs_appends"
 LENGTH_MAX = 2**63 - 1
 
 
@@ -47,7 +42,9 @@ class AppendClaim:
         return ProcessIdentity(self.machine, self.pid, self.started).has_ended()
 
 
-def with_claim(data: bytes, key: str, name: str, start: int, count: int) -> tuple[int, bytes]:
+def with_claim(
+    written_as: MetadataFormat, data: bytes, key: str, name: str, start: int, count: int
+) -> tuple[int, bytes]:
     """Claim a place for some records of this process.
 
     Parameters
@@ -65,31 +62,31 @@ def with_claim(data: bytes, key: str, name: str, start: int, count: int) -> tupl
     ------
     BadMetadata.
     """
-    document, _ = parse_object(data, key)
-    open_claims = [claim for claim in _open_claims(document) if claim.name != name]
-    first = max(start, _length(document), *(claim.stop for claim in open_claims), 0)
+    length = _length(written_as, data, key)
+    found = _open_claims(written_as.note_in(data, key, NOTE), length)
+    open_claims = [claim for claim in found if claim.name != name]
+    first = max(start, length, *(claim.stop for claim in open_claims), 0)
     process = current_process() or ProcessIdentity("", os.getpid(), 0)
     claim = AppendClaim(name, first, first + count, process.machine, process.pid, process.started)
-    return first, _with_claims(document, [*open_claims, claim])
+    return first, _with_claims(written_as, data, key, [*open_claims, claim])
 
 
-def without_covered(data: bytes, key: str) -> bytes:
-    """Return the document without the claims that its shape covers. Raises BadMetadata."""
-    if MEMBER.encode() not in data:
+def without_covered(written_as: MetadataFormat, data: bytes, key: str) -> bytes:
+    """Return a document without the claims that its shape covers. Raises BadMetadata."""
+    if NOTE.encode() not in data:
         return data
-    document, _ = parse_object(data, key)
-    return _with_claims(document, _open_claims(document))
+    note = written_as.note_in(data, key, NOTE)
+    left = _open_claims(note, _length(written_as, data, key))
+    return _with_claims(written_as, data, key, left)
 
 
-def _length(document: dict[str, Json]) -> int:
-    return next(iter(shape_of(document)), 0)
+def _length(written_as: MetadataFormat, data: bytes, key: str) -> int:
+    return next(iter(written_as.stored_shape(data, key)), 0)
 
 
-def _open_claims(document: dict[str, Json]) -> list[AppendClaim]:
-    """Return the valid claims of a document."""
-    found = document.get(MEMBER)
+def _open_claims(found: Json, length: int) -> list[AppendClaim]:
+    """Return the valid claims in the note of an array that has a length."""
     claims = map(_claim_of, found if isinstance(found, list) else [])
-    length = _length(document)
     return [c for c in claims if c is not None and c.stop > length and not c.has_ended]
 
 
@@ -108,8 +105,8 @@ def _claim_of(item: Json) -> AppendClaim | None:
     return AppendClaim(name, first, stop, machine, pid, started)
 
 
-def _with_claims(document: dict[str, Json], claims: list[AppendClaim]) -> bytes:
-    rest = {name: value for name, value in document.items() if name != MEMBER}
-    if claims:
-        rest[MEMBER] = [asdict(claim) for claim in claims]
-    return strict(rest).encode()
+def _with_claims(
+    written_as: MetadataFormat, data: bytes, key: str, claims: list[AppendClaim]
+) -> bytes:
+    note: Json = [asdict(claim) for claim in claims]
+    return written_as.with_note(data, key, NOTE, note or None)

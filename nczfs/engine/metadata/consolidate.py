@@ -10,9 +10,7 @@ from nczfs.engine.metadata.documents import StoreDocuments
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.retrying import until_stored
 from nczfs.errors import MetadataError
-from nczfs.formats import consolidated
-from nczfs.formats.names import below
-from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
+from nczfs.formats.base import ConsolidatedForm
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import join
@@ -21,12 +19,12 @@ log = logging.getLogger(__name__)
 
 
 class ConsolidatedCopy:
-    """The documents that ``.zmetadata`` does not repeat correctly yet, and its update.
+    """The documents that the copy does not repeat correctly yet, and its update.
 
     A document is pending from before it is written until the copy has it. Without a copy, none is
-    made except on request. The first update makes the copy anew from all documents, because it may
-    have been stale; later ones amend it. Where several clients write, each puts what the store has
-    now into the newest copy.
+    made except on request; formats without consolidated metadata never have one. The first update
+    makes the copy anew from all documents, because it may have been stale; later ones amend it.
+    Where several clients write, each puts what the store has now into the newest copy.
 
     `_lock` guards what is pending, and is not held during requests to the store; the one thread
     that updates the copy holds `_updating`.
@@ -62,11 +60,15 @@ class ConsolidatedCopy:
 
     def owe(self, key: str) -> None:
         """Note that a document is about to be written."""
+        if self._form is None:
+            return
         with self._lock:
             self._owed[key] = self._owed.get(key, 0) + 1
 
     def distrust(self) -> None:
         """Note that the copy must be made anew, because documents change in another way."""
+        if self._form is None:
+            return
         with self._lock:
             self._is_true = False
             self._distrusted += 1
@@ -82,6 +84,9 @@ class ConsolidatedCopy:
         ------
         MetadataError, StoreError : the same documents are still pending.
         """
+        form = self._form
+        if form is None:
+            return
         with self._updating:
             with self._lock:
                 owed, distrusted = dict(self._owed), self._distrusted
@@ -89,10 +94,11 @@ class ConsolidatedCopy:
 
             def store(_: int) -> bool:
                 # Other clients may have written both since.
-                self._hierarchy.ask_again([consolidated.KEY, *keys])
-                return self._update_once(keys, leaving, is_due=bool(keys or distrusted or leaving))
+                self._hierarchy.ask_again([form.key, *keys])
+                is_due = bool(keys or distrusted or leaving)
+                return self._update_once(form, keys, leaving, is_due=is_due)
 
-            is_true = until_stored(store, consolidated.KEY)
+            is_true = until_stored(store, form.key)
             with self._lock:
                 for key, count in owed.items():
                     if self._owed[key] == count:
@@ -100,37 +106,49 @@ class ConsolidatedCopy:
                 self._distrusted -= distrusted
                 self._is_true = is_true and not self._distrusted
 
-    def _update_once(self, keys: list[str], leaving: str | None, *, is_due: bool) -> bool:
+    @property
+    def _form(self) -> ConsolidatedForm | None:
+        return self._hierarchy.format.copy
+
+    def _update_once(
+        self, form: ConsolidatedForm, keys: list[str], leaving: str | None, *, is_due: bool
+    ) -> bool:
         """Update the copy once. Returns whether this process alone has made or amended it since."""
         documents = self._hierarchy.documents()
-        data = documents.get(consolidated.KEY)
+        data = documents.get(form.key)
         if not (is_due if data is not None else self.is_wanted):
             return self._is_true and data is not None
-        version = documents.used[join(self._hierarchy.root, consolidated.KEY)]
+        version = documents.used[join(self._hierarchy.root, form.key)]
         new = None
         if data is not None and self._is_true:
-            new = self._amended(data, keys, leaving, documents)
+            new = self._amended(form, data, keys, leaving, documents)
         if new is None:
-            new = self._from_all(leaving)
+            new = form.made_of(self._all(leaving))
         if new != data:
-            self._store(consolidated.KEY, new, version)
+            self._store(form.key, new, version)
         return True
 
     def _amended(
-        self, data: bytes, keys: list[str], leaving: str | None, documents: StoreDocuments
+        self,
+        form: ConsolidatedForm,
+        data: bytes,
+        keys: list[str],
+        leaving: str | None,
+        documents: StoreDocuments,
     ) -> bytes | None:
         """Return the copy with some documents as they are now; None if it cannot be read."""
         try:
             newest = {key: documents.get(key) for key in keys}
             if leaving is not None:
-                known = consolidated.read_consolidated(data).keys
+                known = form.read(data).keys
                 newest |= dict.fromkeys(key for key in known if key.startswith(f"{leaving}/"))
-            return consolidated.updated_document(data, newest)
+            return form.updated(data, newest)
         except MetadataError as error:
             log.warning("%s/%s: it will be written again", documents.place, error)
             return None
 
-    def _from_all(self, leaving: str | None) -> bytes:
+    def _all(self, leaving: str | None) -> dict[str, bytes]:
+        """Return all documents by their keys, without those of a node that is to be removed."""
         hierarchy = self._hierarchy
         hierarchy.ask_again()
         documents = hierarchy.documents()
@@ -138,12 +156,12 @@ class ConsolidatedCopy:
         pending = [""]
         while pending:
             path = pending.pop()
-            for name in (ZGROUP, ZARRAY, ZATTRS):
-                data = documents.get(below(path, name))
+            for key in hierarchy.format.single.consolidated_keys(path):
+                data = documents.get(key)
                 if data is not None:
-                    found[below(path, name)] = data
+                    found[key] = data
             loaded = hierarchy.load(path)
             if loaded is not None and isinstance(loaded.node, GroupHeader):
                 nodes, _ = hierarchy.members(path)
                 pending += [node.path for node in reversed(nodes) if node.path != leaving]
-        return consolidated.consolidated_document(found)
+        return found

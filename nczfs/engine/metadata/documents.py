@@ -16,6 +16,7 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.errors import BadMetadata, NczfsError, NoSuchObject, StoreError
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
+from nczfs.formats.registry import FORMATS
 from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
@@ -340,7 +341,7 @@ class StoreDocuments:
 
     def get(self, key: str) -> bytes | None:
         full = join(self._root, key)
-        document = self._cache.get(full, self._options.bytes_max(key), key)
+        document = self._cache.get(full, FORMATS.bytes_max(self._options, key), key)
         self._note(full, document)
         return document.data
 
@@ -348,7 +349,7 @@ class StoreDocuments:
         versions = []
         for key in keys:
             full = join(self._root, key)
-            document = self._cache.stamp(full, self._options.bytes_max(key), key)
+            document = self._cache.stamp(full, FORMATS.bytes_max(self._options, key), key)
             self._note(full, document)
             versions.append(document.version)
         return self._cache.derived(self._root, name, versions, make)
@@ -371,7 +372,7 @@ class StoreDocuments:
         ----------
         level : request the names at the root, too, if they come with one request.
         """
-        bytes_max = {join(self._root, key): self._options.bytes_max(key) for key in keys}
+        bytes_max = {join(self._root, key): FORMATS.bytes_max(self._options, key) for key in keys}
         self._cache.fetch(bytes_max, self._root if level else None)
 
     def lacks(self, key: str) -> bool:

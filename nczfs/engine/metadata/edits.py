@@ -18,8 +18,7 @@ from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import may_pass, until_stored
 from nczfs.errors import Conflict, DatasetError, NczfsError, ObjectExists, StoreError
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.names import below, parent_of
-from nczfs.formats.nodes import ZARRAY, stored_shape
+from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join
@@ -331,7 +330,7 @@ class Edits:
             return refused
         if isinstance(node, Variable) and self.format.declares:
             node = self._as_long_as_declared(node, documents)
-            node = _as_long_as_stored(node, changes, documents)
+            node = _as_long_as_stored(self.format, node, changes, documents)
         seen = dict(documents.used)
         written = dict(self.format.write_node(node, documents))
         if any(documents.used[key] != version for key, version in seen.items()):
@@ -339,7 +338,11 @@ class Edits:
         for key, data in written.items():
             self._storing(key)
             try:
-                self.store(key, without_covered(data, key), documents.used[join(self._root, key)])
+                self.store(
+                    key,
+                    without_covered(self.format, data, key),
+                    documents.used[join(self._root, key)],
+                )
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
@@ -400,15 +403,18 @@ class Edits:
 
 
 def _as_long_as_stored(
-    variable: Variable, changes: Iterable[Change], documents: StoreDocuments
+    written_as: MetadataFormat,
+    variable: Variable,
+    changes: Iterable[Change],
+    documents: StoreDocuments,
 ) -> Variable:
     """Return a growing variable, no shorter than its document says.
 
     It reads as long as its dimension, which another client that appends stores after the shape.
     """
-    key = below(variable.path, ZARRAY)
+    key = written_as.array_key(variable.path)
     data = documents.get(key)
-    stored = () if data is None else stored_shape(data, key)
+    stored = () if data is None else written_as.stored_shape(data, key)
     for change in changes:
         if isinstance(change, Resize) and change.grows and change.axis < len(stored):
             variable = Resize(change.axis, stored[change.axis], grows=True).apply(variable)

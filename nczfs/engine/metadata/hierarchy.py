@@ -14,9 +14,10 @@ from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.values.quantize import ATTRIBUTE as ROUNDING
 from nczfs.engine.weight import weight_of_node
 from nczfs.errors import BadMetadata, MetadataError, NczfsError, NoSuchNode, NotADataset
-from nczfs.formats import consolidated
-from nczfs.formats.base import FormatOptions, MetadataFormat, Node
+from nczfs.formats.base import ConsolidatedForm, FormatOptions, MetadataFormat, Node
+from nczfs.formats.consolidated import ConsolidatedDocuments
 from nczfs.formats.names import parent_of
+from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
@@ -236,9 +237,10 @@ class Hierarchy:
             self._fetch_below(header)
         group = self._whole(header, self._new_room())
         if not path and (stale := self.stale()):
+            assert self.format.copy is not None
             problem = (
-                f"the consolidated metadata ({consolidated.KEY}) are stale: {len(stale)} of their "
-                f"documents differ from the single ones, such as {stale[0]}; these are shown"
+                f"the consolidated metadata ({self.format.copy.key}) are stale: {len(stale)} of "
+                f"their documents differ from the single ones, such as {stale[0]}; these are shown"
             )
             header = replace(group.header, problems=(*group.header.problems, problem))
             group = replace(group, header=header)
@@ -325,7 +327,8 @@ class Hierarchy:
     def stale(self) -> list[str]:
         """Return the keys for which the consolidated copy differs, if single documents are read."""
         store = self.documents()
-        copies = None if self._metadata.far else consolidated_of(store)
+        form = self.format.copy
+        copies = None if self._metadata.far or form is None else consolidated_of(store, form)
         if copies is None:
             return []
         keys = copies.consolidated_keys()
@@ -396,9 +399,9 @@ class Hierarchy:
         return f"{self.url(path)}: listed by its group, but missing"
 
     def _unchanged(self, known: Loaded) -> bool:
-        bytes_max = self.format_options.bytes_max
+        options = self.format_options
         return all(
-            self._metadata.stamp(key, bytes_max(key)).version == version
+            self._metadata.stamp(key, FORMATS.bytes_max(options, key)).version == version
             for key, version in known.used.items()
         )
 
@@ -470,17 +473,17 @@ def dimensions_of(
     return tuple(found.values())
 
 
-def consolidated_of(store: StoreDocuments) -> consolidated.ConsolidatedDocuments | None:
+def consolidated_of(store: StoreDocuments, form: ConsolidatedForm) -> ConsolidatedDocuments | None:
     """Return the consolidated documents; None if there are none or they cannot be read."""
     try:
-        data = store.get(consolidated.KEY)
+        data = store.get(form.key)
         if data is None:
             return None
-        found = consolidated.read_consolidated(data)
+        found = form.read(data)
     except MetadataError as error:
         log.warning("%s/%s: the single documents are read instead", store.place, error)
         return None
-    return consolidated.ConsolidatedDocuments(store, found)
+    return ConsolidatedDocuments(store, form, found)
 
 
 def _edited(stored: Loaded | None, node: Node) -> Loaded:

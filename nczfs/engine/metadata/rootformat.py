@@ -5,9 +5,9 @@ from __future__ import annotations
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.hierarchy import consolidated_of
 from nczfs.errors import AccessDenied, MetadataError
-from nczfs.formats import consolidated
-from nczfs.formats.base import FormatOptions, MetadataFormat
-from nczfs.formats.detect import NODE_NAMES, ROOT_KEYS, detect
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
+from nczfs.formats.consolidated import ConsolidatedFormat
+from nczfs.formats.registry import FORMATS
 from nczfs.zmap.keys import Prefix
 
 
@@ -37,29 +37,36 @@ def format_at(
     MetadataError : there is a dataset, but its root cannot be read.
     """
     store = StoreDocuments(metadata, root, options)
-    copies = None
+    copies: dict[str, Documents] = {}
     if is_listed:
-        store.fetch([consolidated.KEY] if reads_consolidated else [], level=True)
+        store.fetch(FORMATS.before_copies() if reads_consolidated else (), level=True)
     if metadata.far and reads_consolidated:
         copies = _copies(store)
-    if copies is None and not all(map(store.lacks, ROOT_KEYS)):
+    if not copies and not all(map(store.lacks, FORMATS.at_root)):
         _, entry = metadata.known_entry(root, wanted)
-        below = NODE_NAMES if entry is not None and entry.is_prefix else ()
-        store.fetch([*ROOT_KEYS, *(f"{wanted}/{name}" for name in below)])
+        below = FORMATS.usual if entry is not None and entry.is_prefix else ()
+        store.fetch([*FORMATS.at_root, *(f"{wanted}/{name}" for name in below)])
     try:
-        found = detect(copies or store, options)
+        found = FORMATS.detect(store, options, copies)
     except MetadataError as error:
         raise type(error)(f"{store.place}/{error}") from error
-    if found is None:
-        return None
-    return found if copies is None else consolidated.ConsolidatedFormat(found)
+    if found is None or found.copy is None or found.copy.key not in copies:
+        return found
+    return ConsolidatedFormat(found)
 
 
-def _copies(store: StoreDocuments) -> consolidated.ConsolidatedDocuments | None:
-    """Return the consolidated documents; None if there are none."""
+def _copies(store: StoreDocuments) -> dict[str, Documents]:
+    """Return the documents that consolidated copies have, by the names of the copies."""
     try:
-        return consolidated_of(store)
+        return _found_copies(store)
     except AccessDenied:
         # Stores that answer 403 for missing keys are recognised by a key that they do give.
-        store.fetch(ROOT_KEYS)
-        return consolidated_of(store)
+        store.fetch(FORMATS.at_root)
+        return _found_copies(store)
+
+
+def _found_copies(store: StoreDocuments) -> dict[str, Documents]:
+    forms = [family.copy for family in FORMATS.families if family.copy is not None]
+    store.fetch(FORMATS.before_copies())
+    found = {form.key: consolidated_of(store, form) for form in forms}
+    return {key: copy for key, copy in found.items() if copy is not None}

@@ -29,7 +29,7 @@ from nczfs.engine.spool.records import Data, Record, packed, size_of
 from nczfs.engine.spool.savedchunk import Frozen, Saved
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.errors import NczfsError, SpoolError, Unavailable
-from nczfs.formats.zarr2.types import data_type
+from nczfs.formats.elementtypes import data_type
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 
@@ -14,16 +13,13 @@ from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.engine.values.quantize import split_off
 from nczfs.errors import UsageError
 from nczfs.formats.base import MetadataFormat
-from nczfs.formats.zarr2.chain import chain_of
 from nczfs.model.declaration import Fill, VariableDeclaration
 from nczfs.model.dtypes import DEFAULT_FILL, DataType
 from nczfs.model.hierarchy import (
     ArrayDescription,
     Attribute,
-    ChunkKeys,
     CodecSpec,
     Dimension,
-    Json,
     Variable,
 )
 
@@ -64,11 +60,11 @@ def described(
     chunk_shape = _chunk_shape(path, declaration, dimensions, stored.dtype)
     codecs = declaration.codecs
     if codecs is None:
-        codecs = default_codecs(stored.dtype, metadata_format.name)
+        codecs = metadata_format.default_codecs(stored.dtype)
     attributes = _attributes(path, declaration, stored.dtype)
     # A declaration of a copy states them, too.
     codecs = codecs[len(stored.filters) :] if _begins(codecs, stored.filters) else codecs
-    if metadata_format.last_is_compressor:
+    if metadata_format.is_netcdf:
         codecs, rounded = split_off(codecs, stored.dtype, f"/{path}")
         attributes = attributes if rounded is None else (*attributes, rounded)
     array = ArrayDescription(
@@ -76,13 +72,12 @@ def described(
         chunk_shape,
         stored.dtype,
         _fill_value(path, declaration, stored.dtype),
-        chain_of(
+        metadata_format.codec_chain(
             (*stored.filters, *codecs),
             stored.dtype,
-            order=declaration.order if declaration.order in metadata_format.orders else "C",
-            last_is_compressor=metadata_format.last_is_compressor,
+            declaration.order if declaration.order in metadata_format.orders else "C",
         ),
-        ChunkKeys(declaration.separator or separator),
+        metadata_format.chunk_keys(declaration.separator or separator),
     )
     return Variable(
         path,
@@ -124,24 +119,6 @@ def default_chunks(
         factor = (wanted / size) ** (1 / sum(length > 1 for length in chunks))
         chunks = [max(1, int(length * factor)) for length in chunks]
     return tuple(chunks)
-
-
-def default_codecs(dtype: DataType, format_name: str) -> tuple[CodecSpec, ...]:
-    """Return the default codecs of a variable.
-
-    NCZarr gets zlib after a shuffle, which netCDF has always had; pure Zarr gets Blosc, which all
-    of its readers have. Libraries for the oldest layouts mostly had no codecs.
-    """
-    if format_name in ("nczarr-L1", "nczarr-L2U"):
-        return ()
-    if format_name == "zarr2":
-        settings: dict[str, Json] = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
-        return (CodecSpec("blosc", MappingProxyType(settings)),)
-    zlib = CodecSpec("zlib", MappingProxyType({"level": 4}))
-    if dtype.item_size < 2 or dtype.stored.kind in "SUV":
-        return (zlib,)
-    shuffle = CodecSpec("shuffle", MappingProxyType({"elementsize": dtype.item_size}))
-    return (shuffle, zlib)
 
 
 def _chunk_shape(

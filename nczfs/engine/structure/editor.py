@@ -37,8 +37,9 @@ from nczfs.errors import (
 from nczfs.formats.attributes import DEFAULT_MAXSTRLEN, MAXSTRLEN, is_hidden
 from nczfs.formats.base import MetadataFormat, Node
 from nczfs.formats.dimensions import anonymous
-from nczfs.formats.names import below, checked_name, parent_of, split_path
-from nczfs.formats.zarr2.array import check_array
+from nczfs.formats.limits import check_array
+from nczfs.formats.names import below, parent_of, split_path
+from nczfs.formats.naming import checked_name
 from nczfs.model.boxes import Box
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import NcType

@@ -2,21 +2,22 @@
 
 A dataset owns its documents, and below an array everything that is named like a chunk. Below an
 unfinished node, which has no documents yet, chunks may be anywhere. Anything else may be a user's
-file: a README beside the groups, or all files of a directory in which a ``.zgroup`` was left by
-mistake. Removing and overwriting a dataset leave those alone.
+file: a README beside the groups, or all files of a directory in which the document of a group was
+left by mistake. Removing and overwriting a dataset leave those alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from nczfs.errors import ForeignObjects, StoreError
-from nczfs.formats import consolidated
-from nczfs.formats.detect import ZARR3
-from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
+from nczfs.engine.dataset import Dataset
+from nczfs.errors import ForeignObjects, MetadataError, StoreError
+from nczfs.formats.documentnames import DocumentNames
+from nczfs.formats.registry import FORMATS
+from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
@@ -29,16 +30,11 @@ UNFINISHED = ".nczfs_unfinished"
 RENAMING = ".nczfs_renaming"
 """The last component of the keys that a group or variable has at both names while it is renamed."""
 
-MAKES_A_NODE = frozenset({ZARRAY, ZGROUP, consolidated.KEY, ZARR3})
-"""Documents by which other programs find a node."""
-
 THREADS = 16  # that wait for a store
 
 NAMED_MAX = 10  # number of foreign keys that a message names
 
-_DOCUMENT = re.compile(rf"{re.escape(ZATTRS)}|\.ncz[a-z_]+")
-# Chunk keys have canonical numbers with any separator: "2024/05" is not one.
-_CHUNK = re.compile(r"(?:c[./])?(?:0|[1-9]\d*)(?:[./](?:0|[1-9]\d*))*|c")
+_OWN = re.compile(r"\.nczfs_[a-z_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +77,33 @@ def unfinished_among(zmap: ZMap, prefix: Prefix, names: Sequence[str]) -> list[s
         return [n for n, marked in zip(names, pool.map(is_marked, names), strict=True) if marked]
 
 
-def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Owned:
+def makes_a_node(name: str) -> bool:
+    """Return whether other programs find a node by a document of that name."""
+    return name in FORMATS.nodes or name in FORMATS.copies
+
+
+def owned(
+    prefix: Prefix,
+    keys: Sequence[Key],
+    names: DocumentNames | None = None,
+    *,
+    is_array: bool = False,
+    may_be_array: Callable[[str], bool] = lambda _: True,
+) -> Owned:
     """Sort the keys below a prefix; the key `REMOVING` of the prefix itself is left out.
 
     Parameters
     ----------
     keys : all of them, in any order.
+    names : of the documents of the dataset; those of other formats belong to it where they lie
+        beside one. None: there is no dataset, or not yet.
     is_array : chunks may lie at the prefix itself, although its document is gone.
+    may_be_array : whether the node at a prefix is an array, if the name of its document may be that
+        of a group, too.
     """
-    marks = (REMOVING, UNFINISHED, RENAMING)
-    places: dict[str, set[str]] = {name: set() for name in (ZARRAY, ZGROUP, *marks)}
-    for key in keys:
-        if (name := _name(key)) in places:
-            places[name].add(_above(key))
+    places = _Places(keys, names, may_be_array)
     if is_array:
-        places[ZARRAY].add(prefix)
-    v2_places = places[ZARRAY] | places[ZGROUP]
-    places[ZARRAY] |= places[UNFINISHED] | places[RENAMING]
-    interrupted = places[REMOVING] | places[UNFINISHED] | places[RENAMING]
+        places.arrays.add(prefix)
     nodes: list[Key] = []
     rest: list[Key] = []
     foreign: list[Key] = []
@@ -106,21 +111,104 @@ def owned(prefix: Prefix, keys: Sequence[Key], *, is_array: bool = False) -> Own
         name, place = _name(key), _above(key)
         if name == REMOVING and place == prefix:
             continue
-        if name == ZARR3:  # alone it is a node of Zarr v3, not of this dataset
-            is_ours = place in v2_places or _is_below(place, interrupted)
-            (nodes if is_ours else foreign).append(key)
-        elif name in MAKES_A_NODE:
+        if name in FORMATS.nodes and not places.is_ours(name, place):
+            foreign.append(key)  # alone it is a node of another format, not of this dataset
+        elif makes_a_node(name):
             nodes.append(key)
-        elif _DOCUMENT.fullmatch(name) or _is_chunk(key, places[ZARRAY], interrupted):
+        elif _is_document(name) or places.is_chunk(key):
             rest.append(key)
         else:
             foreign.append(key)
     return Owned(tuple(nodes), tuple(rest), tuple(foreign))
 
 
+def is_group_at(dataset: Dataset, path: str) -> bool | None:
+    """Return whether a node is a readable group; None: there is no node."""
+    try:
+        loaded = dataset.load(path)
+    except MetadataError:
+        return False
+    return None if loaded is None else isinstance(loaded.node, GroupHeader)
+
+
+def owned_by(dataset: Dataset, path: str, keys: Sequence[Key], *, is_array: bool = False) -> Owned:
+    """Sort the keys at and below a node of a dataset, as `owned` does."""
+
+    def may_be_array(place: str) -> bool:
+        return not is_group_at(dataset, place[len(dataset.root) :].lstrip("/"))
+
+    names = dataset.format.names
+    return owned(dataset.prefix(path), keys, names, is_array=is_array, may_be_array=may_be_array)
+
+
 def is_left_over(name: str) -> bool:
     """Return whether an interrupted removal may have left such an entry below its node."""
-    return bool(_CHUNK.fullmatch(name) or _DOCUMENT.fullmatch(name))
+    return FORMATS.is_chunk(name) or _is_document(name)
+
+
+def _is_document(name: str) -> bool:
+    """Return whether a document has the name that makes no node: of a format, or our own."""
+    is_of_format = name in FORMATS.documents and not makes_a_node(name)
+    return is_of_format or _OWN.fullmatch(name) is not None
+
+
+class _Places:
+    """The prefixes that documents make nodes of a dataset.
+
+    Attributes
+    ----------
+    nodes : with a document of the dataset's own format.
+    arrays : below which chunks may lie.
+    interrupted : of nodes that are being made, renamed or removed.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[Key],
+        names: DocumentNames | None,
+        may_be_array: Callable[[str], bool],
+    ) -> None:
+        known = (names,) if names is not None else FORMATS.written
+        self._own = frozenset(name for each in known for name in each.nodes)
+        self._is_chunk = FORMATS.is_chunk if names is None else names.is_chunk
+        of_arrays = {name for each in known for name in each.arrays}
+        of_groups = {name for each in known for name in each.groups}
+        places: dict[str, set[str]] = {
+            name: set() for name in (*self._own, UNFINISHED, RENAMING, REMOVING)
+        }
+        for key in keys:
+            if (name := _name(key)) in places:
+                places[name].add(_above(key))
+
+        def having(names: Iterable[str]) -> set[str]:
+            return set().union(*(places[name] for name in names))
+
+        self.nodes = having(self._own)
+        self.interrupted = having((UNFINISHED, RENAMING, REMOVING))
+        self.arrays = having((*(of_arrays - of_groups), UNFINISHED, RENAMING))
+        self._unclear = having(of_arrays & of_groups) - self.arrays
+        self._may_be_array = may_be_array
+
+    def is_ours(self, name: str, place: str) -> bool:
+        """Return whether a document that makes a node belongs to the dataset."""
+        return name in self._own or place in self.nodes or _is_below(place, self.interrupted)
+
+    def is_chunk(self, key: Key) -> bool:
+        """Return whether a key is named like a chunk, also of an array being made or removed."""
+        place = _above(key)
+        if _is_below(place, self.interrupted) and self._is_chunk(_name(key)):
+            return True
+        while place and not self._is_array(place):
+            place = _above(place)
+        name = key[len(place) + 1 if place else 0 :]
+        return self._is_array(place) and self._is_chunk(name)
+
+    def _is_array(self, place: str) -> bool:
+        if place in self._unclear:
+            self._unclear.discard(place)
+            if self._may_be_array(place):
+                self.arrays.add(place)
+        return place in self.arrays
 
 
 def check_no_foreign(place: str, prefix: Prefix, foreign: Sequence[Key]) -> None:
@@ -139,16 +227,6 @@ def check_no_foreign(place: str, prefix: Prefix, foreign: Sequence[Key]) -> None
         f"{place}: {len(foreign)} {'object belongs' if len(foreign) == 1 else 'objects belong'} to "
         f"no dataset ({named}{f', and {more} more' if more > 0 else ''}); nothing was removed"
     )
-
-
-def _is_chunk(key: Key, arrays: Collection[str], interrupted: Collection[str]) -> bool:
-    """Return whether a key is named like a chunk of an array, also of one being made or removed."""
-    place = _above(key)
-    if _is_below(place, interrupted) and _CHUNK.fullmatch(_name(key)):
-        return True
-    while place and place not in arrays:
-        place = _above(place)
-    return place in arrays and _CHUNK.fullmatch(key[len(place) + 1 if place else 0 :]) is not None
 
 
 def _is_below(place: str, tops: Collection[str]) -> bool:

@@ -10,7 +10,6 @@ from nczfs.engine.dataset import Dataset
 from nczfs.errors import NotWritable
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.names import below
-from nczfs.formats.nczarr.layouts import L1
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.base import ABSENT
 from nczfs.zmap.keys import join
@@ -50,7 +49,7 @@ def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:
             documents.get(key)
             version = documents.used.get(join(dataset.root, key), ABSENT)
             dataset.edits.store(key, data, version)
-        others = (*before.keys(header.path), *(() if header.path else (L1.superblock, L1.group)))
+        others = (*before.keys(header.path), *(() if header.path else before.names.hints))
         dataset.delete_documents(key for key in others if key not in written)
     dataset.read_as(wanted)
 

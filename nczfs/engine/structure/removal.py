@@ -23,14 +23,13 @@ from nczfs.engine.structure.ownership import (
     RENAMING,
     Owned,
     check_no_foreign,
+    is_group_at,
     is_left_over,
-    owned,
+    owned_by,
 )
-from nczfs.errors import MetadataError, NoSuchNode, NoSuchObject, NotWritable
-from nczfs.formats import consolidated
-from nczfs.formats.detect import ROOT_KEYS
+from nczfs.errors import NoSuchNode, NoSuchObject, NotWritable
 from nczfs.formats.names import parent_of
-from nczfs.formats.nodes import ZGROUP
+from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.keys import Key, is_within, join
 
@@ -70,12 +69,12 @@ def planned(dataset: Dataset, path: str) -> Removal:
     ------
     NoSuchNode : nothing of a group or variable is there. StoreError.
     """
-    is_group = _is_group(dataset, path)
+    is_group = is_group_at(dataset, path)
     if is_group is not None:
         return _removal(dataset, path, is_group=is_group)
     keys = _keys(dataset, path)
     _check_left(dataset, path, keys)
-    return _in_order(owned(dataset.prefix(path), keys, is_array=True), None)
+    return _in_order(owned_by(dataset, path, keys, is_array=True), None)
 
 
 def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
@@ -101,7 +100,7 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
     features = dataset.zmap.features
     if features.write_once or not features.writable:
         raise NotWritable(f"{dataset.zmap.name}: objects cannot be removed from this store")
-    is_group = _is_group(dataset, path)
+    is_group = is_group_at(dataset, path)
     if not force:
         check_no_foreign(dataset.url(path), dataset.prefix(path), planned(dataset, path).foreign)
     elif is_group is None:
@@ -127,9 +126,8 @@ def delete_keys(dataset: Dataset, path: str, keys: Iterable[Key], *, is_group: b
     keys : of the objects; foreign ones go with the chunks.
     is_group : whether the node is, or was, a group.
     """
-    prefix = dataset.prefix(path)
-    found = owned(prefix, [*keys], is_array=not is_group)
-    removal = _in_order(found, join(prefix, ZGROUP) if is_group else None)
+    found = owned_by(dataset, path, [*keys], is_array=not is_group)
+    removal = _in_order(found, _group_key(dataset, path) if is_group else None)
     removal = replace(removal, rest=(*removal.rest, *removal.foreign))
     _delete(dataset, path, removal, is_group=is_group)
 
@@ -156,15 +154,19 @@ def is_hollow(dataset: Dataset, path: str) -> bool:
         return False
     if node.arrays or node.groups:
         return False
-    own = {join(dataset.root, key) for key in (*keys, *(ROOT_KEYS if not path else ()))}
+    at_root = FORMATS.at_root if not path else ()
+    own = {join(dataset.root, key) for key in (*keys, *at_root)}
     return all(stat.key in own for stat in dataset.zmap.list(dataset.prefix(path)))
 
 
 def _removal(dataset: Dataset, path: str, *, is_group: bool | None) -> Removal:
     """Return what is removed with a node, as the store has it now."""
-    prefix = dataset.prefix(path)
-    found = owned(prefix, _keys(dataset, path), is_array=is_group is None)
-    return _in_order(found, join(prefix, ZGROUP) if is_group else None)
+    found = owned_by(dataset, path, _keys(dataset, path), is_array=is_group is None)
+    return _in_order(found, _group_key(dataset, path) if is_group else None)
+
+
+def _group_key(dataset: Dataset, path: str) -> Key:
+    return join(dataset.root, dataset.format.group_key(path))
 
 
 def _keys(dataset: Dataset, path: str) -> list[Key]:
@@ -184,7 +186,9 @@ def _take_all_out(dataset: Dataset) -> int:
     root = dataset.node("")
     if isinstance(root, GroupHeader) and (names := (*(root.arrays or ()), *(root.groups or ()))):
         _store_lists(dataset, "", names, None)
-    key = join(dataset.root, consolidated.KEY)
+    if dataset.format.copy is None:
+        return 0
+    key = join(dataset.root, dataset.format.copy.key)
     try:
         dataset.zmap.stat(key)
     except NoSuchObject:
@@ -206,15 +210,6 @@ def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: st
         raise failures[group]
 
 
-def _is_group(dataset: Dataset, path: str) -> bool | None:
-    """Return whether a node is a readable group; None: there is no node."""
-    try:
-        loaded = dataset.load(path)
-    except MetadataError:
-        return False
-    return None if loaded is None else isinstance(loaded.node, GroupHeader)
-
-
 def _lists(dataset: Dataset, group: str, name: str) -> bool:
     loaded = dataset.load(group)
     if loaded is None or not isinstance(loaded.node, GroupHeader):
@@ -226,7 +221,7 @@ def _check_left(dataset: Dataset, path: str, keys: list[Key]) -> None:
     """Raise NoSuchNode unless an interrupted change left the keys, or a name in a list."""
     place = dataset.url(path)
     above = parent_of(path)
-    if not path or _is_group(dataset, above) is not True:
+    if not path or is_group_at(dataset, above) is not True:
         raise NoSuchNode(f"{place}: no group or variable")
     start = f"{dataset.prefix(path)}/"
     if f"{start}{RENAMING}" in keys:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import RenameMember
-from nczfs.engine.structure.ownership import MAKES_A_NODE, RENAMING
+from nczfs.engine.structure.ownership import RENAMING, makes_a_node
 from nczfs.engine.structure.removal import delete_keys
 from nczfs.errors import (
     Conflict,
@@ -35,7 +35,8 @@ from nczfs.errors import (
     Unavailable,
     UsageError,
 )
-from nczfs.formats.names import below, checked_name, is_name, parent_of
+from nczfs.formats.names import below, is_name, parent_of
+from nczfs.formats.naming import checked_name
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Group, GroupHeader, Variable
 from nczfs.zmap import keys
@@ -215,7 +216,7 @@ class _Renaming:
 
     def copy_rest(self) -> None:
         """Copy the keys that make no node; keys that are being changed are left for later."""
-        self._copy(stat for stat in self._stats() if _name(stat.key) not in MAKES_A_NODE)
+        self._copy(stat for stat in self._stats() if not makes_a_node(_name(stat.key)))
 
     def copy_changed(self) -> None:
         """Copy what has changed since; the document that makes the node visible comes last.
@@ -232,8 +233,8 @@ class _Renaming:
             last = [stat for stat in left if self._shows_the_node(stat.key)]
             if before := [stat for stat in left if stat not in last]:
                 is_referred = False
-                self._copy(stat for stat in before if _name(stat.key) not in MAKES_A_NODE)
-                self._copy(stat for stat in before if _name(stat.key) in MAKES_A_NODE)
+                self._copy(stat for stat in before if not makes_a_node(_name(stat.key)))
+                self._copy(stat for stat in before if makes_a_node(_name(stat.key)))
                 continue
             if not is_referred:
                 self._refer_to_dimensions()
@@ -269,9 +270,9 @@ class _Renaming:
                 self._mark(self.new_prefix, _FROM, self.path)
             dataset.copy.distrust()
             copies = [self._new_key(key) for key in self.tried]
-            visible = [key for key in copies if _name(key) in MAKES_A_NODE]
+            visible = [key for key in copies if makes_a_node(_name(key))]
             dataset.zmap.delete_many(sorted(visible, key=lambda key: key.count("/")))
-            dataset.zmap.delete_many([key for key in copies if _name(key) not in MAKES_A_NODE])
+            dataset.zmap.delete_many([key for key in copies if not makes_a_node(_name(key))])
             dataset.zmap.delete_many([mark, join(self.prefix, RENAMING)])
         except NczfsError as error:
             log.warning(
@@ -308,7 +309,7 @@ class _Renaming:
 
     def _shows_the_node(self, key: Key) -> bool:
         above, _, name = key.rpartition("/")
-        return above == self.prefix and name in MAKES_A_NODE
+        return above == self.prefix and makes_a_node(name)
 
     def _drop_gone(self, there: set[Key]) -> None:
         gone = [key for key in self.copied if key not in there]

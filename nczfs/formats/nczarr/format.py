@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from nczfs.formats.attributes import read_attributes
 from nczfs.formats.attributes_write import check_attributes
-from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
+from nczfs.formats.base import Documents, FormatOptions, Node, StoredType
 from nczfs.formats.dimensions import SCALAR_NAME, Place, by_reference, declared_dimensions
 from nczfs.formats.names import below, names_of, parent_of
 from nczfs.formats.nczarr.layouts import (
@@ -27,7 +28,13 @@ from nczfs.formats.nczarr.write import (
     encode_variable,
     placement_of,
 )
-from nczfs.formats.nodes import (
+from nczfs.formats.problems import Problems
+from nczfs.formats.rewriting import existing_node, rewrite
+from nczfs.formats.zarr2.array import Dialect, read_array
+from nczfs.formats.zarr2.base import Zarr2Documents
+from nczfs.formats.zarr2.chain import chain_of
+from nczfs.formats.zarr2.format import named_dimensions
+from nczfs.formats.zarr2.nodes import (
     ARRAY_DIMENSIONS,
     ZARRAY,
     ZATTRS,
@@ -37,21 +44,26 @@ from nczfs.formats.nodes import (
     optional_object,
     read_documents,
 )
-from nczfs.formats.problems import Problems
-from nczfs.formats.rewriting import existing_node, rewrite
-from nczfs.formats.zarr2.array import Dialect, read_array
-from nczfs.formats.zarr2.format import named_dimensions
 from nczfs.formats.zarr2.stored import netcdf_type
 from nczfs.formats.zarr2.write import forget_fill
 from nczfs.messages import shown
 from nczfs.model.declaration import ElementType
-from nczfs.model.dtypes import NcType
-from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension, GroupHeader, Json, Variable
+from nczfs.model.dtypes import DataType, NcType
+from nczfs.model.hierarchy import (
+    Attribute,
+    CodecChain,
+    CodecSpec,
+    Dimension,
+    GroupHeader,
+    Json,
+    Variable,
+)
 
 _DIMENSION_BYTES = 400
+_ZLIB = CodecSpec("zlib", MappingProxyType({"level": 4}))
 
 
-class NczarrFormat(MetadataFormat):
+class NczarrFormat(Zarr2Documents):
     """NCZarr: a group lists its members and declares dimensions, which have names.
 
     A node without NCZarr's additions, made by another program, is read as pure Zarr.
@@ -62,10 +74,9 @@ class NczarrFormat(MetadataFormat):
     writer : what the root says; its layout is not None.
     """
 
-    last_is_compressor = True
-    orders = ("C",)
-
     declares = True
+    is_netcdf = True
+    orders = ("C",)
 
     def __init__(self, options: FormatOptions, writer: Writer) -> None:
         assert writer.layout is not None
@@ -110,6 +121,23 @@ class NczarrFormat(MetadataFormat):
             layout=self.name,
             early=self._layout.early,
         )
+
+    def default_codecs(self, dtype: DataType) -> tuple[CodecSpec, ...]:
+        """Return zlib after a shuffle, which netCDF has always had.
+
+        Libraries for the oldest layouts mostly had no codecs.
+        """
+        if self._layout.early:
+            return ()
+        if dtype.item_size < 2 or dtype.stored.kind in "SUV":
+            return (_ZLIB,)
+        shuffle = {"elementsize": dtype.item_size}
+        return (CodecSpec("shuffle", MappingProxyType(shuffle)), _ZLIB)
+
+    def codec_chain(
+        self, codecs: Sequence[CodecSpec], dtype: DataType, order: str = "C"
+    ) -> CodecChain:
+        return chain_of(codecs, dtype, order=order, last_is_compressor=True)
 
     def _write_group(
         self, header: GroupHeader, documents: Documents

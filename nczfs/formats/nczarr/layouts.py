@@ -22,7 +22,7 @@ from typing import Literal
 
 from nczfs.formats.base import Documents, FormatOptions
 from nczfs.formats.names import below
-from nczfs.formats.nodes import NodeDocuments, optional_object
+from nczfs.formats.zarr2.nodes import NodeDocuments, optional_object
 from nczfs.model.hierarchy import Json
 
 

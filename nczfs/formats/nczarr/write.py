@@ -20,8 +20,8 @@ from nczfs.formats.nczarr.layouts import (
     own_document,
     spelled,
 )
-from nczfs.formats.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, ZGROUP, NodeDocuments
 from nczfs.formats.rewriting import Encoding, Members, OrderedMembers
+from nczfs.formats.zarr2.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, ZGROUP, NodeDocuments
 from nczfs.formats.zarr2.write import array_members
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
 

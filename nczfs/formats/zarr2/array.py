@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import prod
 from types import MappingProxyType
 
 from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.base import FormatOptions
+from nczfs.formats.elementtypes import as_char, data_type
 from nczfs.formats.jsontext import plain
+from nczfs.formats.limits import check_array
 from nczfs.formats.problems import Problems
 from nczfs.formats.zarr2.fill import exact_default, fill_value
-from nczfs.formats.zarr2.types import as_char, data_type
 from nczfs.messages import shown
 from nczfs.model.dtypes import DataType
 from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, CodecSpec, Json
 
 NDIM_MAX = 1024
-LENGTH_MAX = 2**63 - 1
-CHUNK_COUNT_MAX = 2**64
 CODECS_MAX = 64
 
 
@@ -93,21 +91,6 @@ def read_array(
     )
     check_array(array, where, options)
     return array
-
-
-def check_array(array: ArrayDescription, where: str, options: FormatOptions) -> None:
-    """Refuse an impossible array; raises as `read_array` does, which calls it."""
-    for member, lengths in (("shape", array.shape), ("chunks", array.chunk_shape)):
-        for length in lengths:
-            if length > LENGTH_MAX:
-                raise BadMetadata(f"{where}: {member}: {shown(length)} is beyond 2^63 - 1")
-    if array.chunk_bytes > options.chunk_bytes_max:
-        raise Unsupported(
-            f"{where}: chunks of {shown(prod(array.chunk_shape))} elements decode to "
-            f"{shown(array.chunk_bytes)} bytes each (limit {options.chunk_bytes_max})"
-        )
-    if array.grid.chunk_count > CHUNK_COUNT_MAX:
-        raise BadMetadata(f"{where}: {shown(array.grid.chunk_count)} chunks (max 2^64)")
 
 
 def _check_version(document: dict[str, Json], where: str, problems: Problems) -> None:

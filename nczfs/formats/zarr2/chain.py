@@ -38,8 +38,8 @@ def chain_of(
         variable-length type (`StoredType.filters`).
     dtype : of the array. It completes the codecs that need it: the element size of shuffle, the
         input type of delta and similar filters.
-    last_is_compressor : whether the last codec counts as the compressor, as in netcdf-c
-        (`MetadataFormat.last_is_compressor`). Otherwise only a compressor does.
+    last_is_compressor : whether the last codec counts as the compressor, as in netcdf-c.
+        Otherwise only a compressor does.
     """
     completed: list[CodecSpec] = []
     stored = dtype.stored

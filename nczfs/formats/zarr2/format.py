@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from nczfs.formats.attributes import read_attributes
 from nczfs.formats.attributes_write import attribute_json, attribute_typestr, check_attributes
-from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
+from nczfs.formats.base import Documents, FormatOptions, Node, StoredType
 from nczfs.formats.dimensions import SCALAR_NAME, Declared, Place, anonymous_for, by_name
 from nczfs.formats.names import below, parent_of
 from nczfs.formats.nczarr.layouts import L3, Writer, layout_at, types_member
-from nczfs.formats.nodes import (
+from nczfs.formats.rewriting import Encoding, Members, existing_node, rewrite
+from nczfs.formats.zarr2.array import Dialect, read_array
+from nczfs.formats.zarr2.base import Zarr2Documents
+from nczfs.formats.zarr2.chain import chain_of
+from nczfs.formats.zarr2.nodes import (
     ARRAY_DIMENSIONS,
     ZARRAY,
     ZATTRS,
@@ -19,15 +24,14 @@ from nczfs.formats.nodes import (
     as_scalar,
     read_documents,
 )
-from nczfs.formats.rewriting import Encoding, Members, existing_node, rewrite
-from nczfs.formats.zarr2.array import Dialect, read_array
 from nczfs.formats.zarr2.stored import pure_type
 from nczfs.formats.zarr2.write import array_members, forget_fill
 from nczfs.model.declaration import ElementType
-from nczfs.model.dtypes import NcType
+from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import (
     ArrayDescription,
     Attribute,
+    CodecChain,
     CodecSpec,
     Dimension,
     GroupHeader,
@@ -37,8 +41,11 @@ from nczfs.model.hierarchy import (
 
 _ZGROUP: dict[str, Json] = {"zarr_format": 2}
 
+_BLOSC_SETTINGS: dict[str, Json] = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
+_BLOSC = CodecSpec("blosc", MappingProxyType(_BLOSC_SETTINGS))  # which all of its readers have
 
-class Zarr2Format(MetadataFormat):
+
+class Zarr2Format(Zarr2Documents):
     """Pure Zarr v2: members are those in the store, and dimensions follow from the arrays.
 
     Parameters
@@ -49,7 +56,7 @@ class Zarr2Format(MetadataFormat):
 
     name = "zarr2"
     declares = False
-    last_is_compressor = False
+    is_netcdf = False
     orders = ("C", "F")
 
     def __init__(self, options: FormatOptions, writer: Writer) -> None:
@@ -97,6 +104,14 @@ class Zarr2Format(MetadataFormat):
         return pure_type(
             wanted, byte_order=byte_order, string_bytes=string_bytes, object_codec=object_codec
         )
+
+    def default_codecs(self, dtype: DataType) -> tuple[CodecSpec, ...]:
+        return (_BLOSC,)
+
+    def codec_chain(
+        self, codecs: Sequence[CodecSpec], dtype: DataType, order: str = "C"
+    ) -> CodecChain:
+        return chain_of(codecs, dtype, order=order)
 
     def _write_group(
         self, header: GroupHeader, documents: Documents

@@ -8,7 +8,7 @@ import numpy as np
 
 from nczfs.errors import Unsupported, UsageError
 from nczfs.formats.base import StoredType
-from nczfs.formats.zarr2.types import as_char, data_type
+from nczfs.formats.elementtypes import as_char, data_type
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, MAX_ITEM_BYTES, NC_TYPE_OF_CODE, NcType
 from nczfs.model.hierarchy import CodecSpec, Json

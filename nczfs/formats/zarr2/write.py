@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from nczfs.formats.jsontext import plain
-from nczfs.formats.nodes import ZARRAY
 from nczfs.formats.rewriting import Encoding, Members
 from nczfs.formats.zarr2.fill_write import fill_json
+from nczfs.formats.zarr2.nodes import ZARRAY
 from nczfs.model.dtypes import DataType
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json, Variable
 

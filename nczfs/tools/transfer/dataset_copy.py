@@ -15,7 +15,6 @@ import numpy as np
 from nczfs.engine.arrays.selection import select
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
-from nczfs.formats import consolidated
 from nczfs.formats.base import MetadataFormat
 from nczfs.library.api import Group
 from nczfs.library.variable import Variable
@@ -96,7 +95,8 @@ def planned_copy(
     root = with_variables(chosen(source, choices).root, sized)
     source = replace(source, root=root)
     if not new.path and isinstance(node, Group) and not source.base:
-        has_copy = dataset.documents().get(consolidated.KEY) is not None
+        form = dataset.format.copy
+        has_copy = form is not None and dataset.documents().get(form.key) is not None
         new = replace(new, consolidated=new.consolidated or has_copy)
     nodes = NodeCopier(
         source,

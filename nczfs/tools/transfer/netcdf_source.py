@@ -17,9 +17,10 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.values.fillvalues import is_fill_value
 from nczfs.errors import AccessDenied, CorruptStore, NoContent, UnknownCodec, Unsupported
 from nczfs.formats.attributes import is_hidden
+from nczfs.formats.base import FormatOptions
 from nczfs.formats.hdf5_filters import codec_of_filter
 from nczfs.formats.names import below
-from nczfs.formats.zarr2.chain import chain_of
+from nczfs.formats.registry import new_format
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, DataType, NcType
 from nczfs.model.hierarchy import ArrayDescription, Attribute, CodecSpec, Dimension
@@ -239,7 +240,8 @@ def _check(codecs: tuple[CodecSpec, ...], nc_type: NcType) -> None:
     """Raise UnknownCodec if there is no codec for a filter that has a name."""
     stored = _dtype(nc_type)
     dtype = DataType(stored.str, stored)
-    pipeline_of(ArrayDescription((1,), (1,), dtype, None, chain_of(codecs, dtype)))
+    chain = new_format(None, FormatOptions()).codec_chain(codecs, dtype)
+    pipeline_of(ArrayDescription((1,), (1,), dtype, None, chain))
 
 
 def _fill_value(variable: Any, attributes: tuple[Attribute, ...], nc_type: NcType) -> object:

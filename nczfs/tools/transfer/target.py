@@ -14,11 +14,10 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import Conflict, NczfsError, NoSuchNode, NotADataset, ObjectExists
-from nczfs.formats import consolidated
 from nczfs.formats.base import MetadataFormat
-from nczfs.formats.detect import options_of
+from nczfs.formats.registry import new_format, options_of
 from nczfs.library.api import OpenDataset
-from nczfs.library.opening import new_format, open_zmap
+from nczfs.library.opening import open_zmap
 from nczfs.tools.transfer.source import Notice
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
 from nczfs.zmap.base import ZMap
@@ -213,8 +212,8 @@ def _resumes(place: MarkedPlace, mark: Mark, *, overwrite: bool) -> bool:
 def _remove_documents(zmap: ZMap, metadata_format: MetadataFormat, nodes: Sequence[str]) -> None:
     """Remove the documents of nodes at and below the root of a store."""
     keys = [parse_key(key) for path in nodes for key in metadata_format.single.keys(path)]
-    if "" in nodes:
-        keys.append(parse_key(consolidated.KEY))
+    if "" in nodes and metadata_format.copy is not None:
+        keys.append(parse_key(metadata_format.copy.key))
     zmap.delete_many(keys)
 
 

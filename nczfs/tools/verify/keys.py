@@ -11,12 +11,12 @@ from nczfs.engine.structure.ownership import RENAMING
 from nczfs.engine.structure.renaming import read_mark
 from nczfs.errors import NoSuchObject
 from nczfs.formats.names import parent_of
-from nczfs.formats.nodes import ZARRAY, ZGROUP
+from nczfs.formats.registry import FORMATS
 from nczfs.messages import shown
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.verify.findings import Finding, Kind
-from nczfs.tools.verify.nodes import DOCUMENT_NAMES, Nodes
+from nczfs.tools.verify.nodes import Nodes
 from nczfs.zmap.base import Stat, ZMap
 from nczfs.zmap.keys import Key, join
 
@@ -85,7 +85,7 @@ class KeySorter:
 
     def _in_array(self, variable: Variable, stat: Stat) -> StoredChunk | Finding | None:
         name = stat.key[len(variable.key) + 1 if variable.key else 0 :]
-        if name in DOCUMENT_NAMES:
+        if name in FORMATS.documents:
             return None
         path = self._nodes.shown_path(variable.path)
         index = variable.array.chunk_index(name)
@@ -100,7 +100,7 @@ class KeySorter:
 
     def _in_group(self, group: str, key: Key) -> Finding | None:
         parent, _, name = key.rpartition("/")
-        if parent == group and name in DOCUMENT_NAMES:
+        if parent == group and name in FORMATS.documents:
             return None
         for place in _downwards(group, parent):
             if self._is_node(place):
@@ -118,7 +118,7 @@ class KeySorter:
         """Return whether a group or array lies at a place that no group leads to."""
         known = self._places.get(place)
         if known is None:
-            known = any(self._exists(join(place, name)) for name in (ZARRAY, ZGROUP, "zarr.json"))
+            known = any(self._exists(join(place, name)) for name in FORMATS.nodes)
             self._places[place] = known
             if len(self._places) > _PLACES_REMEMBERED:
                 self._places.popitem(last=False)

@@ -17,23 +17,15 @@ from nczfs.errors import (
     NoSuchNode,
     ReferenceRefused,
 )
-from nczfs.formats import consolidated
-from nczfs.formats.base import Node
+from nczfs.formats.base import ConsolidatedForm, Node
+from nczfs.formats.consolidated import ConsolidatedDocuments
 from nczfs.formats.names import below
-from nczfs.formats.nodes import ZARRAY, ZATTRS, ZGROUP
+from nczfs.formats.registry import FORMATS
 from nczfs.messages import shown
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.tools.verify.findings import Finding, Kind
 from nczfs.tools.verify.subject import Subject
 from nczfs.zmap.keys import parse_key
-
-DOCUMENT_NAMES = frozenset(
-    {
-        *(ZARRAY, ZATTRS, ZGROUP, consolidated.KEY, "zarr.json"),
-        *(".nczarr", ".nczgroup", ".nczarray", ".nczattrs", ".nczvar", ".nczattr"),
-    }
-)
-"""The last components of the keys of documents, in all formats."""
 
 _AT_ONCE = 500  # nodes whose documents are requested together
 _UNREADABLE = (MetadataError, CorruptStore, ReferenceRefused)
@@ -112,17 +104,17 @@ class Nodes:
 
     def _variable(self, variable: Variable) -> Iterator[Finding]:
         path = self.shown_path(variable.path)
+        array_key = self._subject.format.array_key(variable.key)
         try:
             self._subject.dataset.array(variable).require_codecs()
         except CodecError as error:
             where = f"{self._subject.dataset.url(variable.key)}: "
-            yield Finding(
-                Kind.CODEC, path, below(variable.key, ZARRAY), str(error).removeprefix(where)
-            )
+            yield Finding(Kind.CODEC, path, array_key, str(error).removeprefix(where))
         else:
             self.sound_codecs.add(variable.key)
         if trouble := fill_trouble(variable):
-            yield Finding(Kind.FILL, path, below(variable.key, ZATTRS), trouble)
+            key = self._subject.format.attributes_key(variable.key)
+            yield Finding(Kind.FILL, path, key, trouble)
         for dimension in variable.dimensions:
             if dimension.anonymous:
                 continue
@@ -132,7 +124,7 @@ class Nodes:
                 yield Finding(
                     Kind.DIMENSION,
                     path,
-                    below(variable.key, ZARRAY),
+                    array_key,
                     f"dimension {shown(dimension.name)} has length {dimension.size} here, and "
                     f"{size} in {other}",
                 )
@@ -140,7 +132,7 @@ class Nodes:
     def _about_document(self, kind: Kind, path: str, text: str) -> Finding:
         """Make a finding from a message that begins with the key of a document."""
         key, colon, rest = text.partition(": ")
-        if colon and key.rpartition("/")[2] in DOCUMENT_NAMES:
+        if colon and key.rpartition("/")[2] in FORMATS.documents:
             return Finding(kind, self.shown_path(path), key, rest)
         return Finding(kind, self.shown_path(path), "", text)
 
@@ -180,37 +172,37 @@ def _plain(value: object) -> object:
 
 def stale_copies(subject: Subject, nodes: Nodes) -> Iterator[Finding]:
     """Report how the consolidated metadata differ from the single documents."""
+    form = subject.format.copy
+    if form is None:
+        return
     documents = subject.documents()
     try:
-        data = documents.get(consolidated.KEY)
+        data = documents.get(form.key)
         if data is None:
             return
-        copies = consolidated.ConsolidatedDocuments(documents, consolidated.read_consolidated(data))
+        copies = ConsolidatedDocuments(documents, form, form.read(data))
     except MetadataError as error:
-        text = str(error).removeprefix(f"{consolidated.KEY}: ")
-        yield Finding(Kind.CONSOLIDATED, "/", consolidated.KEY, text)
+        text = str(error).removeprefix(f"{form.key}: ")
+        yield Finding(Kind.CONSOLIDATED, "/", form.key, text)
         return
     keys = copies.consolidated_keys()
     for batch in _batches([key for key in keys if _is_key(key)]):
         documents.fetch(batch)
         for key in batch:
             if copies.is_stale(key, documents.get(key)):
-                yield _stale(f"another {key} than the document itself")
-    yield from _not_consolidated(nodes, set(keys))
-
-
-def _not_consolidated(nodes: Nodes, keys: set[str]) -> Iterator[Finding]:
+                yield _stale(form, f"another {key} than the document itself")
+    single, consolidated = subject.format, set(keys)
     for path, node in nodes.found.items():
-        key = below(path, ZARRAY if isinstance(node, Variable) else ZGROUP)
-        if path and key not in keys:
-            yield _stale(f"no {key}")
+        key = single.array_key(path) if isinstance(node, Variable) else single.group_key(path)
+        if path and key not in consolidated:
+            yield _stale(form, f"no {key}")
 
 
-def _stale(what: str) -> Finding:
+def _stale(form: ConsolidatedForm, what: str) -> Finding:
     return Finding(
         Kind.CONSOLIDATED,
         "/",
-        consolidated.KEY,
+        form.key,
         f"stale: it has {what}; consolidate the metadata again",
     )
 

@@ -12,7 +12,7 @@ from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.errors import MetadataError, NotADataset
 from nczfs.formats.base import FormatOptions, MetadataFormat
-from nczfs.formats.detect import ROOT_KEYS, detect
+from nczfs.formats.registry import FORMATS
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import StoreOptions, open_store
@@ -81,9 +81,9 @@ def subject_of(
     options = options or FormatOptions()
     metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
     documents = StoreDocuments(metadata, ROOT, options)
-    documents.fetch(ROOT_KEYS)
+    documents.fetch(FORMATS.at_root)
     try:
-        found = detect(documents, options)
+        found = FORMATS.detect(documents, options)
     except MetadataError as error:
         raise type(error)(f"{zmap.name}/{error}") from error
     if found is None:

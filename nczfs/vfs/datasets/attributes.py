@@ -23,7 +23,7 @@ from nczfs.errors import (
     StructureChanged,
 )
 from nczfs.formats.attributes import attribute_text, is_hidden
-from nczfs.formats.names import checked_name
+from nczfs.formats.naming import checked_name
 from nczfs.library.resolved import At
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Variable

@@ -19,7 +19,7 @@ from nczfs.errors import (
     UsageError,
 )
 from nczfs.formats.jsontext import Unfinished
-from nczfs.library.opening import new_format
+from nczfs.formats.registry import new_format
 from nczfs.library.resolved import At
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.base import Buffer

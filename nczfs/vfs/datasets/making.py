@@ -8,7 +8,8 @@ from nczfs.engine.structure.editor import Editor
 from nczfs.errors import BadValue, NoSuchNode, NotWritable
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.dimensions import anonymous
-from nczfs.formats.names import below, checked_name, parent_of
+from nczfs.formats.names import below, parent_of
+from nczfs.formats.naming import checked_name
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.views.declaration import Wanted, WantedDimension, WantedGroup, WantedVariable

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-_CHUNK = re.compile(r"c|(?:c\.)?\d+(?:\.\d+)*")
-_DOCUMENT = re.compile(r"\..*|zarr\.json")
+from nczfs.formats.registry import FORMATS
 
 
 def node_prefix(key: str) -> str:
@@ -15,9 +12,8 @@ def node_prefix(key: str) -> str:
     itself. Only names count, so that this also works for removed objects.
     """
     words = key.split("/")
-    count = len(words)
-    while count and _CHUNK.fullmatch(words[count - 1]):
-        count -= 1
-    if count == len(words) and _DOCUMENT.fullmatch(words[-1]):
-        count -= 1
-    return "/".join(words[:count])
+    for count in range(len(words)):
+        if FORMATS.is_chunk("/".join(words[count:])):
+            return "/".join(words[:count])
+    is_document = words[-1].startswith(".") or words[-1] in FORMATS.documents
+    return "/".join(words[:-1]) if is_document else key

@@ -15,7 +15,7 @@ import pytest
 
 import nczfs
 from nczfs.cli.main import main
-from nczfs.formats.detect import FORMAT_NAMES
+from nczfs.formats.registry import FORMATS
 from tests.support.copies import fill_awkward
 from tests.support.servers import S3Server
 
@@ -264,7 +264,7 @@ def test_two_netcdf_files_are_compared(tmp_path: Path, lines: Lines) -> None:
     )
 
 
-@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+@pytest.mark.parametrize("format_name", FORMATS.names)
 def test_a_copy_in_any_format_is_the_same(format_name: str, tmp_path: Path, lines: Lines) -> None:
     fill_awkward(str(tmp_path / "a"), format_name)
     assert run("cp", tmp_path / "a", tmp_path / "b", "--chunks", "x=3") == 0

@@ -9,15 +9,15 @@ import pytest
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.consolidated import (
+from nczfs.formats.consolidated import ConsolidatedDocuments, ConsolidatedFormat
+from nczfs.formats.registry import FORMATS
+from nczfs.formats.zarr2.consolidated import (
+    FORM,
     KEY,
-    ConsolidatedDocuments,
-    ConsolidatedFormat,
     consolidated_document,
     read_consolidated,
     updated_document,
 )
-from nczfs.formats.detect import detect
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.testing.documents import DictDocuments, read_group
@@ -37,7 +37,7 @@ def document(metadata: object, version: object = 1) -> bytes:
 
 
 def overlay(inner: DictDocuments) -> ConsolidatedDocuments:
-    return ConsolidatedDocuments(inner, read_consolidated(document(METADATA)))
+    return ConsolidatedDocuments(inner, FORM, read_consolidated(document(METADATA)))
 
 
 def test_a_hierarchy_is_read_from_one_document() -> None:
@@ -80,7 +80,7 @@ def test_the_whole_dataset_is_one_question() -> None:
     inner = DictDocuments({KEY: document(METADATA)})
     options = FormatOptions()
     view = overlay(inner)
-    detected = detect(view, options)
+    detected = FORMATS.detect(view, options)
     assert detected is not None
     found = ConsolidatedFormat(detected)
     assert found.name == "zarr2"
@@ -95,7 +95,7 @@ def test_the_whole_dataset_is_one_question() -> None:
 def test_when_it_changes_or_goes_away_its_nodes_do_too() -> None:
     single = {"g/v/.zarray": ARRAY | {"shape": [4]}}
     options = FormatOptions()
-    detected = detect(overlay(DictDocuments({})), options)
+    detected = FORMATS.detect(overlay(DictDocuments({})), options)
     assert detected is not None
     found = ConsolidatedFormat(detected)
 
@@ -124,7 +124,7 @@ def test_only_what_is_not_known_is_fetched() -> None:
 
 def test_numbers_keep_their_spelling() -> None:
     data = document(METADATA).replace(b'"x": 1.5', b'"x": 1.50, "w": 007')
-    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data))
+    view = ConsolidatedDocuments(DictDocuments({}), FORM, read_consolidated(data))
     assert view.get(".zattrs") == b'{"title": "t", "x": 1.50, "w": 007}'
 
 
@@ -141,7 +141,7 @@ def test_a_stale_document_is_noticed() -> None:
 
 def test_nan_and_additions_of_zarr_python_are_not_stale() -> None:
     data = document(METADATA).replace(b'"x": 1.5', b'"x": NaN')
-    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data))
+    view = ConsolidatedDocuments(DictDocuments({}), FORM, read_consolidated(data))
     assert not view.is_stale(".zattrs", b'{"title": "t",   "x": NaN}')
     assert view.is_stale(".zattrs", b'{"title": "t",   "x": 1.5}')
     assert not view.is_stale(".zgroup", b'{"zarr_format": 2}')
@@ -155,8 +155,8 @@ def test_an_attribute_may_be_called_like_that_addition() -> None:
 
 def test_a_broken_document_breaks_its_node_alone() -> None:
     data = document(METADATA).replace(b'{"units": "K"}', b'{"units" "K"}')
-    view = ConsolidatedDocuments(DictDocuments({}), read_consolidated(data))
-    found = detect(view, FormatOptions())
+    view = ConsolidatedDocuments(DictDocuments({}), FORM, read_consolidated(data))
+    found = FORMATS.detect(view, FormatOptions())
     assert found is not None
     assert found.read_node("g", view) is not None
     node = found.read_node("g/v", view)
@@ -165,7 +165,7 @@ def test_a_broken_document_breaks_its_node_alone() -> None:
 
 
 def test_it_tells_the_names_below_a_group() -> None:
-    inner = detect(overlay(DictDocuments({})), FormatOptions())
+    inner = FORMATS.detect(overlay(DictDocuments({})), FormatOptions())
     assert inner is not None
     found = ConsolidatedFormat(inner)
     store = DictDocuments({KEY: document({**METADATA, "a/.zarray": ARRAY})})
@@ -249,7 +249,7 @@ def test_an_update_replaces_removes_and_appends_and_keeps_the_rest() -> None:
 
 
 def test_a_consolidated_format_writes_single_documents_by_the_rules_of_its_inner_one() -> None:
-    inner = detect(DictDocuments({".zgroup": {"zarr_format": 2}}), FormatOptions())
+    inner = FORMATS.detect(DictDocuments({".zgroup": {"zarr_format": 2}}), FormatOptions())
     assert inner is not None
     outer = ConsolidatedFormat(inner)
     store = DictDocuments({KEY: document(METADATA)})

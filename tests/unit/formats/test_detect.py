@@ -4,7 +4,7 @@ import pytest
 
 from nczfs.errors import BadMetadata, Unsupported, UsageError
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.detect import FORMAT_NAMES, ROOT_KEYS, detect, format_named, options_of
+from nczfs.formats.registry import FORMATS, options_of
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.testing.documents import DictDocuments
 
@@ -13,7 +13,7 @@ GROUP = {"zarr_format": 2}
 
 
 def name_of(documents: dict[str, object], options: FormatOptions | None = None) -> str | None:
-    found = detect(DictDocuments(documents), options or FormatOptions())
+    found = FORMATS.detect(DictDocuments(documents), options or FormatOptions())
     return found.name if found is not None else None
 
 
@@ -50,8 +50,8 @@ def test_the_keys_at_the_root_tell_the_format(
 def test_only_root_keys_are_asked_for() -> None:
     for root in ({}, {".zgroup": GROUP}, {".zarray": ARRAY}):
         documents = DictDocuments(root)
-        detect(documents, FormatOptions())
-        assert set(documents.asked) <= set(ROOT_KEYS)
+        FORMATS.detect(documents, FormatOptions())
+        assert set(documents.asked) <= set(FORMATS.at_root)
 
 
 def test_zarr_3_alone_is_refused() -> None:
@@ -91,7 +91,7 @@ def test_mode_words_mean_what_netcdf_c_makes_of_them(modes: str, xarray: bool, p
 
 def test_a_root_may_be_an_array() -> None:
     documents = DictDocuments({".zarray": ARRAY, ".zattrs": {"_ARRAY_DIMENSIONS": ["x"]}})
-    found = detect(documents, FormatOptions())
+    found = FORMATS.detect(documents, FormatOptions())
     assert found is not None
     node = found.read_node("", documents)
     assert isinstance(node, Variable)
@@ -100,29 +100,29 @@ def test_a_root_may_be_an_array() -> None:
 
 def test_an_array_wins_over_a_group_at_one_place() -> None:
     documents = DictDocuments({".zgroup": GROUP, "a/.zgroup": GROUP, "a/.zarray": ARRAY})
-    found = detect(documents, FormatOptions())
+    found = FORMATS.detect(documents, FormatOptions())
     assert found is not None
     assert isinstance(found.read_node("a", documents), Variable)
 
 
 def test_a_prefix_without_a_document_of_its_own_is_no_node() -> None:
     documents = DictDocuments({".zgroup": GROUP, "a/.zattrs": {}, "a/b/.zgroup": GROUP})
-    found = detect(documents, FormatOptions())
+    found = FORMATS.detect(documents, FormatOptions())
     assert found is not None
     assert found.read_node("a", documents) is None
     assert isinstance(found.read_node("a/b", documents), GroupHeader)
 
 
 def test_formats_of_new_datasets_have_the_names_by_which_they_are_told() -> None:
-    assert FORMAT_NAMES == ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "nczarr-L1", "zarr2")
-    for name in FORMAT_NAMES:
-        assert format_named(name, FormatOptions()).name == name
-    assert format_named("nczarr", FormatOptions()).name == "nczarr-L3"
-    assert format_named("zarr", FormatOptions()).name == "zarr2"
+    assert FORMATS.names == ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "nczarr-L1", "zarr2")
+    for name in FORMATS.names:
+        assert FORMATS.named(name, FormatOptions()).name == name
+    assert FORMATS.named("nczarr", FormatOptions()).name == "nczarr-L3"
+    assert FORMATS.named("zarr", FormatOptions()).name == "zarr2"
 
 
 def test_an_unknown_format_is_refused_with_a_list_of_the_known_ones() -> None:
     with pytest.raises(
         UsageError, match=r"'hdf5' is not a metadata format.* nczarr-L3, .*, zarr2, nczarr"
     ):
-        format_named("hdf5", FormatOptions())
+        FORMATS.named("hdf5", FormatOptions())

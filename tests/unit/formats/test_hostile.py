@@ -15,8 +15,9 @@ from nczfs.cdl import printer as cdl
 from nczfs.errors import MetadataError
 from nczfs.formats.attributes import attribute_text
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.consolidated import KEY, ConsolidatedDocuments, read_consolidated
-from nczfs.formats.detect import detect
+from nczfs.formats.consolidated import ConsolidatedDocuments
+from nczfs.formats.registry import FORMATS
+from nczfs.formats.zarr2.consolidated import FORM, KEY, read_consolidated
 from nczfs.model.hierarchy import Attribute, Variable
 from nczfs.testing.documents import DictDocuments, read_group
 from tests.unit.formats.test_nczarr import L1, L2L, L2U, L3
@@ -56,7 +57,7 @@ def look_at_everything(documents: dict[str, bytes]) -> None:
     """All that can be asked of a dataset; whatever may be refused is refused by a MetadataError."""
     store = DictDocuments(documents)
     try:
-        found = detect(store, FormatOptions())
+        found = FORMATS.detect(store, FormatOptions())
     except MetadataError:
         return
     if found is None:
@@ -159,7 +160,7 @@ def test_any_consolidated_document_is_read_or_refused(value: object) -> None:
             found = read_consolidated(dumped(document))
         except MetadataError:
             continue
-        view = ConsolidatedDocuments(DictDocuments({KEY: document}), found)
+        view = ConsolidatedDocuments(DictDocuments({KEY: document}), FORM, found)
         for key in found.keys:
             view.get(key)
 
@@ -169,7 +170,7 @@ def test_the_attribute_that_names_an_unusable_type_is_read_without() -> None:
     types = b'{"types": {"title": "<i4", "pif": "|S9999999999"}}'
     documents[".zattrs"] = documents[".zattrs"].replace(b'{"types": {', types[:-1] + b', "x": {')
     store = DictDocuments(documents)
-    found = detect(store, FormatOptions())
+    found = FORMATS.detect(store, FormatOptions())
     assert found is not None
     node = found.read_node("", store)
     assert node is not None

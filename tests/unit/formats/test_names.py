@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from nczfs.errors import UsageError
-from nczfs.formats.names import NAME_BYTES_MAX, checked_name
+from nczfs.formats.names import NAME_BYTES_MAX
+from nczfs.formats.naming import checked_name
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.detect import detect
+from nczfs.formats.registry import FORMATS
 from nczfs.model.dtypes import DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.testing.documents import DictDocuments, read_group
@@ -144,7 +144,7 @@ L3: dict[str, object] = {
 
 def variable(documents: dict[str, object], path: str) -> Variable:
     store = DictDocuments(documents)
-    found = detect(store, FormatOptions())
+    found = FORMATS.detect(store, FormatOptions())
     assert found is not None
     node = found.read_node(path, store)
     assert isinstance(node, Variable)
@@ -154,7 +154,7 @@ def variable(documents: dict[str, object], path: str) -> Variable:
 
 def header(documents: dict[str, object], path: str = "") -> GroupHeader:
     store = DictDocuments(documents)
-    found = detect(store, FormatOptions())
+    found = FORMATS.detect(store, FormatOptions())
     assert found is not None
     node = found.read_node(path, store)
     assert isinstance(node, GroupHeader)
@@ -255,7 +255,7 @@ def test_a_scalar_is_marked_in_one_of_three_ways(attributes: dict[str, object]) 
 def test_a_scalar_flag_on_an_array_is_a_problem() -> None:
     documents = {**L3, "s/.zarray": zarray([2], "<f8")}
     store = DictDocuments(documents)
-    found = detect(store, FormatOptions())
+    found = FORMATS.detect(store, FormatOptions())
     assert found is not None
     node = found.read_node("s", store)
     assert isinstance(node, Variable)
@@ -373,7 +373,7 @@ def test_a_reference_that_does_not_fit_is_a_problem_of_its_variable_alone() -> N
 
 def test_broken_attributes_leave_the_array() -> None:
     store = DictDocuments({**L3, "v/.zattrs": b'{"units": "K"'})
-    found = detect(store, FormatOptions())
+    found = FORMATS.detect(store, FormatOptions())
     assert found is not None
     node = found.read_node("v", store)
     assert isinstance(node, Variable)
@@ -419,7 +419,7 @@ def test_attributes_without_types_are_read_by_their_values() -> None:
 
 def test_dimensions_of_a_group_are_read_once_and_again_when_they_change() -> None:
     store = DictDocuments(L3)
-    found = detect(store, FormatOptions())
+    found = FORMATS.detect(store, FormatOptions())
     assert found is not None
     for path in ("v", "c", "f"):
         found.read_node(path, store)
@@ -432,7 +432,7 @@ def test_dimensions_of_a_group_are_read_once_and_again_when_they_change() -> Non
 
 def test_read_as_pure_zarr_the_xarray_names_count_and_types_still_do() -> None:
     store = DictDocuments(L3)
-    found = detect(store, FormatOptions(pure=True))
+    found = FORMATS.detect(store, FormatOptions(pure=True))
     assert found is not None
     assert found.name == "zarr2"
     v, s, c = (found.read_node(path, store) for path in ("v", "s", "c"))
@@ -443,7 +443,7 @@ def test_read_as_pure_zarr_the_xarray_names_count_and_types_still_do() -> None:
     assert s.array.shape == ()
     assert isinstance(c, Variable)
     assert c.array.dtype.nc_type is NcType.STRING
-    found = detect(store, FormatOptions(pure=True, xarray=False))
+    found = FORMATS.detect(store, FormatOptions(pure=True, xarray=False))
     assert found is not None
     v = found.read_node("v", store)
     assert isinstance(v, Variable)

@@ -9,8 +9,7 @@ import pytest
 
 from nczfs.errors import Unsupported
 from nczfs.formats.base import FormatOptions, MetadataFormat
-from nczfs.formats.detect import format_named
-from nczfs.formats.zarr2.chain import chain_of
+from nczfs.formats.registry import FORMATS
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import (
     ArrayDescription,
@@ -34,7 +33,7 @@ ATTRIBUTES = (
 
 
 def named(name: str, **options: Any) -> MetadataFormat:
-    return format_named(name, FormatOptions(**options))
+    return FORMATS.named(name, FormatOptions(**options))
 
 
 def written(found: MetadataFormat, node: GroupHeader | Variable) -> dict[str, str]:
@@ -51,7 +50,7 @@ def variable(
     codecs: tuple[CodecSpec, ...] = (),
 ) -> Variable:
     dtype = found.stored_type(nc_type, byte_order=None, string_bytes=4).dtype
-    chain = chain_of(codecs, dtype, last_is_compressor=found.last_is_compressor)
+    chain = found.codec_chain(codecs, dtype)
     shape = tuple(d.size for d in dimensions)
     array = ArrayDescription(shape, tuple(1 for _ in shape), dtype, fill, chain)
     return Variable("g/v", "g/v", found.name, array, dimensions, attributes)

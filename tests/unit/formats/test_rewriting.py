@@ -10,7 +10,7 @@ import pytest
 
 from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.detect import detect
+from nczfs.formats.registry import FORMATS
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
 from nczfs.testing.documents import DictDocuments
@@ -50,7 +50,7 @@ def opened(
     documents: dict[str, object], options: FormatOptions | None = None
 ) -> tuple[MetadataFormat, DictDocuments]:
     store = DictDocuments(documents)
-    found = detect(store, options or FormatOptions())
+    found = FORMATS.detect(store, options or FormatOptions())
     assert found is not None
     return found, store
 

@@ -10,14 +10,14 @@ import pytest
 
 from nczfs.errors import Unsupported, UsageError
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.detect import format_named
+from nczfs.formats.registry import FORMATS
 from nczfs.formats.zarr2.chain import chain_of
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import CodecSpec
 
 
 def typestr(name: str, wanted: Any, byte_order: str | None = None, size: int | None = None) -> str:
-    found = format_named(name, FormatOptions())
+    found = FORMATS.named(name, FormatOptions())
     return found.stored_type(wanted, byte_order=byte_order, string_bytes=size).dtype.typestr
 
 
@@ -55,14 +55,14 @@ def test_byte_order_and_string_length_can_be_chosen() -> None:
 
 
 def test_text_of_early_nczarr_has_one_byte_an_element() -> None:
-    found = format_named("nczarr-L2U", FormatOptions())
+    found = FORMATS.named("nczarr-L2U", FormatOptions())
     stored = found.stored_type(NcType.CHAR, byte_order=None, string_bytes=None)
     assert stored.dtype.stored == np.dtype("S1")
     assert stored.dtype.nc_type is NcType.CHAR
 
 
 def test_text_of_variable_length_brings_its_filter() -> None:
-    found = format_named("zarr2", FormatOptions())
+    found = FORMATS.named("zarr2", FormatOptions())
     stored = found.stored_type(NcType.STRING, byte_order=None, string_bytes=None)
     assert [codec.name for codec in stored.filters] == ["vlen-utf8"]
 
@@ -118,8 +118,7 @@ def test_the_compressor_is_what_compresses_or_for_netcdf_c_the_last_one(
 ) -> None:
     codecs = [codec(name) for name in names]
     for name, expected in (("zarr2", pure), ("nczarr-L3", nczarr)):
-        last = format_named(name, FormatOptions()).last_is_compressor
-        assert chain_of(codecs, F4, last_is_compressor=last).compressed is expected
+        assert FORMATS.named(name, FormatOptions()).codec_chain(codecs, F4).compressed is expected
 
 
 def test_codecs_learn_the_type_of_what_they_work_on() -> None:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from nczfs.formats.attributes import untyped
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.detect import FORMAT_NAMES, detect, format_named
-from nczfs.formats.zarr2.chain import chain_of
+from nczfs.formats.registry import FORMATS
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, DataType, NcType, VlenKind
 from nczfs.model.hierarchy import (
     ArrayDescription,
@@ -123,11 +122,10 @@ def variables(draw: st.DrawFn, found: MetadataFormat, declared: GroupHeader) -> 
         tuple(draw(st.integers(1, 16)) for _ in dimensions),
         stored.dtype,
         draw(st.none() | fills(nc_type, stored.dtype)),
-        chain_of(
+        found.codec_chain(
             (*stored.filters, *draw(st.lists(codecs, max_size=3))),
             stored.dtype,
-            order=draw(st.sampled_from(["C", "F"])),
-            last_is_compressor=found.last_is_compressor,
+            draw(st.sampled_from(["C", "F"])),
         ),
         ChunkKeys(draw(st.sampled_from([".", "/"]))),
     )
@@ -159,20 +157,20 @@ def in_order(node: Node) -> str:
     return repr(replace(node, attributes=tuple(sorted(node.attributes, key=lambda a: a.name))))
 
 
-@pytest.mark.parametrize("name", FORMAT_NAMES)
+@pytest.mark.parametrize("name", FORMATS.names)
 @settings(max_examples=40)
 @given(data=st.data())
 def test_a_written_hierarchy_is_read_back_and_not_written_again(
     name: str, data: st.DataObject
 ) -> None:
-    found = format_named(name, OPTIONS)
+    found = FORMATS.named(name, OPTIONS)
     documents = DictDocuments({})
     root = data.draw(groups(name, ""))
     group = data.draw(groups(name, "g"))
     nodes: list[Node] = [root, group, data.draw(variables(found, group))]
     for node in nodes:
         documents.write(found.write_node(node, documents))
-    again = detect(documents, OPTIONS)
+    again = FORMATS.detect(documents, OPTIONS)
     assert again is not None
     assert again.name == name
     for node in nodes:
@@ -180,11 +178,11 @@ def test_a_written_hierarchy_is_read_back_and_not_written_again(
         assert again.write_node(node, documents) == ()
 
 
-@pytest.mark.parametrize("name", FORMAT_NAMES)
+@pytest.mark.parametrize("name", FORMATS.names)
 @settings(max_examples=40)
 @given(data=st.data())
 def test_a_node_written_over_another_one_is_what_is_read(name: str, data: st.DataObject) -> None:
-    found = format_named(name, OPTIONS)
+    found = FORMATS.named(name, OPTIONS)
     documents = DictDocuments({})
     group = data.draw(groups(name, "g"))
     sequence: list[Node] = [
@@ -201,16 +199,16 @@ def test_a_node_written_over_another_one_is_what_is_read(name: str, data: st.Dat
         assert in_order(read) == in_order(node)
 
 
-@pytest.mark.parametrize("name", FORMAT_NAMES)
+@pytest.mark.parametrize("name", FORMATS.names)
 def test_what_makes_a_node_visible_is_written_last(name: str) -> None:
-    found = format_named(name, OPTIONS)
+    found = FORMATS.named(name, OPTIONS)
     documents = DictDocuments({})
     group = found.write_node(GroupHeader("", name), documents)
     keys = [key for key, _ in group]
     assert (keys[0], keys[-1]) == (".zattrs", ".zgroup")
     documents.write(group)
     array = ArrayDescription(
-        (), (), stored_as(found, NcType.INT), 0, chain_of((), stored_as(found, NcType.INT))
+        (), (), stored_as(found, NcType.INT), 0, found.codec_chain((), stored_as(found, NcType.INT))
     )
     variable = found.write_node(Variable("v", "v", name, array, ()), documents)
     keys = [key for key, _ in variable]
@@ -258,9 +256,9 @@ def rounded(fill: object, dtype: np.dtype[Any]) -> object:
 
 
 def written_and_read(wanted: np.dtype[Any], fill: object) -> Variable:
-    found = format_named("zarr2", OPTIONS)
+    found = FORMATS.named("zarr2", OPTIONS)
     stored = found.stored_type(wanted, byte_order=None, string_bytes=None)
-    chain = chain_of(stored.filters, stored.dtype)
+    chain = found.codec_chain(stored.filters, stored.dtype)
     array = ArrayDescription((3,), (2,), stored.dtype, fill, chain)
     variable = Variable("v", "v", "zarr2", array, (Dimension("x", 3),))
     documents = DictDocuments({})

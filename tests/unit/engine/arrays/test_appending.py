@@ -12,7 +12,7 @@ import pytest
 
 from nczfs.engine.arrays.array import now
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
-from nczfs.engine.metadata.claims import MEMBER, with_claim, without_covered
+from nczfs.engine.metadata.claims import NOTE, with_claim, without_covered
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.process import current_process
@@ -20,6 +20,7 @@ from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import NczfsError, Unavailable
 from nczfs.formats.base import FormatOptions
+from nczfs.formats.registry import FORMATS
 from nczfs.library.opening import open_zmap
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
@@ -29,11 +30,11 @@ from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.killed import left_by
 
-FORMATS = ("nczarr-L3", "nczarr-L2l")
+LAYOUTS = ("nczarr-L3", "nczarr-L2l")
 WIDTH = 3
 
 
-@pytest.fixture(params=FORMATS)
+@pytest.fixture(params=LAYOUTS)
 def store(request: pytest.FixtureRequest) -> MemoryZMap:
     zmap = MemoryZMap()
     with open_zmap(zmap, "w", format=request.param) as root:
@@ -131,7 +132,7 @@ def test_who_stores_second_finds_his_records_behind(
     one.append(4)
     one.dataset.store()
     assert stored(store) == one.shown() == [0, 0, 1, 2, 3, 11, 12, 13, 14, 4]
-    assert MEMBER not in shape_document(store)
+    assert NOTE not in shape_document(store)
 
 
 def test_what_is_claimed_is_left_free_until_it_is_stored(
@@ -145,7 +146,7 @@ def test_what_is_claimed_is_left_free_until_it_is_stored(
     assert stored(store) == [0, 0, -1, -1, 11]
     one.dataset.store()
     assert stored(store) == [0, 0, 1, 2, 11]
-    assert MEMBER not in shape_document(store)
+    assert NOTE not in shape_document(store)
 
 
 def test_records_at_an_index_keep_their_place(
@@ -289,11 +290,11 @@ def test_a_claim_that_was_stored_although_nobody_heard_of_it_leaves_no_gap(
     one.zmap.arm(Fault(0, after=True, operations=frozenset({"write"})))
     with pytest.raises(Unavailable):
         one.dataset.store()
-    assert MEMBER in shape_document(store)
+    assert NOTE in shape_document(store)
     one.append(2)
     one.dataset.store()
     assert stored(store) == [0, 0, 1, 2]
-    assert MEMBER not in shape_document(store)
+    assert NOTE not in shape_document(store)
 
 
 def test_after_a_kill_the_journal_has_what_was_moved_and_what_stayed(
@@ -317,30 +318,33 @@ def test_after_a_kill_the_journal_has_what_was_moved_and_what_stayed(
     assert recovery.entries(tmp_path / "spool") == []
 
 
+ZARR2 = FORMATS.named("zarr2", FormatOptions())
+
+
 def document(shape: int, *claims: object) -> bytes:
-    return json.dumps({"shape": [shape, 3], "x": 1, MEMBER: list(claims)}).encode()
+    return json.dumps({"shape": [shape, 3], "x": 1, NOTE: list(claims)}).encode()
 
 
 def free_from(data: bytes) -> int:
-    return with_claim(data, "r/.zarray", "ours", 0, 1)[0]
+    return with_claim(ZARR2, data, "r/.zarray", "ours", 0, 1)[0]
 
 
 def test_a_claim_counts_as_long_as_its_process_lives() -> None:
-    first, ours = with_claim(b'{"shape": [4, 3]}', "r/.zarray", "one", 4, 2)
+    first, ours = with_claim(ZARR2, b'{"shape": [4, 3]}', "r/.zarray", "one", 4, 2)
     assert first == 4
     assert free_from(ours) == 6
-    assert with_claim(ours, "r/.zarray", "one", 4, 3)[0] == 4
+    assert with_claim(ZARR2, ours, "r/.zarray", "one", 4, 3)[0] == 4
     process = current_process()
     assert process is not None
-    claim = json.loads(ours)[MEMBER][0]
+    claim = json.loads(ours)[NOTE][0]
     assert (claim["pid"], claim["machine"]) == (os.getpid(), process.machine)
     ended = document(4, {**claim, "started": claim["started"] + 1})
     assert free_from(ended) == 4
     elsewhere = document(4, {**claim, "machine": "another"})
     assert free_from(elsewhere) == 6
-    assert json.loads(without_covered(elsewhere, "r/.zarray")) == json.loads(elsewhere)
+    assert json.loads(without_covered(ZARR2, elsewhere, "r/.zarray")) == json.loads(elsewhere)
     covered = document(6, claim)
-    assert json.loads(without_covered(covered, "r/.zarray")) == {"shape": [6, 3], "x": 1}
+    assert json.loads(without_covered(ZARR2, covered, "r/.zarray")) == {"shape": [6, 3], "x": 1}
 
 
 CLAIM = {"name": "n", "first": 4, "stop": 9, "machine": "", "pid": 1, "started": 0}
@@ -361,6 +365,6 @@ CLAIM = {"name": "n", "first": 4, "stop": 9, "machine": "", "pid": 1, "started":
     ],
 )
 def test_what_is_no_claim_is_not_heeded(claims: object) -> None:
-    data = json.dumps({"shape": [4, 3], MEMBER: claims}).encode()
+    data = json.dumps({"shape": [4, 3], NOTE: claims}).encode()
     assert free_from(data) == 4
-    assert json.loads(without_covered(data, "r/.zarray")) == {"shape": [4, 3]}
+    assert json.loads(without_covered(ZARR2, data, "r/.zarray")) == {"shape": [4, 3]}

@@ -21,7 +21,7 @@ from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.savedchunk import Frozen, Saved
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import NoSpace, SpoolError, Unavailable
-from nczfs.formats.zarr2.types import data_type
+from nczfs.formats.elementtypes import data_type
 from nczfs.library.opening import open_zmap
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec
 from nczfs.zmap.base import Version

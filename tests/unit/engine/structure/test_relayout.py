@@ -10,7 +10,7 @@ import pytest
 
 from nczfs.errors import NczfsError, NotWritable
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.detect import format_named
+from nczfs.formats.registry import FORMATS
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
@@ -19,7 +19,6 @@ from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
 
 CHANGES = frozenset({"write", "delete", "delete_many"})
-FORMATS = ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "nczarr-L1", "zarr2")
 
 
 def made(format: str) -> MemoryZMap:
@@ -33,7 +32,7 @@ def made(format: str) -> MemoryZMap:
 
 
 def change(root: OpenDataset, wanted: str) -> None:
-    root.editor.change_format(format_named(wanted, FormatOptions()))
+    root.editor.change_format(FORMATS.named(wanted, FormatOptions()))
 
 
 def described(zmap: ZMap) -> tuple[str, str]:
@@ -43,8 +42,8 @@ def described(zmap: ZMap) -> tuple[str, str]:
         return root.stored.format, text
 
 
-@pytest.mark.parametrize("wanted", FORMATS)
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("wanted", FORMATS.names)
+@pytest.mark.parametrize("format", FORMATS.names)
 def test_groups_and_attributes_are_those_of_a_dataset_made_in_the_format(
     format: str, wanted: str
 ) -> None:

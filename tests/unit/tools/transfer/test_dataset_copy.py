@@ -21,7 +21,7 @@ from nczfs.errors import (
     Unsupported,
     UsageError,
 )
-from nczfs.formats.detect import FORMAT_NAMES
+from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import CodecSpec
 from nczfs.testing.datasets import put_array, put_group, put_json
 from nczfs.testing.faults import Fault, Faulty
@@ -80,7 +80,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return keys
 
 
-@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+@pytest.mark.parametrize("format_name", FORMATS.names)
 def test_a_dataset_is_copied_as_it_is_stored(
     format_name: str, target: str, decoded: list[str]
 ) -> None:

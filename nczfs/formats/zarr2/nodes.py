@@ -78,14 +78,6 @@ def read_documents(
     return NodeDocuments(path, array, group, attributes, problems)
 
 
-def stored_shape(data: bytes, key: str) -> tuple[int, ...]:
-    """Return the shape in a ``.zarray``; arrays may read shorter, see `dimensions.by_reference`.
-
-    Raises BadMetadata.
-    """
-    return shape_of(parse_object(data, key)[0])
-
-
 def shape_of(document: dict[str, Json]) -> tuple[int, ...]:
     """Return the shape in a parsed ``.zarray``; an invalid length counts as 0."""
     shape = document.get("shape")
