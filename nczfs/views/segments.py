@@ -268,30 +268,32 @@ class Run(Segment):
         return Written(self.source, self.first + first, self.form.parse(data, self.source.dtype))
 
     def _changed(self, start: int, data: memoryview) -> list[Written]:
-        """Return the elements with changed bytes."""
+        """Return the elements that the bytes represent completely, or just those that they change.
+
+        An element that its bytes do not represent completely is kept if they do not change it.
+        """
         width = self.form.width
         first, stop = start // width, -(-(start + len(data)) // width)
-        old = self._values(first, stop - first, 0.0)
+        is_partial = bool(start % width or (start + len(data)) % width)
+        # The other bytes of an element come from the store as it is now, as in `_replaced`.
+        old = self._values(first, stop - first, now() if is_partial else 0.0)
         shown = bytearray(self.form.render(old))
         before = np.frombuffer(bytes(shown), np.uint8).reshape(-1, width)
         cut = start - first * width
         shown[cut : cut + len(data)] = data
         after = np.frombuffer(shown, np.uint8).reshape(-1, width)
-        differing = np.flatnonzero((before != after).any(axis=1))
-        if not differing.size:
-            return []
+        differing, restorable = (before != after).any(axis=1), self.form.restorable(old)
         first += self.first
-        restorable = self.form.restorable(old[differing])
-        if not restorable.all():
-            wrong = first + int(differing[~restorable][0])
-            raise BadValue(f"element {wrong} cannot be written here; write values.raw")
-        new = self.form.parse(np.ascontiguousarray(after[differing]).reshape(-1).data, old.dtype)
-        breaks = np.flatnonzero(np.diff(differing) > 1) + 1
+        if (wrong := np.flatnonzero(differing & ~restorable)).size:
+            raise BadValue(f"element {first + wrong[0]} cannot be written here; write values.raw")
+        wanted = np.flatnonzero(differing if self.is_compared else restorable)
+        if not wanted.size:
+            return []
+        new = self.form.parse(np.ascontiguousarray(after[wanted]).reshape(-1).data, old.dtype)
+        breaks = np.flatnonzero(np.diff(wanted) > 1) + 1
         return [
             Written(self.source, first + int(numbers[0]), values)
-            for numbers, values in zip(
-                np.split(differing, breaks), np.split(new, breaks), strict=True
-            )
+            for numbers, values in zip(np.split(wanted, breaks), np.split(new, breaks), strict=True)
         ]
 
     def _values(self, first: int, count: int, fresh_since: float) -> Values:

@@ -211,6 +211,30 @@ def test_lines_of_text_are_edited(mount: Path, store: Path) -> None:
     assert len(lines) == len(swapped) - 1
 
 
+def test_a_line_that_is_written_as_it_is_shown_is_stored(tmp_path: Path) -> None:
+    """SEMANTICS W1, W7: also where another client has changed the element since it was read."""
+    store = tmp_path / "store"
+    names, numbers = np.array([b"one", b"two", b"t\tx"], "S5"), np.arange(3, dtype="<i4")
+    with nczfs.open(str(store / "d.zarr"), "w", format="zarr2") as root:
+        root.create_variable("names", (3,), "S5", names)
+        root.create_variable("numbers", (3,), "<i4", numbers)
+    with settled(store, tmp_path / "spool") as mount:
+        top = mount.path / "datasets/d.zarr"
+        files = {name: (top / name / "values.txt").open("r+b", 0) for name in ("names", "numbers")}
+        texts = {name: file.readall() for name, file in files.items()}
+        with nczfs.open(str(store / "d.zarr"), "r+") as other:
+            other.variables["names"][...] = np.array([b"new"] * 3, "S5")
+            other.variables["numbers"][...] = 9
+        for name, file in files.items():
+            file.seek(0)
+            file.write(texts[name])
+            os.fsync(file.fileno())
+            file.close()
+    with nczfs.open(str(store / "d.zarr")) as root:
+        assert root.variables["names"][...].tolist() == [b"one", b"two", b"new"]
+        assert root.variables["numbers"][...].tolist() == [0, 1, 2]
+
+
 def test_attributes_are_written_by_the_shell_and_read_by_netcdf(mount: Path, store: Path) -> None:
     """SEMANTICS W9, W10."""
     attributes = mount / "datasets/n.zarr/r/attributes"
