@@ -191,8 +191,8 @@ class NodeCopier:
             if array.dtype.native == known.dtype.native:
                 # Taken exactly, even if an attribute says otherwise.
                 array = replace(array, fill_value=known.fill_value)
-            if array.codecs.zarr_format == known.codecs.zarr_format:
-                array = replace(array, chunk_keys=known.chunk_keys)
+            chunk_keys = self.format.chunk_keys(known.chunk_keys.separator)
+            array = replace(array, chunk_keys=chunk_keys)
             has = {attribute.name for attribute in attributes}
             attributes += tuple(
                 a for a in made.attributes if a.name == QUANTIZE and a.name not in has
