@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.arrays.array import Array
@@ -20,11 +21,12 @@ from nczfs.engine.chunks.spill import spill_tier
 from nczfs.engine.chunks.storedarray import (
     StoredArray,
     StoredArrays,
-    chunk_layout,
+    has_same_chunks,
     is_resized,
     is_same_array,
 )
 from nczfs.engine.lease.lease import Leases
+from nczfs.engine.metadata.changes import WrittenArray
 from nczfs.engine.metadata.consolidate import ConsolidatedCopy
 from nczfs.engine.metadata.documents import LEDGER_SHARE, MetadataCache
 from nczfs.engine.metadata.edits import Edits
@@ -220,6 +222,17 @@ class Dataset(Hierarchy):
             return variable
         return known[0]
 
+    def written(self, variable: Variable) -> WrittenArray | None:
+        """Return the array of a variable to which values may have been written; None: none were."""
+        known = self._arrays.get(variable.path)
+        return None if known is None else _OpenArray(self, known[1].stored, variable.array)
+
+    def lose(self, array: StoredArray, error: NczfsError) -> None:
+        """Note that an array is gone, and something that was written to it."""
+        array.has_lost = True
+        array.end(str(error))
+        self.forget(self.path_of(array))
+
     def path_of(self, array: StoredArray) -> str:
         """Return the current path of an array of this dataset."""
         return array.place.prefix[len(self.root) :].lstrip("/")
@@ -390,13 +403,14 @@ class Dataset(Hierarchy):
         if stored is None and single is not self.format:
             loaded = self.load(path)  # there is nothing but the consolidated copy
             stored = loaded.node if loaded is not None else None
-        is_same = isinstance(stored, Variable) and (
-            chunk_layout(stored.array) == chunk_layout(array)
+        if not (isinstance(stored, Variable) and has_same_chunks(stored.array, array)):
+            raise self.replaced(path)
+
+    def replaced(self, path: str) -> StructureChanged:
+        """Return the error for a variable that is another one by now."""
+        return StructureChanged(
+            f"{self.url(path)}: another client has removed or replaced it since it was opened"
         )
-        if not is_same:
-            raise StructureChanged(
-                f"{self.url(path)}: another client has removed or replaced it since it was opened"
-            )
 
     def _new_array(self, variable: Variable) -> Array:
         engine, prefix = self.engine, self.prefix(variable.key)
@@ -447,6 +461,24 @@ class Dataset(Hierarchy):
 
     def _stored_arrays(self, prefix: Prefix) -> list[StoredArray]:
         return self.engine.arrays.within(self._metadata.zmap, prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenArray:
+    """An array that is open, as it was described when a longer one was needed."""
+
+    dataset: Dataset
+    stored: StoredArray
+    description: ArrayDescription
+
+    def check(self, variable: Variable) -> None:
+        """See `WrittenArray.check`."""
+        if not has_same_chunks(variable.array, self.description):
+            raise self.dataset.replaced(variable.path)
+
+    def lost(self, error: NczfsError) -> None:
+        """See `WrittenArray.lost`."""
+        self.dataset.lose(self.stored, error)
 
 
 def open_dataset(

@@ -161,12 +161,13 @@ class Confirmation:
         self._doubts = doubts
         self._clock = clock
         self._lock = threading.Lock()
+        self._own_doubts = 0
         self._answered = (-1, 0.0)
         self._question: tuple[int, Future[None]] | None = None
 
     def __call__(self) -> None:
         with self._lock:
-            doubts, now, question = self._doubts(), self._clock(), None
+            doubts, now, question = self._doubts() + self._own_doubts, self._clock(), None
             answered_doubts, answered_at = self._answered
             if answered_doubts == doubts and now - answered_at < CONFIRMED_S:
                 return
@@ -184,6 +185,11 @@ class Confirmation:
             self._settle(ours, error, doubts, now)
             raise
         self._settle(ours, None, doubts, now)
+
+    def doubt(self) -> None:
+        """Have the next call ask."""
+        with self._lock:
+            self._own_doubts += 1
 
     def _settle(
         self, question: Future[None], error: BaseException | None, doubts: int, asked_at: float

@@ -144,7 +144,12 @@ class Appends:
         ------
         Conflict : another client has changed the document; it is to be tried again.
         """
-        self._array(path).chunkio.confirm()
+        array = self._array(path)
+        if attempt:
+            array.chunkio.confirm.doubt()
+        array.chunkio.confirm()
+        if array.stored is not rows.array:
+            raise StructureChanged(f"{self._hierarchy.url(path)}: another client has replaced it")
         single = self._edits.format
         key = single.array_key(path)
         if attempt:  # until then what is believed of it will do: the store compares its version

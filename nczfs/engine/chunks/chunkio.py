@@ -15,8 +15,17 @@ from nczfs.codecs.registry import pipeline_of
 from nczfs.engine.chunks.loaded import Loaded, Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
+from nczfs.engine.retrying import Confirmation
 from nczfs.engine.weight import weight_of_values
-from nczfs.errors import CodecError, CorruptChunk, MissingChunk, NczfsError, NoSuchObject
+from nczfs.errors import (
+    CodecError,
+    Conflict,
+    CorruptChunk,
+    MissingChunk,
+    NczfsError,
+    NoSuchObject,
+    ObjectExists,
+)
 from nczfs.model.dtypes import VlenKind, ZeroText
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
@@ -60,14 +69,14 @@ class ChunkIO:
         array: ArrayDescription,
         missing_chunks: MissingChunks,
         too_long: TooLong | None = None,
-        confirm: Callable[[], None] | None = None,
+        confirm: Confirmation | None = None,
     ) -> None:
         self._zmap = zmap
         self._at = place
         self.array = array
         self._missing_chunks = missing_chunks
         self._too_long = too_long or _OneWarning()
-        self.confirm = confirm or _no_question
+        self.confirm = confirm or Confirmation(_no_question)
 
     @property
     def prefix(self) -> Prefix:
@@ -234,7 +243,11 @@ class ChunkIO:
             if sending is not None:
                 sending(data, replaces)
             metrics.CHUNKS_STORED.inc()
-            return self._zmap.write(key, data, replaces=replaces)
+            try:
+                return self._zmap.write(key, data, replaces=replaces)
+            except (Conflict, ObjectExists):
+                self.confirm.doubt()  # perhaps the chunk is of another array
+                raise
 
     def _exists(self, key: Key, replaces: Version | None) -> bool:
         if replaces is not None:

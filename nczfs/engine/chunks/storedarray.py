@@ -161,6 +161,13 @@ def chunk_layout(array: ArrayDescription) -> Hashable:
     return array.chunk_shape, array.chunk_keys, array.dtype.typestr, codecs_digest(array)
 
 
+def has_same_chunks(one: ArrayDescription, other: ArrayDescription) -> bool:
+    """Return whether the chunks of two arrays are interchangeable."""
+    if one.codecs is other.codecs and one.dtype is other.dtype:
+        return (one.chunk_shape, one.chunk_keys) == (other.chunk_shape, other.chunk_keys)
+    return chunk_layout(one) == chunk_layout(other)
+
+
 def codecs_digest(array: ArrayDescription) -> str:
     """Return a digest that is equal for arrays whose chunks are encoded in the same way."""
     chain = array.codecs

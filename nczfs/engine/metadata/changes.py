@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
-from nczfs.errors import NameTaken, NoSuchNode, StructureChanged
+from nczfs.errors import NameTaken, NczfsError, NoSuchNode, StructureChanged
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Variable
 
@@ -40,6 +40,10 @@ class Change(ABC):
     def after(self, earlier: Change) -> Change:
         """Return the change that replaces an earlier one of the same subject and this one."""
         return self
+
+    def withdrawn(self, error: NczfsError) -> None:
+        """Learn that it was withdrawn, because it can never be stored."""
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +217,31 @@ class ResizeDimension(Change):
         return replace(group, dimensions=tuple(dimensions))
 
 
+class WrittenArray(Protocol):
+    """An array to which values were written beyond its end."""
+
+    def check(self, variable: Variable) -> None:
+        """Raise StructureChanged if a variable of its name has other chunks."""
+
+    def lost(self, error: NczfsError) -> None:
+        """Learn that the values have no place any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resize(Change):
-    """A new length of an array along one dimension; `grows` as for `ResizeDimension`."""
+    """A new length of an array along one dimension; `grows` as for `ResizeDimension`.
+
+    Attributes
+    ----------
+    array : whose values need the length; None: nothing was written.
+    """
 
     outlasts_refusals: ClassVar[bool] = True
 
     axis: int
     size: int
     grows: bool
+    array: WrittenArray | None = None
 
     @property
     def subject(self) -> tuple[str, ...]:
@@ -234,6 +254,8 @@ class Resize(Change):
         variable = _there(node)
         if not isinstance(variable, Variable) or self.axis >= len(variable.array.shape):
             raise StructureChanged(f"/{variable.path}: another client has changed it meanwhile")
+        if self.array is not None:
+            self.array.check(variable)
         shape = list(variable.array.shape)
         shape[self.axis] = _length(shape[self.axis], self.size, grows=self.grows)
         dimensions = list(variable.dimensions)
@@ -243,6 +265,10 @@ class Resize(Change):
             array=replace(variable.array, shape=tuple(shape)),
             dimensions=tuple(dimensions),
         )
+
+    def withdrawn(self, error: NczfsError) -> None:
+        if self.array is not None:
+            self.array.lost(error)
 
 
 def _both(earlier: Change, later: _NewLength) -> _NewLength:

@@ -271,6 +271,8 @@ class Edits:
             log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
             self._done(path, lost)
+            for change in lost:
+                change.withdrawn(failures[path])
 
     def _reason_to_wait(self, failures: Mapping[str, NczfsError]) -> NczfsError | None:
         """Return why a document that makes others visible has to wait; None: it need not."""

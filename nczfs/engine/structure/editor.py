@@ -357,7 +357,8 @@ class Editor:
                 self._blank(variable, axis, size)
             edits = self._dataset.edits
             changes: list[tuple[str, Change]] = [
-                (variable.path, Resize(axis, size, grows)) for variable, axis in users
+                (v.path, Resize(axis, size, grows, self._dataset.written(v) if grows else None))
+                for v, axis in users
             ]
             if self._dataset.format.declares:
                 changes.append((dimension.group, ResizeDimension(dimension.name, size, grows)))

@@ -263,6 +263,8 @@ def store_snapshot(
         return until_stored(replace, io.key(index))
 
     def store(attempt: int) -> tuple[Values, Version | None]:
+        if attempt:
+            io.confirm()  # before a chunk of another array is decoded
         known = snapshot.version if snapshot.complete and not attempt else None
         if known is not None:
             values = snapshot.values

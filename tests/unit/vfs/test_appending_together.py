@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from nczfs.engine.options import EngineOptions
+from nczfs.errors import NoSuchNode, StructureChanged
 from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_prefix
-from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Prefixed
+from tests.conftest import ExpectedWarnings
+from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.trees import find, read
 from tests.support.writing import close, open_file, write
 
@@ -29,8 +31,8 @@ RAW = "datasets/d.zarr/r/values.raw"
 
 
 @pytest.fixture
-def memory() -> MemoryZMap:
-    memory = MemoryZMap()
+def memory() -> GatedZMap:
+    memory = GatedZMap()
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "w") as root:
         root.create_dimension("t", None)
         root.create_dimension("x", WIDTH)
@@ -41,7 +43,7 @@ def memory() -> MemoryZMap:
 
 @pytest.fixture(params=[0.0, 60.0])
 def fs(
-    request: pytest.FixtureRequest, memory: MemoryZMap, tmp_path: Path
+    request: pytest.FixtureRequest, memory: GatedZMap, tmp_path: Path
 ) -> Iterator[TreeFileSystem]:
     options = VfsOptions(
         engine=EngineOptions(cache_bytes_max=0, metadata_ttl_s=request.param, flush_age_s=0.01),
@@ -59,7 +61,7 @@ def record(writer: int, number: int) -> list[int]:
 
 
 def test_no_writer_is_disturbed_by_others_of_the_mount(
-    fs: TreeFileSystem, memory: MemoryZMap
+    fs: TreeFileSystem, memory: GatedZMap
 ) -> None:
     """SEMANTICS W34. None of them is told that its file is stale."""
 
@@ -104,3 +106,41 @@ def test_no_writer_is_disturbed_by_others_of_the_mount(
         own = [row for row in found if row[0] // 1000 == writer]
         assert own == [record(writer, number) for number in range(ROUNDS)]
     assert len(found) == 2 + 2 * ROUNDS
+
+
+@pytest.mark.parametrize("dtype", [None, "<f8", "<i2"])
+def test_records_are_not_stored_when_another_client_has_taken_their_variable(
+    fs: TreeFileSystem,
+    memory: GatedZMap,
+    dtype: str | None,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    """SEMANTICS W1, W22: each fsync says so, and a new variable keeps its values."""
+    expected_warnings.add("has removed or replaced it since it was opened")
+    handle = open_file(fs, RAW, os.O_WRONLY | os.O_APPEND)
+    with (
+        memory.stopping("write", "d.zarr/r/0.1", "after") as other,
+        memory.stopping("write", "d.zarr/r/0.0") as gate,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        fs.write(handle, 2 * RECORD_BYTES, np.array(record(1, 1), "<i4").tobytes())
+        syncing = threads.submit(fs.fsync, handle, data_only=False)
+        assert other.reached.wait(WAIT_S)
+        other.open()
+        assert gate.reached.wait(WAIT_S)
+        with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
+            del root["r"]
+            if dtype is not None:
+                made = root.create_variable("r", ("t", "x"), dtype, chunks=(4, 3), fillvalue=-1)
+                made[:2] = 7
+        gate.open()
+        with pytest.raises((StructureChanged, NoSuchNode)):
+            syncing.result(WAIT_S)
+    for _ in range(2):
+        with pytest.raises(StructureChanged):
+            fs.fsync(handle, data_only=False)
+    with pytest.raises(StructureChanged):
+        close(fs, handle)
+    if dtype is not None:
+        with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+            assert root.variables["r"][...].tolist() == [[7] * WIDTH] * 2
