@@ -14,9 +14,10 @@ from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.arrays.storing import Storing
+from nczfs.engine.chunks.base import ChunkSource
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.chunks.sources import source_of
 from nczfs.engine.chunks.spill import spill_tier
 from nczfs.engine.chunks.storedarray import (
     StoredArray,
@@ -372,20 +373,16 @@ class Dataset(Hierarchy):
 
     def delete_chunks(self, variable: Variable, is_wanted: Callable[[ChunkIndex], bool]) -> None:
         """Remove the stored chunks of an array for which `is_wanted` returns true."""
-        stored = self.array(variable).stored
+        array = self.array(variable)
+        stored, cache = array.stored, self.engine.cache
         self.engine.writeback.drop(stored, lambda chunk_id: not is_wanted(chunk_id[1]))
-        prefix = self.prefix(variable.key)
-        start = f"{prefix}/" if prefix else ""
-        gone: dict[Key, ChunkIndex] = {}
-        for stat in self.zmap.list(prefix):
-            index = variable.array.chunk_index(stat.key.removeprefix(start))
-            if index is not None and is_wanted(index):
-                gone[stat.key] = index
         try:
-            self.zmap.delete_many(gone)
-        finally:
-            for index in gone.values():
-                self.engine.cache.drop((stored, index))
+            gone = array.writer().delete(is_wanted)
+        except NczfsError:
+            cache.discard(stored)
+            raise
+        for index in gone:
+            cache.drop((stored, index))
 
     def confirm(self, path: str, array: ArrayDescription) -> None:
         """Ask the store whether it still describes the chunks of an array in the same way.
@@ -412,19 +409,20 @@ class Dataset(Hierarchy):
             f"{self.url(path)}: another client has removed or replaced it since it was opened"
         )
 
-    def _new_array(self, variable: Variable) -> Array:
-        engine, prefix = self.engine, self.prefix(variable.key)
+    def chunks(self, variable: Variable) -> tuple[StoredArray, ChunkSource]:
+        """Return the array of a variable, and where its chunks come from."""
         array = variable.array  # the variable itself is not held: its attributes may be large
-        stored = engine.arrays.of(self._metadata.zmap, prefix, array)
-        io = ChunkIO(
-            self.zmap,
-            stored.place,
-            array,
-            engine.options.missing_chunks,
-            confirm=Confirmation(lambda: self._confirm(array, stored), lambda: stored.doubts),
-        )
+        prefix = self.prefix(variable.key)
+        stored = self.engine.arrays.of(self._metadata.zmap, prefix, array)
+        confirm = Confirmation(lambda: self._confirm(array, stored), lambda: stored.doubts)
+        missing = self.engine.options.missing_chunks
+        return stored, source_of(self.zmap, stored.place, array, missing, confirm)
+
+    def _new_array(self, variable: Variable) -> Array:
+        engine = self.engine
+        stored, source = self.chunks(variable)
         chunks = ArrayChunks(
-            io,
+            source,
             stored,
             engine.cache,
             engine.writeback,

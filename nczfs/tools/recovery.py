@@ -108,12 +108,12 @@ class Store:
             )
         flags, values = entry.flags(), None
         if flags.any():
-            values = entry.values(array.dtype.native, dataset.array(variable).chunkio)
+            values = entry.values(array.dtype.native, dataset.array(variable).writer())
         self._grow(dataset, variable, details)
         if values is not None:
             longer = dataset.array(dataset.latest(variable))
             overlay = self._overlay
-            overlay.put(longer.chunkio, details.index, flags, values, entry.basis, force=force)
+            overlay.put(longer.writer(), details.index, flags, values, entry.basis, force=force)
 
     def _variable(self, key: str) -> tuple[Dataset, Variable]:
         """Return the array at a prefix, in the topmost dataset that has it."""

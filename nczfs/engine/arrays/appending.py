@@ -146,8 +146,8 @@ class Appends:
         """
         array = self._array(path)
         if attempt:
-            array.chunkio.confirm.doubt()
-        array.chunkio.confirm()
+            array.writer().confirm.doubt()
+        array.writer().confirm()
         if array.stored is not rows.array:
             raise StructureChanged(f"{self._hierarchy.url(path)}: another client has replaced it")
         single = self._edits.format

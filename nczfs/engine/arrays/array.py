@@ -13,8 +13,8 @@ from nczfs.engine.arrays import runs
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.arrays.selection import ChunkSelection, Selection
 from nczfs.engine.arrays.selectionreader import SelectionReader
+from nczfs.engine.chunks.base import NDIM_MAX, ChunkSource, ChunkStore
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
-from nczfs.engine.chunks.chunkio import NDIM_MAX, ChunkIO
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.pools import UnderWay
@@ -66,13 +66,17 @@ class Array:
         return Array(chunks, self._options, far=self.far, rounding=self._rounding)
 
     @property
-    def chunkio(self) -> ChunkIO:
-        """The reader and writer of the stored chunks."""
-        return self._chunks.io
+    def source(self) -> ChunkSource:
+        """Where the chunks come from."""
+        return self._chunks.source
+
+    def writer(self) -> ChunkStore:
+        """Return where the chunks are stored. Raises NotWritable: they are computed."""
+        return self._chunks.writer()
 
     def require_codecs(self) -> None:
         """Raise UnknownCodec now if the values could never be decoded."""
-        _ = self._chunks.io.pipeline
+        self._chunks.source.require()
 
     def read_box(self, box: Box, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
         """Copy the elements of a box into `out`, which has its shape and the native dtype."""

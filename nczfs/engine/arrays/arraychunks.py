@@ -10,16 +10,16 @@ from functools import partial
 from math import prod
 
 from nczfs.engine.arrays.selection import ChunkSelection
+from nczfs.engine.chunks.base import ChunkSource, ChunkStore
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, access_of
-from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.engine.writing.written import Region
-from nczfs.errors import NczfsError, Unavailable
+from nczfs.errors import NczfsError, NotWritable, Unavailable
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex, Part
 from nczfs.model.hierarchy import ArrayDescription
@@ -40,7 +40,7 @@ class ArrayChunks:
 
     def __init__(
         self,
-        io: ChunkIO,
+        source: ChunkSource,
         stored: StoredArray,
         cache: ChunkCache,
         writeback: WriteBack,
@@ -48,18 +48,19 @@ class ArrayChunks:
         *,
         grows: tuple[bool, ...] | None = None,
     ) -> None:
-        self.description = io.array
-        self.io = io
+        self.description = source.array
+        self.source = source
+        self._writer = source.writer
         self.pools = pools
         self.stored = stored
         self._cache = cache
         self._writeback = writeback
-        self._grows = grows or (False,) * len(io.array.shape)
+        self._grows = grows or (False,) * len(source.array.shape)
 
     def resized(self, description: ArrayDescription) -> ArrayChunks:
         """Return the same chunks of the array with another shape."""
         return ArrayChunks(
-            self.io.resized(description),
+            self.source.resized(description),
             self.stored,
             self._cache,
             self._writeback,
@@ -71,6 +72,12 @@ class ArrayChunks:
     def capacity(self) -> int:
         """The number of chunks that fit into the budget of the cache."""
         return self._cache.limit_bytes // max(1, self.description.chunk_bytes)
+
+    def writer(self) -> ChunkStore:
+        """Return where the chunks are stored. Raises NotWritable: they are computed."""
+        if self._writer is None:
+            raise NotWritable("the values are computed from others, and cannot be written")
+        return self._writer
 
     def opened(
         self, index: ChunkIndex, tally: Tally, fresh_since: float, access: ChunkAccess = WHOLE
@@ -94,7 +101,7 @@ class ArrayChunks:
     def copy_past_cache(self, selected: ChunkSelection, out: Values, tally: Tally) -> None:
         """Copy elements of a chunk that is not in memory, without keeping it there."""
         self.stored.check()
-        decode = self.io.fetch(selected.chunk, None)
+        decode = self.source.fetch(selected.chunk, None)
         with self.pools.decoding():
             values = _tallied(decode(), None, tally).values
             out[selected.target] = values[selected.source]
@@ -142,7 +149,7 @@ class ArrayChunks:
             for end, length, grows in zip(inside.stop, grid.chunk_shape, self._grows, strict=True)
         )
         clip = Box(inside.start, stop)
-        self._writeback.write((self.stored, chunk), self.io, clip, region, values)
+        self._writeback.write((self.stored, chunk), self.writer(), clip, region, values)
 
     def send(self, part: Part, values: Values) -> Future[None] | None:
         """Send a chunk as `WriteBack.send` does; None also if it is not a whole chunk."""
@@ -150,7 +157,7 @@ class ArrayChunks:
         if part.source.stop != array.chunk_shape or part.source.size != prod(array.chunk_shape):
             return None
         chunk_id = (self.stored, part.chunk)
-        return self._writeback.send(chunk_id, self.io, part.source, values)
+        return self._writeback.send(chunk_id, self.writer(), part.source, values)
 
     def held(self, part: Part) -> Values:
         """See `WriteBack.held`."""
@@ -195,7 +202,7 @@ class ArrayChunks:
 
     def _load(self, index: ChunkIndex, tally: Tally, known: Loaded | None) -> Loaded:
         self.stored.check()
-        return _tallied(self.io.load(index, known), known, tally)
+        return _tallied(self.source.load(index, known), known, tally)
 
     def _start(self, submit: Callable[[], object], chunk_id: ChunkId, reserved: int) -> bool:
         try:
@@ -209,7 +216,7 @@ class ArrayChunks:
         known = self._cache.known(chunk_id)
         try:
             self.stored.check()
-            decode = self.io.fetch(chunk_id[1], known)
+            decode = self.source.fetch(chunk_id[1], known)
         except NczfsError as error:
             self._cache.fail_load(chunk_id, reserved, error)
             return

@@ -98,7 +98,7 @@ class SelectionReader:
 
     def _is_first_touch(self, chunk: ChunkIndex) -> bool:
         """Return whether a cheaply decoded chunk is needed for the first time."""
-        if not self._chunks.io.pipeline.is_cheap or chunk in self._touched:
+        if not self._chunks.source.is_cheap or chunk in self._touched:
             return False
         if len(self._touched) >= TOUCHED_MAX:
             self._touched.clear()

@@ -1,17 +1,17 @@
-"""Loading and storing single chunks; here an absent object becomes fill."""
+"""Chunks that are objects of their own; here an absent object becomes fill."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from math import prod
-
-import numpy as np
 
 from nczfs import metrics
 from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.registry import pipeline_of
+from nczfs.engine.chunks.base import NDIM_MAX, ChunkStore, Fetched, Sending, UnitIndex
+from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import Loaded, Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
@@ -26,16 +26,13 @@ from nczfs.errors import (
     NoSuchObject,
     ObjectExists,
 )
-from nczfs.model.dtypes import VlenKind, ZeroText
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
-from nczfs.zmap.base import ABSENT, Blob, Buffer, Stat, Version, ZMap
+from nczfs.zmap.base import ABSENT, Blob, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 from nczfs.zmap.run import Run
 
 log = logging.getLogger(__name__)
-
-NDIM_MAX = 64  # limit of numpy
 
 # A stored chunk is not expected to be larger than this many times its decoded size: incompressible
 # data grow by a few bytes, and netcdf-fortran writes over-long chunks of small variables.
@@ -44,15 +41,9 @@ STORED_SLACK_BYTES = 64 << 20
 RUN_CHUNKS = 900  # a listing of all objects of an array with so many takes one request
 USUAL_SLACK_BYTES = 1 << 20  # a longer chunk is measured before it is read whole
 
-_EMPTY_OF: dict[VlenKind, object] = {
-    VlenKind.TEXT: "",
-    VlenKind.BYTES: b"",
-    VlenKind.JSON: None,
-}
 
-
-class ChunkIO:
-    """A loader and storer of the chunks of one array. It holds no state but its parameters.
+class ChunkIO(ChunkStore):
+    """Chunks of which each one is an object. It holds no state but its parameters.
 
     Parameters
     ----------
@@ -88,6 +79,13 @@ class ChunkIO:
         """The place of the variable, for messages."""
         return "/".join(part for part in (self._zmap.name, self.prefix) if part)
 
+    @property
+    def is_cheap(self) -> bool:
+        return self.pipeline.is_cheap
+
+    def require(self) -> None:
+        _ = self.pipeline
+
     @cached_property
     def pipeline(self) -> Pipeline:
         """The codecs, looked up when values are first needed. Raises CodecError."""
@@ -101,25 +99,14 @@ class ChunkIO:
         except NczfsError as error:
             raise type(error)(f"{self._place}: {error}") from error
 
-    def key(self, chunk: ChunkIndex) -> Key:
-        return join(self.prefix, self.array.chunk_keys.name(chunk))
+    def key(self, unit: UnitIndex) -> Key:
+        return join(self.prefix, self.array.chunk_keys.name(unit))
 
-    def load(self, chunk: ChunkIndex, known: Loaded | None) -> Loaded:
-        """Load the values of a chunk. Returns `known` if the store still holds that version.
-
-        Raises
-        ------
-        MissingChunk, CorruptChunk, UnknownCodec, StoreError.
-        """
-        decode = self.fetch(chunk, known)
-        return decode()
-
-    def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Callable[[], Loaded]:
-        """Run the half of `load` that waits for the store, and return the half that computes."""
+    def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Fetched:
         decode = self._found(chunk, known)
         return decode if decode is not None else lambda: self._absent(chunk)
 
-    def _found(self, chunk: ChunkIndex, known: Loaded | None) -> Callable[[], Loaded] | None:
+    def _found(self, chunk: ChunkIndex, known: Loaded | None) -> Fetched | None:
         """Fetch as `fetch` does; None if the store has no such object."""
         key = self.key(chunk)
         found = self._found_at(key, known)
@@ -128,7 +115,7 @@ class ChunkIO:
             found = self._found_at(key, known)
         return found
 
-    def _found_at(self, key: Key, known: Loaded | None) -> Callable[[], Loaded] | None:
+    def _found_at(self, key: Key, known: Loaded | None) -> Fetched | None:
         pipeline = self.pipeline
         try:
             if (
@@ -152,92 +139,61 @@ class ChunkIO:
         return lambda: self._decode(key, blob, pipeline)
 
     def resized(self, array: ArrayDescription) -> ChunkIO:
-        """Return the same chunks, of an array of another shape."""
         return ChunkIO(
-            self._zmap,
-            self._at,
-            array,
-            self._missing_chunks,
-            self._too_long,
-            self.confirm,
+            self._zmap, self._at, array, self._missing_chunks, self._too_long, self.confirm
         )
 
-    def newest(self, chunk: ChunkIndex) -> tuple[Values, Version]:
-        """Return the values that the store has now, or fill if it has none, and their version.
+    def reporting(self, too_long: TooLong) -> ChunkIO:
+        return ChunkIO(self._zmap, self._at, self.array, MissingChunks.FILL, too_long)
 
-        `missing_chunks` does not matter here: the unwritten elements of a chunk that is being
-        written are fill.
-        """
-        decode = self._found(chunk, None)
+    def newest(
+        self, unit: UnitIndex, chunks: Collection[ChunkIndex]
+    ) -> tuple[Mapping[ChunkIndex, Values], Version]:
+        decode = self._found(unit, None)
         if decode is None:
-            return self._fill(), ABSENT
+            return dict.fromkeys(chunks, fill_chunk(self.array)), ABSENT
         loaded = decode()
         assert loaded.version is not None
-        return loaded.values, loaded.version
+        return dict.fromkeys(chunks, loaded.values), loaded.version
 
-    def stat(self, chunk: ChunkIndex) -> Stat | None:
-        """Return the object that the store has of a chunk; None: there is none."""
+    def stat(self, unit: UnitIndex) -> Stat | None:
         try:
-            return self._zmap.stat(self.key(chunk))
+            return self._zmap.stat(self.key(unit))
         except NoSuchObject:
             return None
 
-    def run_from(self, chunk: ChunkIndex) -> Run | None:
-        """Return a run of objects with that of a chunk, as `ZMap.run_from`; all if they are few."""
+    def run_from(self, unit: UnitIndex) -> Run | None:
         is_small = prod(self.array.grid.counts) <= RUN_CHUNKS
-        return self._zmap.run_from(self.prefix, None if is_small else self.key(chunk))
+        return self._zmap.run_from(self.prefix, None if is_small else self.key(unit))
 
-    def version(self, chunk: ChunkIndex) -> Version:
-        """Return the version that the store has of a chunk now; `ABSENT`: it has none."""
-        stat = self.stat(chunk)
+    def version(self, unit: UnitIndex) -> Version:
+        stat = self.stat(unit)
         return stat.version if stat is not None else ABSENT
 
     @property
     def is_conditional(self) -> bool:
-        """Whether the store itself compares the version that a write replaces."""
         return self._zmap.features.conditional_writes
 
     @property
     def is_dated(self) -> bool:
-        """Whether `stat` gives the time when a chunk was stored."""
         return self._zmap.features.dates_objects
 
     def store(
         self,
-        chunk: ChunkIndex,
-        values: Values,
+        unit: UnitIndex,
+        values: Mapping[ChunkIndex, Values],
         replaces: Version | None,
-        sending: Callable[[Buffer, Version | None], None] | None = None,
+        sending: Sending | None = None,
         *,
         explicitly: bool = False,
     ) -> Version | None:
-        """Encode the values of a whole chunk and put them into the store.
-
-        Parameters
-        ----------
-        replaces : the only version to replace; `ABSENT`: store only if there is none; None: replace
-            any.
-        sending : called just before the bytes are sent, with the bytes and `replaces`.
-        explicitly : store the chunk even if it is all fill, because an earlier request with other
-            values may still arrive.
-
-        Returns
-        -------
-        the version that the store has now; None if nothing was stored, because the chunk is all
-        fill and was never written, which reads the same.
-
-        Raises
-        ------
-        Conflict : the store has another version. StructureChanged : the store has another array.
-        CodecError, StoreError.
-        """
         with self._at.gate.inside(lambda: self.prefix):
             self.confirm()
-            key = self.key(chunk)
-            if not explicitly and self.is_fill(values) and not self._exists(key, replaces):
+            key, chunk = self.key(unit), values[unit]
+            if not explicitly and is_fill(self.array, chunk) and not self._exists(key, replaces):
                 return None
             try:
-                data = self.pipeline.encode(values)
+                data = self.pipeline.encode(chunk)
             except CodecError as error:
                 raise type(error)(f"{self._zmap.name}/{key}: {error}") from error
             if sending is not None:
@@ -249,6 +205,16 @@ class ChunkIO:
                 self.confirm.doubt()  # perhaps the chunk is of another array
                 raise
 
+    def delete(self, is_wanted: Callable[[ChunkIndex], bool]) -> Collection[ChunkIndex]:
+        start = f"{self.prefix}/" if self.prefix else ""
+        gone: dict[Key, ChunkIndex] = {}
+        for stat in self._zmap.list(self.prefix):
+            index = self.array.chunk_index(stat.key.removeprefix(start))
+            if index is not None and is_wanted(index):
+                gone[stat.key] = index
+        self._zmap.delete_many(gone)
+        return gone.values()
+
     def _exists(self, key: Key, replaces: Version | None) -> bool:
         if replaces is not None:
             return replaces != ABSENT
@@ -257,24 +223,6 @@ class ChunkIO:
         except NoSuchObject:
             return False
         return True
-
-    def is_fill(self, values: Values) -> bool:
-        """Return whether all values are fill, and a missing chunk reads the same."""
-        # Without a fill value, what other programs read from a missing chunk is undefined.
-        if values.dtype.hasobject or values.size == 0 or self.array.fill_value is None:
-            return False
-        # Bits, not values: NaN equals no NaN, and -0.0 is not 0.0.
-        fill = fill_element(self.array).tobytes()
-        if values[(0,) * values.ndim].tobytes() != fill:
-            return False
-        size = len(fill)
-        item = np.dtype(f"u{size}" if size in (1, 2, 4, 8) else (np.void, size))
-        items = np.ascontiguousarray(values).reshape(-1).view(item)
-        return bool((items == np.frombuffer(fill, item)[0]).all())
-
-    def _fill(self) -> Values:
-        # One element, broadcast: a hole in an array of terabytes takes no memory.
-        return np.broadcast_to(fill_element(self.array), self.array.chunk_shape)
 
     def _decode(self, key: Key, blob: Blob, pipeline: Pipeline) -> Loaded:
         place = f"{self._zmap.name}/{key}"
@@ -295,7 +243,7 @@ class ChunkIO:
                 "(--missing-chunks=error)"
             )
         metrics.CHUNKS_MISSING.inc()
-        return Loaded(self._fill(), 0, None)
+        return Loaded(fill_chunk(self.array), 0, None)
 
 
 def _no_question() -> None:
@@ -312,22 +260,3 @@ class _OneWarning:
         if not self._is_given:
             self._is_given = True
             log.warning("%s (logged once for each array)", message)
-
-
-def fill_element(array: ArrayDescription) -> Values:
-    """Return the fill value as a rank-0 array of the array's native dtype; zeros if undefined."""
-    dtype = array.dtype
-    if dtype.vlen is not None:
-        element = np.empty(1, object)
-        fill = array.fill_value
-        if dtype.vlen is VlenKind.ARRAY:
-            element[0] = np.empty(0, dtype.base)
-        elif fill is None or isinstance(fill, ZeroText):
-            element[0] = _EMPTY_OF[dtype.vlen]
-        else:
-            element[0] = fill
-        return element.reshape(())
-    element = np.zeros((), dtype.native)
-    if array.fill_value is not None:
-        element[()] = array.fill_value
-    return element

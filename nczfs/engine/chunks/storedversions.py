@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from concurrent.futures import Future
 from typing import Final, TypeAlias
 
-from nczfs.engine.chunks.chunkio import ChunkIO
+from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.errors import StoreError
@@ -58,12 +58,12 @@ class StoredVersions:
                 forgotten, _ = self._latest.popitem(last=False)
                 forgotten[0].is_new = False
 
-    def has_met(self, array: StoredArray, io: ChunkIO) -> bool:
+    def has_met(self, array: StoredArray, io: ChunkStore) -> bool:
         """Return whether `ask` was called for a chunk of an array before, or is not needed."""
         place = array, io.prefix
         return array.is_new or place in self._runs or place in self._asking
 
-    def ask(self, chunk_id: ChunkId, io: ChunkIO) -> Version | None:
+    def ask(self, chunk_id: ChunkId, io: ChunkStore) -> Version | None:
         """Return the version of a chunk; `ABSENT`: the store has none; None: it cannot be learnt.
 
         One thread at a time asks the store about an array, and the others wait for its answer.
@@ -104,7 +104,7 @@ class StoredVersions:
                 self._keep(place, answer if answer is not None and answer.covers(key) else None)
             ours.set_result(None)
 
-    def _asked(self, io: ChunkIO, index: ChunkIndex) -> Run | None:
+    def _asked(self, io: ChunkStore, index: ChunkIndex) -> Run | None:
         try:
             return io.run_from(index)
         except StoreError as error:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from nczfs.engine.chunks.chunkio import ChunkIO
+from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.spool.basis import Basis
@@ -129,7 +129,7 @@ class Piece:
         bits = np.unpackbits(self.bits.read("flags"), count=flags.size)
         flags |= bits.astype(bool).reshape(flags.shape)
 
-    def put(self, values: Values, io: ChunkIO | None) -> None:
+    def put(self, values: Values, io: ChunkStore | None) -> None:
         """Put its elements into the values of the chunk. Raises SpoolError, CodecError.
 
         Parameters
@@ -190,7 +190,7 @@ class KeptChunk(Entry):
             piece.mark(found)
         return found
 
-    def values(self, dtype: np.dtype[Any], io: ChunkIO | None = None) -> Values:
+    def values(self, dtype: np.dtype[Any], io: ChunkStore | None = None) -> Values:
         """Return the values of the whole chunk; only written ones are valid.
 
         Parameters
@@ -244,7 +244,7 @@ class KeptChunk(Entry):
 
 def save_chunk(
     spool: Spool,
-    io: ChunkIO,
+    io: ChunkStore,
     index: ChunkIndex,
     frozen: Frozen,
     reason: str,
@@ -271,7 +271,7 @@ def save_chunk(
     nbytes = values.nbytes + (flags.nbytes if flags is not None else 0) + DESCRIPTION_BYTES
     spool.reserve(nbytes, always=always)
     try:
-        path = write_records(spool.new_path(io.key(index)), records)
+        path = write_records(spool.new_path(io.key(io.unit(index))), records)
     except BaseException:
         spool.reserve(-nbytes)
         raise

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.chunkio import ChunkIO
+from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import ChunkDetails
@@ -45,7 +45,9 @@ class Journal:
         self._dirty: set[_Place] = set()
         self._growing: dict[Prefix, _Growth] = {}
 
-    def wrote(self, io: ChunkIO, index: ChunkIndex, box: Box, values: Values, basis: Basis) -> None:
+    def wrote(
+        self, io: ChunkStore, index: ChunkIndex, box: Box, values: Values, basis: Basis
+    ) -> None:
         """Note that elements of a chunk were written; the last such call counts.
 
         Parameters
@@ -79,13 +81,13 @@ class Journal:
             self._dirty.add(place)
             self.log.hold(VALUES, self._records)
 
-    def sending(self, io: ChunkIO, index: ChunkIndex, basis: Basis) -> None:
+    def sending(self, io: ChunkStore, index: ChunkIndex, basis: Basis) -> None:
         """Note that a chunk is written upon something else, or was sent once more. Never raises."""
         with self.log.lock:
             if (io.prefix, index) in self._dirty:
                 self.log.note(_basis(io, index, basis))
 
-    def stored(self, io: ChunkIO, index: ChunkIndex, *, is_last: bool) -> None:
+    def stored(self, io: ChunkStore, index: ChunkIndex, *, is_last: bool) -> None:
         """Note a stored or forgotten chunk; `is_last`: nothing else is dirty. Never raises."""
         place = (io.prefix, index)
         with self.log.lock:
@@ -128,17 +130,17 @@ class Journal:
         return [packed(_grown(prefix, each.array)) for prefix, each in self._growing.items()]
 
 
-def _chunk(number: int, io: ChunkIO, index: ChunkIndex) -> dict[str, Any]:
+def _chunk(number: int, io: ChunkStore, index: ChunkIndex) -> dict[str, Any]:
     return {
         "is": "chunk",
         "number": number,
         "key": io.prefix,
-        "name": io.key(index),
+        "name": io.key(io.unit(index)),
         **ChunkDetails.of(io.array, index).document(),
     }
 
 
-def _basis(io: ChunkIO, index: ChunkIndex, basis: Basis) -> dict[str, Any]:
+def _basis(io: ChunkStore, index: ChunkIndex, basis: Basis) -> dict[str, Any]:
     return {"is": "basis", "key": io.prefix, "index": index, **basis.document()}
 
 

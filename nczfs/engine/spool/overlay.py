@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.chunkio import ChunkIO, fill_element
+from nczfs.engine.chunks.base import ChunkStore
+from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.spool.basis import Basis, time_text
@@ -27,7 +28,7 @@ class Overlay:
 
     def put(
         self,
-        io: ChunkIO,
+        io: ChunkStore,
         index: ChunkIndex,
         flags: Values,
         values: Values,
@@ -51,19 +52,20 @@ class Overlay:
         """
         io.confirm()
         until_stored(
-            lambda _: self._put_once(io, index, flags, values, basis, force), io.key(index)
+            lambda _: self._put_once(io, index, flags, values, basis, force), io.key(io.unit(index))
         )
 
     def _put_once(
         self,
-        io: ChunkIO,
+        io: ChunkStore,
         index: ChunkIndex,
         flags: Values,
         values: Values,
         basis: Basis,
         force: bool,
     ) -> None:
-        stat = io.stat(index)
+        unit = io.unit(index)
+        stat = io.stat(unit)
         version = stat.version if stat is not None else ABSENT
         before = self._replaced.get(version, stat)
         may = force or may_replace(self._zmap, before, basis)
@@ -72,9 +74,10 @@ class Overlay:
         if may and flags[inside.slices()].all():
             merged = np.full(flags.shape, fill_element(io.array), values.dtype)
         else:
-            found, there = io.newest(index)
+            newest, there = io.newest(unit, [index])
+            found = newest[index]
             if there != version:
-                raise Conflict(f"{io.key(index)}: another client has just stored it")
+                raise Conflict(f"{io.key(unit)}: another client has just stored it")
             merged = np.array(found)
         merged[flags] = values[flags]
         if not may:
@@ -84,7 +87,7 @@ class Overlay:
             if not different.any():
                 return
             raise SpoolError(_difference(io, index, stat, basis, different, found, values))
-        stored = io.store(index, merged, version)
+        stored = io.store(unit, {index: merged}, version)
         if stored is not None:
             self._replaced[stored] = before
 
@@ -121,7 +124,7 @@ def _bits(values: Values) -> np.ndarray[Any, np.dtype[np.void]]:
 
 
 def _difference(
-    io: ChunkIO,
+    io: ChunkStore,
     index: ChunkIndex,
     stat: Stat | None,
     basis: Basis,
@@ -139,7 +142,7 @@ def _difference(
     else:
         since = f"the chunk was stored since, at {time_text(stat.mtime_ns)}"
     return (
-        f"{io.key(index)}: written at {time_text(basis.written_ns)}, and {since}: "
+        f"{io.key(io.unit(index))}: written at {time_text(basis.written_ns)}, and {since}: "
         f"{int(different.sum())} elements differ, the first at [{place}]: the store has "
         f"{_shown(found[first])}, the spool {_shown(values[first])}; --force puts those of the "
         "spool over it, --export DIR gives you the values"

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from nczfs.engine.chunks.chunkio import NDIM_MAX
+from nczfs.engine.chunks.base import NDIM_MAX
 from nczfs.engine.values.convert import converted_fill, fill_attribute
 from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.engine.values.quantize import split_off

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from nczfs.codecs.wanted import check_codecs
-from nczfs.engine.chunks.chunkio import fill_element
+from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import (
     AddDimension,

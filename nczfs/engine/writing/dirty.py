@@ -9,8 +9,9 @@ from math import prod
 
 import numpy as np
 
+from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.cache import ENTRY_BYTES
-from nczfs.engine.chunks.chunkio import ChunkIO, fill_element
+from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.basis import Basis, sent
@@ -20,6 +21,7 @@ from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import ABSENT, Buffer, Version
+from nczfs.zmap.keys import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class DirtyChunk:
     sent : the bytes of `flying`, while the basis has no digest of them.
     """
 
-    io: ChunkIO
+    io: ChunkStore
     index: ChunkIndex
     clip: Box
     nbytes: int = 0
@@ -106,6 +108,11 @@ class DirtyChunk:
         is_free = self.is_parked or self.is_lent
         own = 0 if is_free else self.io.array.chunk_bytes + ENTRY_BYTES
         return own + self.written.nbytes
+
+    @property
+    def key(self) -> Key:
+        """The current key of its object."""
+        return self.io.key(self.io.unit(self.index))
 
     @property
     def is_saved(self) -> bool:

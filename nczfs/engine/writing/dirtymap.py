@@ -9,8 +9,8 @@ from typing import Final
 from weakref import WeakSet
 
 from nczfs import metrics
+from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.loaded import ChunkId, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.chunks.storedversions import StoredVersions
@@ -104,7 +104,7 @@ class DirtyMap:
                 excess -= chunk.nbytes
         return ids
 
-    def entry(self, chunk_id: ChunkId, io: ChunkIO, clip: Box) -> DirtyChunk:
+    def entry(self, chunk_id: ChunkId, io: ChunkStore, clip: Box) -> DirtyChunk:
         """Return the chunk, which is made if it is not dirty yet."""
         with self._lock:
             chunk = self.chunks.get(chunk_id)
@@ -113,16 +113,16 @@ class DirtyMap:
                 self._put(chunk_id, chunk)
             return chunk
 
-    def known_version(self, chunk_id: ChunkId, io: ChunkIO) -> Version | None:
+    def known_version(self, chunk_id: ChunkId, io: ChunkStore) -> Version | None:
         """Return the stored version of a chunk if it is known without a request, otherwise None."""
         if (known := self._cache.known(chunk_id)) is not None:
             return ABSENT if known.version is None else known.version
         if (latest := self.versions.latest(chunk_id)) is not None or io.is_dated:
             return latest
         try:
-            stat = io.stat(chunk_id[1])
+            stat = io.stat(io.unit(chunk_id[1]))
         except NczfsError as error:
-            log.debug("%s: its version is unknown: %s", io.key(chunk_id[1]), error)
+            log.debug("%s: its version is unknown: %s", io.key(io.unit(chunk_id[1])), error)
             return None
         return stat.version if stat is not None else ABSENT
 
@@ -135,7 +135,7 @@ class DirtyMap:
                 self._journal.sending(chunk.io, chunk.index, chunk.basis)
 
     def lend(
-        self, chunk_id: ChunkId, io: ChunkIO, clip: Box, values: Values
+        self, chunk_id: ChunkId, io: ChunkStore, clip: Box, values: Values
     ) -> tuple[DirtyChunk, Snapshot] | None:
         """Begin a flush of the caller's own values. Returns None if the chunk is dirty already."""
         if chunk_id in self.chunks:

@@ -9,20 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
-
+from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.chunks.chunkio import ChunkIO
-from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
+from nczfs.engine.chunks.loaded import ChunkId, Loaded
 from nczfs.engine.pools import Pools
-from nczfs.engine.retrying import StoreHealth, may_pass, until_stored
+from nczfs.engine.retrying import StoreHealth, may_pass
 from nczfs.engine.weight import weight_of_values
 from nczfs.engine.writing.dirty import DirtyChunk, Snapshot
 from nczfs.engine.writing.dirtymap import DirtyMap
 from nczfs.engine.writing.saving import Saver
+from nczfs.engine.writing.storing import store_snapshots
 from nczfs.errors import NczfsError, StructureChanged, Unavailable
-from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import ABSENT, Buffer, Version
+from nczfs.zmap.base import Version
 
 T = TypeVar("T")
 
@@ -161,14 +159,16 @@ class Flusher:
 
     def _store(self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot) -> None:
         try:
-            values, version = store_snapshot(
-                chunk.io,
-                chunk.index,
-                snapshot,
+            io, index = chunk.io, chunk.index
+            group, version = store_snapshots(
+                io,
+                io.unit(index),
+                {index: snapshot},
                 partial(self._dirty.sending, chunk),
                 self._newest(chunk_id, chunk, snapshot),
                 is_in_doubt=bool(chunk.basis.sent),
             )
+            values = group[index]
         except BaseException as error:
             known = error if isinstance(error, NczfsError) else Unavailable(repr(error))
             self._land_failed(chunk_id, chunk, known)
@@ -221,63 +221,7 @@ class Flusher:
             self._saver.save_or_tell(chunk)
 
 
-def store_snapshot(
-    io: ChunkIO,
-    index: ChunkIndex,
-    snapshot: Snapshot,
-    sending: Callable[[Buffer, Version | None], None] | None = None,
-    newest: Callable[[], Version | None] = lambda: None,
-    *,
-    is_in_doubt: bool = False,
-) -> tuple[Values, Version | None]:
-    """Store a snapshot of a dirty chunk: newest version, overlay, conditional write.
-
-    A whole chunk replaces whatever the store has. It is sent with a condition all the same: a
-    request that passes its deadline, and arrives when a later one was answered, must not undo that.
-
-    Parameters
-    ----------
-    sending : as in `ChunkIO.store`.
-    newest : returns the version that the store has as far as is known; None: that is unknown.
-    is_in_doubt : an earlier request with other values may still arrive.
-
-    Returns
-    -------
-    the values that the store has afterwards, and their version.
-
-    Raises
-    ------
-    StructureChanged : the store has another array now. CodecError, StoreError.
-    """
-    io.confirm()
-    if snapshot.is_whole:
-        values, first = snapshot.values, newest()
-        is_hole = first == ABSENT and not is_in_doubt and io.is_fill(values)
-        if first is None or not io.is_conditional or is_hole:
-            return values, io.store(index, values, None, sending, explicitly=is_in_doubt)
-
-        def replace(attempt: int) -> tuple[Values, Version | None]:
-            known = first if not attempt else io.version(index)
-            return values, io.store(index, values, known, sending, explicitly=is_in_doubt)
-
-        return until_stored(replace, io.key(index))
-
-    def store(attempt: int) -> tuple[Values, Version | None]:
-        if attempt:
-            io.confirm()  # before a chunk of another array is decoded
-        known = snapshot.version if snapshot.complete and not attempt else None
-        if known is not None:
-            values = snapshot.values
-        else:
-            base, known = io.newest(index)
-            values = np.array(base)
-            snapshot.written.copy_onto(values, snapshot.values)
-        return values, io.store(index, values, known, sending, explicitly=is_in_doubt)
-
-    return until_stored(store, io.key(index))
-
-
-def _is_held(chunk_id: ChunkId, io: ChunkIO) -> bool:
+def _is_held(chunk_id: ChunkId, io: ChunkStore) -> bool:
     """Return whether a chunk may have appended records that have no place yet."""
     array, index = chunk_id
     first = array.held_from

@@ -58,14 +58,14 @@ class Saver:
         try:
             self.save(chunk)
         except NczfsError as error:
-            log.critical("%s: kept in memory only: %s", chunk.io.key(chunk.index), error)
+            log.critical("%s: kept in memory only: %s", chunk.key, error)
 
     def abandon(self, chunk: DirtyChunk) -> bool:
         """Save a chunk of an array that is gone. Returns whether it need not be held any more."""
         self.save_or_tell(chunk)
         if chunk.saved is not None and self._spool is not None:
             self._spool.keep(chunk.saved.path, chunk.saved.nbytes)
-            key = chunk.io.key(chunk.index)
+            key = chunk.key
             log.error("%s: %s; saved in %s", key, chunk.error, chunk.saved.path)
         return chunk.is_saved or self._spool is None
 

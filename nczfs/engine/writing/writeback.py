@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from nczfs.engine.background import Background
+from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.loaded import ChunkId, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.pools import Pools
@@ -108,7 +108,7 @@ class WriteBack:
         return self._dirty.chunks.get(chunk_id)
 
     def write(
-        self, chunk_id: ChunkId, io: ChunkIO, clip: Box, region: Region, values: Values
+        self, chunk_id: ChunkId, io: ChunkStore, clip: Box, region: Region, values: Values
     ) -> None:
         """Write elements of a chunk.
 
@@ -142,7 +142,7 @@ class WriteBack:
             self._flusher.flush([chunk_id])
 
     def send(
-        self, chunk_id: ChunkId, io: ChunkIO, clip: Box, values: Values
+        self, chunk_id: ChunkId, io: ChunkStore, clip: Box, values: Values
     ) -> Future[None] | None:
         """Write a whole chunk, and store it at once from the caller's memory.
 
@@ -271,7 +271,7 @@ class WriteBack:
         return self._dirty.nbytes - self._limit // 2
 
     def _put_into_journal(
-        self, io: ChunkIO, chunk: DirtyChunk, region: Region, values: Values
+        self, io: ChunkStore, chunk: DirtyChunk, region: Region, values: Values
     ) -> None:
         if self._journal is not None and io.array.dtype.vlen is None:
             assert isinstance(region, Box)
@@ -290,7 +290,7 @@ class WriteBack:
             if chunk.gone or chunk.values is None:  # stored meanwhile, or in the spool
                 return
             if chunk.io.array.dtype.vlen is not None:
-                raise Unavailable(f"{chunk.io.key(chunk.index)}: not stored: {chunk.error}")
+                raise Unavailable(f"{chunk.key}: not stored: {chunk.error}")
             values = chunk.values[chunk.clip.slices()]
             self._put_into_journal(chunk.io, chunk, chunk.clip, values)
 

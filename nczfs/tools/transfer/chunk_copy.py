@@ -166,7 +166,7 @@ class ChunkCopier:
         )
         copy(
             pair.content,
-            pair.target.array.chunk_shape,
+            target.unit_shape,
             target.start,
             target_block_size(pair.target, self._limit),
             writes,

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.chunkio import fill_element
+from nczfs.engine.chunks.base import UnitIndex
+from nczfs.engine.chunks.fill import fill_element, is_fill
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.retrying import until_stored
 from nczfs.engine.values.quantize import rounding_of
 from nczfs.library.variable import storable
 from nczfs.model.boxes import Box
@@ -25,8 +27,8 @@ from nczfs.tools.transfer.source import Selection
 class ChunkTarget:
     """A new variable, unused by others, that is filled with boxes of whole chunks.
 
-    Each chunk is written once, whole, with fill beyond the edge of the array, and independently of
-    all others: writing it again changes nothing.
+    Each chunk is written once, whole, with fill beyond the edge of the array, together with the
+    others of its unit: writing them again changes nothing.
 
     Parameters
     ----------
@@ -45,7 +47,7 @@ class ChunkTarget:
     ) -> None:
         self._variable = variable
         self._array = variable.array
-        self._io = dataset.array(variable).chunkio
+        self._writer = dataset.array(variable).writer()
         self._pool = dataset.engine.pools.write
         self._rounding = rounding_of(variable)
         self._is_new = is_new
@@ -62,23 +64,41 @@ class ChunkTarget:
         if self._rounding is not None:
             values = self._rounding(values)
         box = Box(tuple(p.start for p in selection), tuple(p.stop for p in selection))
+        units: dict[UnitIndex, list[tuple[Part, Values]]] = {}
         for part in self._array.grid.parts(box):
             index: tuple[Any, ...] = (*part.target.slices(), ...)  # a scalar stays an array
             piece = values[index]
             if self._is_wanted(part.chunk):
-                begin = partial(self._submit, part, piece)
-                writes.add(begin, piece.nbytes, piece.size * credit)
+                units.setdefault(self._writer.unit(part.chunk), []).append((part, piece))
             else:
                 writes.progress(piece.size * credit)
+        for unit, parts in units.items():
+            size = sum(piece.size for _, piece in parts)
+            nbytes = sum(piece.nbytes for _, piece in parts)
+            writes.add(partial(self._submit, unit, parts), nbytes, size * credit)
 
-    def _submit(self, part: Part, values: Values) -> Future[None]:
-        return self._pool.submit(self._store, part, values)
+    @property
+    def unit_shape(self) -> tuple[int, ...]:
+        """The shape of what is stored as one object: boxes should be whole ones of these."""
+        return self._writer.unit_shape
 
-    def _store(self, part: Part, values: Values) -> None:
-        if self._is_new and self._io.is_fill(values):
+    def _submit(self, unit: UnitIndex, parts: list[tuple[Part, Values]]) -> Future[None]:
+        return self._pool.submit(self._store, unit, parts)
+
+    def _store(self, unit: UnitIndex, parts: list[tuple[Part, Values]]) -> None:
+        if self._is_new and all(is_fill(self._array, values) for _, values in parts):
             return
-        if part.source.size != prod(self._array.chunk_shape):
-            whole = np.full(self._array.chunk_shape, fill_element(self._array))
-            whole[part.source.slices()] = values
-            values = whole
-        self._io.store(part.chunk, values, None)
+        chunks = {part.chunk: self._whole(part, values) for part, values in parts}
+        if all(chunk in chunks for chunk in self._writer.members(unit)):
+            self._writer.store(unit, chunks, None)
+            return
+        key = self._writer.key(unit)
+        until_stored(lambda _: self._writer.store(unit, chunks, self._writer.version(unit)), key)
+
+    def _whole(self, part: Part, values: Values) -> Values:
+        """Return the values of a chunk, with fill beyond the edge of the array."""
+        if part.source.size == prod(self._array.chunk_shape):
+            return values
+        whole = np.full(self._array.chunk_shape, fill_element(self._array))
+        whole[part.source.slices()] = values
+        return whole

@@ -55,7 +55,7 @@ def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progre
                 variable = variables[path]
                 size = target_block_size(variable, limit)
                 chunks = ChunkTarget(target.dataset, variable, is_new=True)
-                copy(content, variable.array.chunk_shape, chunks.start, size, writes, progress)
+                copy(content, chunks.unit_shape, chunks.start, size, writes, progress)
 
 
 def writes_to(target: Target, memory_limit_bytes: int, progress: Progress) -> Writes:

@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.loaded import Loaded
-from nczfs.engine.chunks.place import ArrayPlace
-from nczfs.engine.options import MissingChunks
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 from nczfs.tools.verify.keys import StoredChunk
 from nczfs.tools.verify.subject import Subject
@@ -79,14 +76,8 @@ class ChunkChecks:
         dataset, variable = self._subject.dataset, chunk.variable
         # One for each chunk, so that a message about a long chunk belongs to this one.
         too_long: list[str] = []
-        chunkio = ChunkIO(
-            dataset.zmap,
-            ArrayPlace(dataset.prefix(variable.key)),
-            variable.array,
-            MissingChunks.FILL,
-            too_long.append,
-        )
-        where = f"{dataset.zmap.name}/{chunkio.key(chunk.index)}: "
+        source = dataset.chunks(variable)[1].reporting(too_long.append)
+        where = f"{dataset.zmap.name}/{chunk.stat.key}: "
         result: Future[str | None] = Future()
 
         def decode(fetched: Callable[[], Loaded]) -> None:
@@ -99,7 +90,7 @@ class ChunkChecks:
 
         def fetch() -> None:
             try:
-                fetched = chunkio.fetch(chunk.index, None)
+                fetched = source.fetch(chunk.index, None)
                 if self._far:
                     self._pools.decode.submit(decode, fetched)
                 else:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nczfs.engine.chunks.chunkio import fill_element
+from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.values.convert import converted
 from nczfs.errors import (
     BadKey,

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from nczfs.engine.chunks.chunkio import fill_element
+from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import BadArgument

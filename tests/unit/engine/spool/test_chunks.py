@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.place import ArrayPlace
@@ -34,7 +35,7 @@ def spool(tmp_path: Path) -> Spool:
     return Spool(tmp_path / "spool", "memory://there")
 
 
-def chunk_io(typestr: Any, chunk_shape: tuple[int, ...], **changes: Any) -> ChunkIO:
+def chunk_io(typestr: Any, chunk_shape: tuple[int, ...], **changes: Any) -> ChunkStore:
     dtype = data_type(typestr, (), "v")
     fields: dict[str, Any] = {"shape": chunk_shape, "codecs": CodecChain(2)} | changes
     array = ArrayDescription(chunk_shape=chunk_shape, dtype=dtype, fill_value=None, **fields)
@@ -45,7 +46,7 @@ def frozen(values: Values, flags: Values | None = None) -> Frozen:
     return Frozen(values, flags, Version("1"), 1)
 
 
-def save(spool: Spool, io: ChunkIO, what: Frozen) -> Saved:
+def save(spool: Spool, io: ChunkStore, what: Frozen) -> Saved:
     return save_chunk(spool, io, (0,) * len(io.array.shape), what, "no way")
 
 
@@ -55,7 +56,7 @@ def kept(path: Path) -> KeptChunk:
     return entry
 
 
-def restored(saved: Saved, io: ChunkIO) -> tuple[Values, Values]:
+def restored(saved: Saved, io: ChunkStore) -> tuple[Values, Values]:
     entry = kept(saved.path)
     return entry.values(io.array.dtype.native, io), entry.flags()
 
@@ -95,7 +96,7 @@ def test_elements_of_variable_length_come_back(spool: Spool) -> None:
     zmap = MemoryZMap()
     with open_zmap(zmap, "w", format="zarr2") as dataset:
         v = dataset.create_variable("v", (3,), str, chunks=(3,))
-        io = dataset._dataset.array(v.description).chunkio
+        io = dataset._dataset.array(v.description).writer()
         assert io.array.dtype.vlen is not None
         values = np.array(["", "ö", "x" * 1000], object)
         saved = save(spool, io, frozen(values, np.array([True, False, True])))

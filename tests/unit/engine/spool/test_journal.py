@@ -291,7 +291,7 @@ def test_a_length_of_one_of_two_datasets_is_settled(
     assert mount.engine.journal is not None
     is_pending = [True]
     mount.engine.journal.grown(
-        mount.array("r").chunkio.prefix, mount.array("r").description, lambda: is_pending[0]
+        mount.array("r").writer().prefix, mount.array("r").description, lambda: is_pending[0]
     )
     mount.engine.writeback.settled()
     assert sorted(recovered(killed(), memory)) == ["r: its shape, (2, 3)", "v[0:1, 0:1]"]

@@ -1,0 +1,220 @@
+"""The seam to the chunks of an array: where they come from, and how they are stored."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from nczfs.codecs.base import Pipeline, TooLong
+from nczfs.engine.chunks.loaded import Loaded, Values
+from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.engine.retrying import Confirmation
+from nczfs.model.grid import ChunkIndex
+from nczfs.model.hierarchy import ArrayDescription
+from nczfs.zmap.base import Buffer, Stat, Version
+from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.run import Run
+
+NDIM_MAX = 64  # limit of numpy
+
+UnitIndex: TypeAlias = "tuple[int, ...]"
+"""The index of a unit: chunks that lie in one object, and so are stored together."""
+
+Fetched: TypeAlias = "Callable[[], Loaded]"
+"""The half of a load that computes, after the half that waits for a store."""
+
+Sending: TypeAlias = "Callable[[Buffer, Version | None], None]"
+"""Called just before an object is sent, with its bytes and the version that it replaces."""
+
+
+class ChunkSource(ABC):
+    """Where the chunks of an array come from.
+
+    A chunk is what is loaded, decoded and cached as a whole. Immutable but for what it caches;
+    every method may be called from any thread.
+
+    Attributes
+    ----------
+    array : the array of the chunks.
+    inputs : the arrays that the values are computed from; empty: they are stored.
+    """
+
+    array: ArrayDescription
+    inputs: tuple[StoredArray, ...] = ()
+
+    @property
+    def writer(self) -> ChunkStore | None:
+        """The same chunks for writing; None: they cannot be written."""
+        return None
+
+    @property
+    @abstractmethod
+    def is_cheap(self) -> bool:
+        """Whether loading a chunk takes no longer than allocating memory for it."""
+
+    @abstractmethod
+    def require(self) -> None:
+        """Raise CodecError now if the values could never be read."""
+
+    @abstractmethod
+    def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Fetched:
+        """Do the half of a load that waits for a store, and return the half that computes.
+
+        Parameters
+        ----------
+        known : what is already known of the chunk; the result where it is still so.
+
+        Raises
+        ------
+        MissingChunk, CorruptChunk, UnknownCodec, StoreError : either half.
+        """
+
+    def unit(self, chunk: ChunkIndex) -> UnitIndex:
+        """Return the unit of a chunk; chunks of one unit are best fetched together."""
+        return chunk
+
+    def fetch_several(
+        self, wanted: Sequence[tuple[ChunkIndex, Loaded | None]]
+    ) -> Sequence[Fetched]:
+        """Fetch several chunks of one unit, in order; the error of a chunk is its second half's.
+
+        Raises
+        ------
+        StoreError : none of them can be fetched.
+        """
+        return [self.fetch(chunk, known) for chunk, known in wanted]
+
+    def load(self, chunk: ChunkIndex, known: Loaded | None) -> Loaded:
+        """Load the values of a chunk, with both halves of `fetch`. Raises as `fetch`."""
+        return self.fetch(chunk, known)()
+
+    @abstractmethod
+    def resized(self, array: ArrayDescription) -> ChunkSource:
+        """Return the same chunks, of an array of another shape."""
+
+    @abstractmethod
+    def reporting(self, too_long: TooLong) -> ChunkSource:
+        """Return the same chunks for a check: a missing one is fill, whatever the options say.
+
+        Parameters
+        ----------
+        too_long : called for each chunk that decodes to more bytes than it should.
+        """
+
+
+class ChunkStore(ChunkSource):
+    """Chunks that can be written.
+
+    The unit of a chunk is what is written as a whole: an object that has this chunk alone, or
+    others besides. All conditions and versions are those of the object.
+
+    Attributes
+    ----------
+    confirm : raises StructureChanged if the store now describes other chunks.
+    """
+
+    confirm: Confirmation
+
+    @property
+    def writer(self) -> ChunkStore:
+        return self
+
+    @property
+    @abstractmethod
+    def prefix(self) -> Prefix:
+        """The current prefix of the array."""
+
+    @property
+    @abstractmethod
+    def pipeline(self) -> Pipeline:
+        """The codecs of one chunk. Raises CodecError."""
+
+    @property
+    def unit_shape(self) -> tuple[int, ...]:
+        """The number of elements of a unit along each dimension."""
+        return self.array.chunk_shape
+
+    def members(self, unit: UnitIndex) -> Iterable[ChunkIndex]:
+        """Return the chunks of a unit that may have elements in the array.
+
+        They include those that it has if another client has extended the array.
+        """
+        return (unit,)
+
+    @abstractmethod
+    def key(self, unit: UnitIndex) -> Key:
+        """Return the current key of the object of a unit."""
+
+    @property
+    @abstractmethod
+    def is_conditional(self) -> bool:
+        """Whether the store itself compares the version that a write replaces."""
+
+    @property
+    @abstractmethod
+    def is_dated(self) -> bool:
+        """Whether `stat` gives the time when a unit was stored."""
+
+    @abstractmethod
+    def stat(self, unit: UnitIndex) -> Stat | None:
+        """Return the object that the store has of a unit; None: there is none."""
+
+    @abstractmethod
+    def version(self, unit: UnitIndex) -> Version:
+        """Return the version that the store has of a unit now; `ABSENT`: it has none."""
+
+    @abstractmethod
+    def run_from(self, unit: UnitIndex) -> Run | None:
+        """Return a run of objects with that of a unit, as `ZMap.run_from`; all if they are few."""
+
+    @abstractmethod
+    def newest(
+        self, unit: UnitIndex, chunks: Collection[ChunkIndex]
+    ) -> tuple[Mapping[ChunkIndex, Values], Version]:
+        """Return values of chunks as the store has them now, all of one version of their unit.
+
+        Chunks that it does not have are fill, whatever the options for reading say: such are the
+        unwritten elements of a chunk that is being written.
+        """
+
+    @abstractmethod
+    def store(
+        self,
+        unit: UnitIndex,
+        values: Mapping[ChunkIndex, Values],
+        replaces: Version | None,
+        sending: Sending | None = None,
+        *,
+        explicitly: bool = False,
+    ) -> Version | None:
+        """Put the values of whole chunks of a unit into the store, all at once.
+
+        Parameters
+        ----------
+        values : by chunk. The other chunks of the unit stay what they are in the version that is
+            replaced.
+        replaces : the only version to replace; `ABSENT`: store only if there is none; None: replace
+            any, which needs the values of all `members`.
+        sending : called just before the bytes are sent, and for the last time before they arrive.
+
+        explicitly : store the unit even if it is all fill, because an earlier request with other
+            values may still arrive.
+
+        Returns
+        -------
+        the version that the store has now; None if nothing was stored, because the unit is all fill
+        and was never written, which reads the same.
+
+        Raises
+        ------
+        Conflict : the store has another version. StructureChanged : the store has another array.
+        CodecError, StoreError.
+        """
+
+    @abstractmethod
+    def delete(self, is_wanted: Callable[[ChunkIndex], bool]) -> Collection[ChunkIndex]:
+        """Remove the stored chunks for which `is_wanted` returns true. Returns which.
+
+        Some may be removed even if it raises StoreError.
+        """

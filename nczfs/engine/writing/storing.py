@@ -1,0 +1,101 @@
+"""Storing what was written to the chunks of one unit: newest version, overlay, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from nczfs.engine.chunks.base import ChunkStore, Sending, UnitIndex
+from nczfs.engine.chunks.fill import is_fill
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.retrying import until_stored
+from nczfs.engine.writing.dirty import Snapshot
+from nczfs.model.grid import ChunkIndex
+from nczfs.zmap.base import ABSENT, Version
+
+Stored: TypeAlias = "tuple[Mapping[ChunkIndex, Values], Version | None]"
+"""The values that the store has of some chunks, and the version of their unit."""
+
+
+def store_snapshots(
+    io: ChunkStore,
+    unit: UnitIndex,
+    snapshots: Mapping[ChunkIndex, Snapshot],
+    sending: Sending | None = None,
+    newest: Callable[[], Version | None] = lambda: None,
+    *,
+    is_in_doubt: bool = False,
+) -> Stored:
+    """Store the snapshots of dirty chunks of a unit, at once, and keep its other elements.
+
+    A whole unit replaces whatever the store has. It is sent with a condition all the same: a
+    request that passes its deadline, and arrives when a later one was answered, must not undo that.
+
+    Parameters
+    ----------
+    sending : as in `ChunkStore.store`.
+    newest : returns the version that the store has as far as is known; None: that is unknown.
+    is_in_doubt : an earlier request with other values may still arrive.
+
+    Returns
+    -------
+    the values of these chunks that the store has afterwards, and the version.
+
+    Raises
+    ------
+    StructureChanged : the store has another array now. CodecError, StoreError.
+    """
+    io.confirm()
+    partial = [chunk for chunk, snapshot in snapshots.items() if not snapshot.is_whole]
+    values = {chunk: snapshot.values for chunk, snapshot in snapshots.items()}
+    if not partial and all(chunk in snapshots for chunk in io.members(unit)):
+        first = newest()
+        is_hole = first == ABSENT and not is_in_doubt and _is_hole(io, values)
+        if first is None or not io.is_conditional or is_hole:
+            return values, io.store(unit, values, None, sending, explicitly=is_in_doubt)
+
+        def replace(attempt: int) -> Stored:
+            known = first if not attempt else io.version(unit)
+            return values, io.store(unit, values, known, sending, explicitly=is_in_doubt)
+
+        return until_stored(replace, io.key(unit))
+
+    def store(attempt: int) -> Stored:
+        if attempt:
+            io.confirm()  # before chunks of another array are decoded
+        merged = values
+        known = None if attempt else _known(snapshots, partial)
+        if known is None and partial:
+            base, known = io.newest(unit, partial)
+            merged = values | {chunk: _over(base[chunk], snapshots[chunk]) for chunk in partial}
+        elif known is None:
+            known = io.version(unit)
+        return merged, io.store(unit, merged, known, sending, explicitly=is_in_doubt)
+
+    return until_stored(store, io.key(unit))
+
+
+def _is_hole(io: ChunkStore, values: Mapping[ChunkIndex, Values]) -> bool:
+    return all(is_fill(io.array, each) for each in values.values())
+
+
+def _known(snapshots: Mapping[ChunkIndex, Snapshot], partial: list[ChunkIndex]) -> Version | None:
+    """Return the version whose elements all unwritten ones of the snapshots are, if there is one.
+
+    Parameters
+    ----------
+    partial : the chunks that are not whole.
+    """
+    if not all(snapshots[chunk].complete for chunk in partial):
+        return None
+    versions = {snapshots[chunk].version for chunk in partial}
+    return versions.pop() if len(versions) == 1 else None
+
+
+def _over(base: Values, snapshot: Snapshot) -> Values:
+    """Return the values of a chunk with the written ones over others."""
+    values = np.array(base)
+    snapshot.written.copy_onto(values, snapshot.values)
+    return values
