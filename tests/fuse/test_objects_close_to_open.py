@@ -103,3 +103,22 @@ def test_what_the_other_mount_made_renamed_and_removed_is_so(
         (writer / "new").write_bytes(wanted or b"-")
         (writer / "new").rename(writer / "f")
         assert (reader / "f").read_bytes() == (wanted or b"-")
+
+
+def test_a_file_that_the_other_mount_has_just_made_is_not_made_again(
+    mounts: list[Path], turns: int
+) -> None:
+    """SEMANTICS O2: although a listing without it is believed for a second."""
+    make_known(mounts)
+    for turn in range(turns // 4):
+        writer, appender = mounts if turn % 2 else mounts[::-1]
+        name = f"new{turn}"
+        assert name not in os.listdir(appender)
+        (writer / name).write_bytes(b"theirs")
+        if turn % 4 == 3:
+            with pytest.raises(FileExistsError):
+                (appender / name).open("xb")
+        mode, wanted = (("ab", b"theirs, ours"), ("wb", b", ours"))[turn % 3 == 2]
+        with (appender / name).open(mode) as file:
+            file.write(b", ours")
+        assert (appender / name).read_bytes() == (writer / name).read_bytes() == wanted

@@ -66,13 +66,18 @@ troubles = (
     )
     | st.builds(Fault, st.integers(0, 2), st.just(AccessDenied), operations=st.just(STORING))
 )
-renaming_troubles = st.none() | st.builds(
-    Fault,
-    st.integers(0, 3),
-    st.sampled_from((Unavailable, DeadlinePassed, AccessDenied)),
-    after=st.booleans(),
-    operations=st.sampled_from((STORING | {"copy"}, frozenset({"delete"}), ALL)),
-    repeats=st.sampled_from((1, 1000)),
+renamings = st.sampled_from((STORING | {"copy"}, frozenset({"delete"}), ALL))
+renaming_troubles = (
+    st.none()
+    | st.builds(
+        Fault,
+        st.integers(0, 3),
+        st.sampled_from((Unavailable, DeadlinePassed)),
+        after=st.booleans(),
+        operations=renamings,
+        repeats=st.sampled_from((1, 1000)),
+    )
+    | st.builds(Fault, st.integers(0, 3), st.just(AccessDenied), operations=renamings)
 )
 directory_troubles = st.none() | st.builds(
     Fault,
@@ -302,8 +307,6 @@ class MountsOfObjects(RuleBasedStateMachine):
         content = self.some_file(data)
         if goal == content.path or parent_of(goal) not in self.directories:
             return
-        if goal in self.files and isinstance(trouble, Fault) and trouble.after:
-            trouble = None  # who writes to a file whose object went by that gets ESTALE
         self.late_requests_arrive()
         if content.is_dirty:
             content.possible.add(content.seen)
@@ -315,6 +318,14 @@ class MountsOfObjects(RuleBasedStateMachine):
             if self.version(goal) == before:
                 return
             is_moved = not exists(self.fs, f"objects/{path}")
+            assert isinstance(trouble, Fault)
+            is_unanswered = "delete" not in trouble.operations
+            replaced = self.files.get(goal)
+            if is_unanswered and any(each.content is replaced for each in self.writers()):
+                assert replaced is not None
+                replaced.possible.add(self.stored_bytes(goal))
+                replaced.is_dirty = True  # and is stored again, over what no answer came to
+                return
         else:
             is_moved = True
         if goal in self.files:

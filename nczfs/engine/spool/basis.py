@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import google_crc32c
 import numpy as np
 
-from nczfs.zmap.base import Buffer, Part, Range, Stat, Version, ZMap, part_bytes, part_size
+from nczfs.zmap.base import (
+    Buffer,
+    Part,
+    Range,
+    Stat,
+    Version,
+    ZMap,
+    cut_part,
+    part_bytes,
+    part_size,
+)
 
 BLOCK_BYTES: Final = 8 << 20
+END_BYTES: Final = 64 << 10
 _KEPT: Final = 8  # of the versions, and of what was sent: the newest ones
 
 
@@ -52,8 +63,23 @@ class Sent:
         return cls(int(size), int(crc), tuple((int(start), int(stop)) for start, stop in ranges))
 
 
-def sent(parts: Iterable[Part]) -> Sent:
-    """Describe what is sent, from the parts of an object."""
+def _nothing(part: Range) -> Buffer:
+    raise AssertionError(part)
+
+
+def sent(parts: Sequence[Part], read: Callable[[Range], Buffer] = _nothing) -> Sent:
+    """Describe what is sent, from the parts of an object.
+
+    Parameters
+    ----------
+    read : returns bytes that are in the store. The end of an object that has no others, because it
+        only became shorter, is read: it can be told from others by that.
+    """
+    if parts and all(isinstance(part, Range) for part in parts):
+        begin = max(0, part_size(parts[-1]) - END_BYTES)
+        end = cut_part(parts[-1], begin, part_size(parts[-1]))
+        assert isinstance(end, Range)
+        parts = [*parts[:-1], cut_part(parts[-1], 0, begin), read(end)]
     size, crc, ranges = 0, 0, []
     for part in parts:
         if not isinstance(part, Range):
@@ -72,10 +98,6 @@ def time_text(ns: int) -> str:
 
 def _extended(crc: int, data: Buffer) -> int:
     return int(google_crc32c.extend(crc, np.frombuffer(data, np.uint8)))
-
-
-def _nothing(part: Range) -> Buffer:
-    raise AssertionError(part)
 
 
 @dataclass(frozen=True, slots=True)

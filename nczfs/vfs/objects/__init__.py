@@ -8,6 +8,7 @@
     file.py        an object
     linking.py     a link is a second object
     live.py        what all open handles of one key share: the staged bytes, and their way out
+    attempts.py    what the store was asked to make, without an answer
     handles.py     an open file
     delivered.py   what was read of it, which tells whether a newer version only adds to it
     kept.py        what a flat store cannot keep: modes, owners, times, empty directories

@@ -88,9 +88,7 @@ class ObjectsDirectory(Directory):
         key = self._store.new_key(prefix, name)
         if Prefix(key) in self._store.made:
             raise IsADirectory(f"{key}: is a directory")
-        is_new = self._files.unsaved(key) is None and (
-            self._store.find(key) is None if exclusive else self._store.is_absent(key)
-        )
+        is_new = self._files.unsaved(key) is None and self._store.is_absent(key, now=exclusive)
         if exclusive and not is_new:
             raise PathExists(f"{key}: exists")
         if not is_new:
@@ -177,7 +175,7 @@ class ObjectsDirectory(Directory):
         if isinstance(node, ObjectsDirectory):
             if there is not None and not isinstance(there, ObjectsDirectory):
                 raise NotADirectory(f"{goal}: is not a directory")
-            if there is not None and not there.is_empty():
+            if not there.is_empty() if there is not None else self._store.has_keys(Prefix(goal)):
                 raise DirectoryNotEmpty(f"{goal}: is not empty")
             if goal.startswith(f"{key}/"):
                 raise BadArgument(f"{goal}: a directory cannot be moved into itself")

@@ -153,10 +153,12 @@ class ObjectFile(File):
         StaleHandle : the kernel has been told another size. It looks the path up again then, and
         does neither read nor append at the end that the file had before.
         """
-        known = self._known
         if not anew:
             self.stat()
             return
+        known = self._known
+        if known is None and self._opened is not None:  # it was made here
+            known = self._opened.base
         store = self._tree.store
         self._known = found = store.stat(self._key)
         is_other = known is not None and known.size != found.size

@@ -15,17 +15,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import NamedTuple
 
 from nczfs.engine.retrying import Trouble
-from nczfs.engine.spool.basis import Sent, sent
+from nczfs.engine.spool.basis import Sent
 from nczfs.errors import NczfsError, PathExists, StaleHandle
 from nczfs.vfs.base import Buffer
+from nczfs.vfs.objects.attempts import Attempt, Attempts, Failure
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.staging import Fetched, Snapshot, StagedFile
-from nczfs.zmap.base import ABSENT, Part, Stat, Version
+from nczfs.zmap.base import ABSENT, Part, Range, Stat, Version
 from nczfs.zmap.keys import Key
 
 log = logging.getLogger(__name__)
@@ -60,8 +60,8 @@ class LiveFile:
         self._stored = 0
         self._emptied = -1
         self._attempts = 0
-        self._failure: _Failure | None = None
-        self._in_doubt: set[tuple[Key, Sent]] = set()
+        self._failure: Failure | None = None
+        self.unanswered = Attempts(store)
         self._lost = False
         self.delivered = store.delivered.of(key, self._replaces)
 
@@ -101,7 +101,7 @@ class LiveFile:
             with self.lock:
                 if (staged := self._staged) is None:
                     if self._lost:
-                        raise self._loss()
+                        raise StaleHandle(f"{self.key}: could not be stored")
                     return b"" if self.base is None else None
                 found = staged.read(offset, size, fetched)
                 if fetched is not None:
@@ -137,8 +137,8 @@ class LiveFile:
     def go_on(self, base: Stat) -> bool:
         """Adopt the version of another client, if it only adds to the file.
 
-        False: bytes that were read of it are others there, somebody has it open for writing, or it
-        has been removed, and what has its name now is another file.
+        False: bytes that were read of it are others there, or somebody has it open for writing, or
+        another file has its name.
         """
         with self.turn:
             is_own = not self.linked or self.writers or self.is_staged
@@ -232,8 +232,8 @@ class LiveFile:
             if not self.dirty:
                 return None
             snapshot, mtime_ns = self._snapshot(), self.mtime_ns
-        with _closing(snapshot):
-            return self._store.make(key, _parts_of(snapshot), mtime_ns)
+        with _parts_of(snapshot) as parts:
+            return self._store.make(key, parts, mtime_ns)
 
     def check_base(self) -> None:
         """Raise StaleHandle if another client replaced or deleted the object."""
@@ -249,12 +249,12 @@ class LiveFile:
     def way_back(self) -> Callable[[], None]:
         """Return a function that undoes a later `moved`: the object is where it is now."""
         with self.lock:
-            key, base, stored, in_doubt = self.key, self.base, self._stored, set(self._in_doubt)
+            key, base, stored, found = self.key, self.base, self._stored, {*self.unanswered.found}
 
         def restore() -> None:
             with self.lock:
                 self.moved(key, base, stored)
-                self._in_doubt |= in_doubt
+                self.unanswered.found |= found
 
         return restore
 
@@ -300,6 +300,20 @@ class LiveFile:
             log.warning(
                 "%s: cannot be kept for the programs that have it open: %s", self.key, error
             )
+
+    def doubt(self, attempts: list[Attempt]) -> None:
+        """Note that the object may have been replaced: who writes to the file stores it again.
+
+        The caller has the turn, and called `hold`.
+        """
+        with suppress(NczfsError):
+            with self.lock:
+                staged = self._stage()
+                if not self.writers or not attempts or staged.missing(0, staged.size):
+                    return
+                self.unanswered.add(self.key, attempts)
+                self._changed()
+            self._landed(self.key)  # as long as it can be told
 
     def unlink(self) -> None:
         """Note that the name is gone."""
@@ -383,19 +397,19 @@ class LiveFile:
             attempt, generation, mtime_ns = self._attempts, self._generation, self.mtime_ns
             snapshot = self._snapshot()
         try:
-            with _closing(snapshot):
-                parts = _parts_of(snapshot)
+            with _parts_of(snapshot) as parts:
                 return self._write(key, parts, replaces, mtime_ns), generation
         except NczfsError as error:
             is_refused = isinstance(error, StaleHandle | PathExists)
-            if is_refused and (arrived := self._landed(key)) is not None:
-                return self._upload(key, arrived.version)
-            self._failure = _Failure(attempt, generation, error, time.monotonic())
+            if is_refused and (landed := self._landed(key)) is not None:
+                return self._upload(key, landed.version)
+            self._failure = Failure(attempt, generation, error, time.monotonic())
             raise
 
     def _write(self, key: Key, parts: list[Part], replaces: Version | None, mtime_ns: int) -> Stat:
-        staged = self._staged
-        attempt = sent(parts) if staged is not None and staged.is_logged else None
+        is_logged = self._staged is not None and self._staged.is_logged
+        is_stored = all(isinstance(part, Range) for part in parts)  # in a version that will be gone
+        attempt = self._store.sent(parts) if is_logged or is_stored else None
         if attempt is not None and key == self.key:
             self._note_sent(attempt)
         try:
@@ -404,8 +418,8 @@ class LiveFile:
             return self._store.write(key, parts, replaces, mtime_ns)
         except NczfsError as error:
             if error.transient:
-                attempt = attempt or sent(parts)
-                self._in_doubt.add((key, attempt))
+                attempt = attempt or self._store.sent(parts)
+                self.unanswered.add(key, [attempt])
                 self._note_sent(attempt)
             raise
 
@@ -416,15 +430,15 @@ class LiveFile:
                 self._staged.note_sent(attempt)
 
     def _landed(self, key: Key) -> Stat | None:
-        """Return what an earlier, unanswered upload stored, if anything.
+        """Return what an earlier, unanswered upload or copy stored, if anything.
 
         Where that is the file itself, it goes on from there: bytes that were never fetched come
         from this version. The caller has the turn.
         """
-        arrived = self._store.arrived(key, [each for at, each in self._in_doubt if at == key])
-        if arrived is not None and key == self.key:
-            self._become(arrived, self._stored)
-        return arrived
+        found = self.unanswered.arrived(key)
+        if found is not None and key == self.key:
+            self._become(found, self._stored)
+        return found
 
     def _become(self, base: Stat, generation: int) -> None:
         """Note that a generation is in the store as a version."""
@@ -432,7 +446,7 @@ class LiveFile:
             self.key, self.base = base.key, base
             self._store.delivered.keep(self.key, base.version, self.delivered)
             self._stored = generation
-            self._in_doubt = set()
+            self.unanswered.clear()
             self._failure = None
             if self._staged is None:
                 return
@@ -451,7 +465,7 @@ class LiveFile:
     def _stage(self) -> StagedFile:
         if self._staged is None:
             if self._lost:
-                raise self._loss()
+                raise StaleHandle(f"{self.key}: could not be stored")
             self._staged = self._store.stage(self.key, self.base)
         return self._staged
 
@@ -477,22 +491,9 @@ class LiveFile:
         except NczfsError as error:
             log.debug("%s: what was read is not kept: %s", self.key, error)
 
-    def _loss(self) -> StaleHandle:
-        return StaleHandle(f"{self.key}: could not be stored")
 
-
-class _Failure(NamedTuple):
-    """A failed upload, its generation, and its time on the monotonic clock."""
-
-    attempt: int
-    generation: int
-    error: NczfsError
-    at: float
-
-
-def _parts_of(snapshot: Snapshot | None) -> list[Part]:
-    return [b""] if snapshot is None else list(snapshot.parts)
-
-
-def _closing(snapshot: Snapshot | None) -> AbstractContextManager[object]:
-    return nullcontext() if snapshot is None else closing(snapshot)
+@contextmanager
+def _parts_of(snapshot: Snapshot | None) -> Iterator[list[Part]]:
+    """Yield the parts of an object, and release the snapshot."""
+    with closing(snapshot) if snapshot is not None else nullcontext():
+        yield [b""] if snapshot is None else list(snapshot.parts)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
 from nczfs.errors import Conflict, NczfsError, NotPermitted, StaleHandle
+from nczfs.vfs.objects.attempts import Attempt, Copied
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.livefiles import LiveFiles
 from nczfs.vfs.objects.names import parent_of
@@ -38,11 +40,12 @@ def rename_file(
         written = live if live is not None and live.dirty else None
         source = _source(store, written, key)
         restore = live.way_back() if live is not None else None
-        if written is not None:
-            copy = written.store_elsewhere(goal, replace=replace)
-        else:
-            assert source is not None
-            copy = _copied(store, live, source, goal, replace=replace)
+        with _doubting(replaced, written, source, goal):
+            if written is not None:
+                copy = written.store_elsewhere(goal, replace=replace)
+            else:
+                assert source is not None
+                copy = _copied(store, live, source, goal, replace=replace)
         files.unlink(goal)
         store.kept.move(key, goal, copy)
         try:
@@ -167,6 +170,20 @@ def _copied(
         is_same = live.base is not None and live.base.version == source.version
         live.moved(goal, copy if is_same else None)
     return copy
+
+
+@contextmanager
+def _doubting(
+    replaced: LiveFile | None, written: LiveFile | None, source: Stat | None, goal: Key
+) -> Iterator[None]:
+    """Tell an open file what may be in the place of its object if no answer comes."""
+    try:
+        yield
+    except NczfsError as error:
+        if replaced is not None and error.transient:
+            copied: list[Attempt] = [] if source is None else [Copied(source)]
+            replaced.doubt(copied if written is None else written.unanswered.at(goal))
+        raise
 
 
 def _below(store: ObjectStore, prefix: Prefix) -> dict[Key, Stat]:

@@ -17,7 +17,7 @@ from nczfs.engine.chunks.place import Gate
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.listings import LISTED_ENTRIES_MAX
 from nczfs.engine.pools import Pools
-from nczfs.engine.spool.basis import Sent
+from nczfs.engine.spool.basis import Sent, sent
 from nczfs.engine.spool.renames import noted
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import (
@@ -146,16 +146,6 @@ class ObjectStore:
             self.times.learn(stat)
         return stat
 
-    def arrived(self, key: Key, attempts: Sequence[Sent]) -> Stat | None:
-        """Return the object under a key, if one of some uploads sent it."""
-        found = self.find(key) if attempts else None
-        try:
-            if found is not None and any(each.is_in(self.zmap, found) for each in attempts):
-                return found
-        except (Conflict, NoSuchObject):  # another client has just replaced or deleted it
-            pass
-        return None
-
     def entry(self, key: Key) -> Entry | None:
         """Return the entry of a listing; None if there is no object and no key below.
 
@@ -189,6 +179,10 @@ class ObjectStore:
                 f"{self.zmap.name}/{stat.key}: {len(blob.data)} bytes instead of {stop - start}"
             )
         return blob.data
+
+    def sent(self, parts: Sequence[Part]) -> Sent:
+        """Describe what is sent. Raises StaleHandle as `read` does."""
+        return sent(parts, lambda part: self.read(part.stat, part.start, part.stop))
 
     def stage(self, key: Key, stat: Stat | None) -> StagedFile:
         """Return a staged file that begins as a version of an object, or empty."""
@@ -371,13 +365,23 @@ class ObjectStore:
             return [function(argument) for argument in arguments]
         return list(self._pools.write.map(function, arguments))
 
-    def is_absent(self, key: Key) -> bool:
-        """Return whether there is no object, by a listing; `write` compares again."""
+    def is_absent(self, key: Key, *, now: bool) -> bool:
+        """Return whether there is no object; `write` compares again.
+
+        Parameters
+        ----------
+        now : ask the store; otherwise a listing is believed for as long as opens of files may
+            believe one.
+        """
         prefix, _, name = key.rpartition("/")
         listed, entry = self.metadata.known_entry(Prefix(prefix), name)
-        if listed and (entry is None or entry.stat is None):
+        is_unlisted = listed and (entry is None or entry.stat is None)
+        if is_unlisted and not (now or self.metadata.is_prompt):
             return True
-        return self.find(key) is None
+        found = self.find(key)
+        if found is not None and is_unlisted:
+            self.metadata.stored(found)  # by another client, since
+        return found is None
 
     def new_key(self, prefix: Prefix, name: str) -> Key:
         """Return the key of a new name. Raises BadKey, KeyTooLong, KeyNotText."""

@@ -9,14 +9,16 @@ from unittest import mock
 
 import pytest
 
+from nczfs.engine.spool.space import Survives
 from nczfs.errors import StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs.base import HandleNo
+from nczfs.vfs.base import Changes, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
+from tests.support.trees import find
 from tests.support.writing import close, open_file, rename, unlink
 
 KEY, PATH = Key("file"), "objects/file"
@@ -73,6 +75,11 @@ def test_any_of_several_attempts_may_have_arrived(fs: TreeFileSystem, store: Fau
     assert bytes(store.read(KEY).data) == b"second"
 
 
+def cut(fs: TreeFileSystem, handle: HandleNo, size: int) -> None:
+    """As ftruncate(2)."""
+    fs.setattr(find(fs, PATH).ino, Changes(size=size), handle)
+
+
 def half_stored(fs: TreeFileSystem, store: Faulty, key: Key = KEY) -> HandleNo:
     """A large file of which a byte was changed, and stored by an upload whose answer was lost."""
     store.write(key, LARGE)
@@ -106,6 +113,45 @@ def test_the_rest_of_a_file_can_be_read_after_the_answer_of_a_part_was_lost(
     assert bytes(fs.read(handle, middle, 300)) == LARGE[middle : middle + 300]
     close(fs, handle)
     assert bytes(store.read(KEY).data) == b"1" + LARGE[1:]
+
+
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_a_file_that_only_became_shorter_goes_on_after_the_answer_was_lost(
+    store: Faulty, tmp_path: Path, *, is_logged: bool
+) -> None:
+    """SEMANTICS O6, O9: nothing of what is sent came from here."""
+    survives = Survives.KILL if is_logged else Survives.NOTHING
+    options = VfsOptions(read_only=False, spool_dir=tmp_path, survives=survives)
+    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
+        fs = mount_tree("memory://attempts", options=options)
+    store.write(KEY, LARGE)
+    handle = open_file(fs, PATH, os.O_RDWR)
+    cut(fs, handle, len(LARGE) - 5)
+    store.arm(LOST)
+    with pytest.raises(Unavailable):
+        fs.fsync(handle, data_only=False)
+    assert bytes(store.read(KEY).data) == LARGE[:-5]
+    cut(fs, handle, len(LARGE) - 10)
+    close(fs, handle)
+    assert bytes(store.read(KEY).data) == LARGE[:-10]
+    fs.close()
+
+
+def test_a_shorter_file_is_not_put_over_another_one_of_its_size(
+    fs: TreeFileSystem, store: Faulty, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS O9."""
+    expected_warnings.add("file: ")
+    store.write(KEY, LARGE)
+    handle = open_file(fs, PATH, os.O_RDWR)
+    cut(fs, handle, len(LARGE) - 5)
+    store.arm(DOWN)
+    with pytest.raises(Unavailable):
+        fs.fsync(handle, data_only=False)
+    store.write(KEY, LARGE[5:])
+    with pytest.raises(StaleHandle):
+        close(fs, handle)
+    assert bytes(store.read(KEY).data) == LARGE[5:]
 
 
 @pytest.mark.parametrize("change", ["file", "directory", "unlink"])
@@ -177,3 +223,64 @@ def test_what_another_client_stored_meanwhile_stays(
     with pytest.raises(StaleHandle):
         close(fs, handle)
     assert bytes(store.read(KEY).data) == b"them"
+
+
+@pytest.mark.parametrize("is_written", [True, False], ids=["written", "stored"])
+@pytest.mark.parametrize("source", ["stored", "written"])
+def test_a_file_goes_on_over_a_rename_onto_it_whose_answer_was_lost(
+    fs: TreeFileSystem, store: Faulty, source: str, *, is_written: bool
+) -> None:
+    """SEMANTICS O9, O11: `mv b a` fails, and a is open and written."""
+    store.write(KEY, b"a, as it was")
+    store.write(Key("b"), b"b, as it was")
+    handle = open_file(fs, PATH, os.O_RDWR)
+    if is_written:
+        fs.write(handle, 0, b"A")
+    other = open_file(fs, "objects/b", os.O_RDWR)
+    if source == "written":
+        fs.write(other, 0, b"B")
+    store.arm(Fault(0, after=True, operations=WRITES | {"copy"}))
+    with pytest.raises(Unavailable):
+        rename(fs, "objects/b", PATH)
+    store.arm()
+    assert bytes(store.read(KEY).data)[1:] == b", as it was"
+    assert bytes(fs.read(handle, 0, 20)) == (b"A" if is_written else b"a") + b", as it was"
+    fs.write(handle, 1, b":")
+    close(fs, handle)
+    assert bytes(store.read(KEY).data) == (b"A" if is_written else b"a") + b": as it was"
+    close(fs, other)
+    assert bytes(store.read(Key("b")).data) == (b"B" if source == "written" else b"b") + (
+        b", as it was"
+    )
+
+
+def test_a_rename_whose_answer_was_lost_is_made_again(fs: TreeFileSystem, store: Faulty) -> None:
+    """SEMANTICS O10, O11."""
+    store.write(KEY, b"a")
+    store.write(Key("b"), b"b")
+    handle = open_file(fs, PATH, os.O_RDWR)
+    store.arm(Fault(0, after=True, operations=WRITES | {"copy"}))
+    with pytest.raises(Unavailable):
+        rename(fs, "objects/b", PATH)
+    store.arm()
+    rename(fs, "objects/b", PATH)
+    fs.write(handle, 0, b"discarded")
+    close(fs, handle)
+    assert {stat.key: bytes(store.read(stat.key).data) for stat in store.list(ROOT)} == {KEY: b"b"}
+
+
+def test_a_file_is_not_put_over_what_is_no_copy_of_the_renamed_one(
+    fs: TreeFileSystem, store: Faulty, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS O9."""
+    expected_warnings.add("file: ")
+    store.write(KEY, b"a")
+    store.write(Key("b"), b"b")
+    handle = open_file(fs, PATH, os.O_RDWR)
+    store.arm(Fault(0, operations=WRITES | {"copy"}))
+    with pytest.raises(Unavailable):
+        rename(fs, "objects/b", PATH)
+    store.write(KEY, b"t")
+    with pytest.raises(StaleHandle):
+        close(fs, handle)
+    assert bytes(store.read(KEY).data) == b"t"

@@ -17,7 +17,7 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.trees import find
-from tests.support.writing import close, open_file, unlink, write
+from tests.support.writing import close, open_file, rename, unlink, write
 
 KEY, PATH = Key("run.log"), "objects/run.log"
 
@@ -154,3 +154,18 @@ def test_a_writer_does_not_go_on_with_what_another_client_appended(
         fs.read(handle, 0, 20)
     close(fs, handle)
     assert bytes(store.read(KEY).data) == b"0123456789+"
+
+
+@pytest.mark.parametrize("content", [b"", b"0123456789"], ids=["empty", "read"])
+def test_a_reader_does_not_go_on_with_what_replaced_its_file_here(
+    fs: TreeFileSystem, store: MemoryZMap, content: bytes
+) -> None:
+    """SEMANTICS O10: by a rename, and what replaced it begins in the same way."""
+    store.write(KEY, content)
+    handle = reader(fs)
+    assert bytes(fs.read(handle, 0, 20)) == content
+    store.write(Key("other"), content + b"more")
+    rename(fs, "objects/other", PATH)
+    for offset in (0, len(content)):
+        assert bytes(fs.read(handle, offset, 20)) == content[offset:]
+    fs.release(handle)

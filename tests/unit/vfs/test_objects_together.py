@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from nczfs.errors import DeadlinePassed, StaleHandle, Unavailable
+from nczfs.errors import DeadlinePassed, DirectoryNotEmpty, StaleHandle, Unavailable
 from nczfs.vfs.base import Attributes, Changes, HandleNo
 from nczfs.vfs.effects import Request
 from nczfs.vfs.filesystem import TreeFileSystem
@@ -733,3 +733,14 @@ def test_a_file_that_another_client_has_replaced_is_not_another_one_after_a_rena
         fs.read(handle, 2, 7)
     fs.release(handle)
     assert read(fs, "objects/b") == stored(store)["b"] == b"A Version"
+
+
+def test_a_directory_is_not_merged_into_one_that_another_client_has_just_made(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O11: although a listing without it is believed for a second."""
+    assert "e" not in listing(fs, "objects")
+    store.write(Key("e/a"), b"theirs")
+    with pytest.raises(DirectoryNotEmpty):
+        rename(fs, "objects/d", "objects/e")
+    assert stored(store) == {"a": b"old", "d/a": b"old", "d/b": b"old", "e/a": b"theirs"}
