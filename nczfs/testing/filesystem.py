@@ -29,7 +29,7 @@ from nczfs.vfs.base import (
     Opened,
     Owner,
 )
-from nczfs.zmap.base import Capacity
+from nczfs.zmap.capacity import Capacity
 
 _FIRST_COOKIE = 3  # 0 is the start; 1 and 2 are special for NFS
 

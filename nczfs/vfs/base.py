@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NewType, Protocol, TypeAlias
 
-from nczfs.zmap.base import Capacity
+from nczfs.zmap.capacity import Capacity
 
 InodeNo = NewType("InodeNo", int)
 HandleNo = NewType("HandleNo", int)

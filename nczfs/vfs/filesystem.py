@@ -35,7 +35,7 @@ from nczfs.vfs.kernel import KernelCache
 from nczfs.vfs.listing import OpenDirectory
 from nczfs.vfs.nodes import Directory, File, NodeStat, OpenFile
 from nczfs.vfs.objects import NAME_BYTES_MAX
-from nczfs.zmap.base import Capacity
+from nczfs.zmap.capacity import Capacity
 
 PAGE_BYTES = 4096
 

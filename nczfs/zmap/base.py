@@ -11,6 +11,7 @@ from itertools import chain
 from typing import NamedTuple, NewType, TypeAlias
 
 from nczfs.errors import CorruptStore, NoSuchObject
+from nczfs.zmap.capacity import UNLIMITED, Capacity
 from nczfs.zmap.joining import join
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.ranges import read_joined
@@ -47,6 +48,7 @@ class Stat(NamedTuple):
     Attributes
     ----------
     mtime_ns : when it was stored; None if the store has no times.
+    ctime_ns : when the status of its file changed; no program can set that, as it can `mtime_ns`.
     kept_mtime_ns : the time that was given for it (`Features.keeps_times`); None if none was given,
         and in the results of `search` and `list`.
     """
@@ -56,6 +58,12 @@ class Stat(NamedTuple):
     version: Version
     mtime_ns: int | None = None
     kept_mtime_ns: int | None = None
+    ctime_ns: int | None = None
+
+    @property
+    def stored_ns(self) -> int | None:
+        """When it was stored at the latest: a copy that keeps its time is put there later."""
+        return max(filter(None, (self.mtime_ns, self.ctime_ns)), default=self.mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,27 +194,6 @@ class Features:
     text_keys: bool = False
     lists_all: bool = True
     dates_objects: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """The capacity of a store.
-
-    Attributes
-    ----------
-    available_bytes : free bytes that are not reserved for root.
-    files, free_files : how many are possible, and how many more; 0: as many as fit.
-    """
-
-    total_bytes: int
-    free_bytes: int
-    available_bytes: int
-    files: int = 0
-    free_files: int = 0
-
-
-# A bucket has no size: large enough that it never seems full.
-UNLIMITED = Capacity(1 << 60, 1 << 60, 1 << 60)
 
 
 class ZMap(ABC):

@@ -12,7 +12,6 @@ from nczfs.metrics import STORE_BYTES_READ, STORE_REQUESTS
 from nczfs.zmap.base import (
     Blob,
     Buffer,
-    Capacity,
     Entry,
     Features,
     Part,
@@ -21,6 +20,7 @@ from nczfs.zmap.base import (
     Version,
     ZMap,
 )
+from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.keys import Key, Prefix, checked_length
 from nczfs.zmap.run import Run
 

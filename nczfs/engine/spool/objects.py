@@ -142,7 +142,7 @@ class KeptObject(Entry):
         if now is None:
             what = "another client has deleted it since"
         else:
-            when = f" at {time_text(now.mtime_ns)}" if now.mtime_ns is not None else ""
+            when = f" at {time_text(now.stored_ns)}" if now.stored_ns is not None else ""
             what = f"another client has replaced it since{when}: it has {now.size} bytes there"
         return (
             f"{self.key}: {what}, {self.data.size} in the spool; --export DIR gives you the "

@@ -103,7 +103,7 @@ def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
         return not basis.versions or ABSENT in basis.versions
     if stat.version in basis.versions:
         return True
-    if stat.mtime_ns is not None and stat.mtime_ns < basis.written_ns:
+    if stat.stored_ns is not None and stat.stored_ns < basis.written_ns:
         return True
     return any(each.is_in(zmap, stat) for each in basis.sent)
 
@@ -137,10 +137,10 @@ def _difference(
     place = ", ".join(str(at + i * n) for at, i, n in grid)
     if stat is None:
         since = "another client has removed the chunk since"
-    elif stat.mtime_ns is None:
+    elif stat.stored_ns is None:
         since = "another client may have stored the chunk since"
     else:
-        since = f"the chunk was stored since, at {time_text(stat.mtime_ns)}"
+        since = f"the chunk was stored since, at {time_text(stat.stored_ns)}"
     return (
         f"{io.key(io.unit(index))}: written at {time_text(basis.written_ns)}, and {since}: "
         f"{int(different.sum())} elements differ, the first at [{place}]: the store has "

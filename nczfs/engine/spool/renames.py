@@ -70,7 +70,7 @@ class UnfinishedRename(Entry):
         prefix, goal = parse_prefix(self.key), self.goal
         done, staying = [], []
         for stat in [stat for stat in zmap.list(prefix) if stat.key.startswith(f"{prefix}/")]:
-            if stat.mtime_ns is not None and stat.mtime_ns > self.written_ns and not force:
+            if stat.stored_ns is not None and stat.stored_ns > self.written_ns and not force:
                 staying.append(f"{stat.key} is newer than the rename")
             elif _copy(zmap, stat, moved(stat.key, prefix, goal), force=force):
                 done.append(stat.key)

@@ -19,7 +19,8 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap.base import Blob, Buffer, Capacity, Entry, Features, Part, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Buffer, Entry, Features, Part, Stat, Version, ZMap
+from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.directory.casing import check_spelling, seen_case_sensitive, tried_case_sensitive
 from nczfs.zmap.directory.leftovers import Leftovers
 from nczfs.zmap.directory.locking import can_lock

@@ -35,4 +35,5 @@ def _version(status: os.stat_result, ctime_ns: int) -> Version:
 
 def stat_of(key: Key, status: os.stat_result) -> Stat:
     """Return the `Stat` of the object in a regular file."""
-    return Stat(key, status.st_size, version_of(status), status.st_mtime_ns)
+    mtime_ns, ctime_ns = status.st_mtime_ns, status.st_ctime_ns
+    return Stat(key, status.st_size, version_of(status), mtime_ns, ctime_ns=ctime_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 import tracemalloc
 import zipfile
@@ -22,6 +23,7 @@ from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, Tally, format_options
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.renames import noted
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.spool.staged import Kept, Staged
 from nczfs.errors import CorruptChunk, NczfsError, SpoolError, Unavailable
@@ -32,7 +34,7 @@ from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
 from nczfs.zmap.base import ABSENT
 from nczfs.zmap.directory.store import DirectoryZMap
-from nczfs.zmap.keys import parse_key, parse_prefix
+from nczfs.zmap.keys import Prefix, parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.url import parse_url
 
@@ -148,6 +150,43 @@ def test_elements_are_put_over_what_others_stored_before_they_were_written(
         write(v, (1,), [11])
     assert put_back(spool_dir) == []
     assert values_of(url)[:4] == [1, 11, 3, 4]
+
+
+def test_a_chunk_that_was_put_there_since_with_an_older_time_is_newer(
+    url: str, spool_dir: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS W20: as by ``cp -p`` or ``rsync -t`` of a backup."""
+    create(url)
+    with open_url(url, "r+") as dataset:
+        dataset.variables["v"][:4] = [1, 2, 3, 4]
+    subprocess.run(["cp", "-p", Path(url, "v", "0"), tmp_path / "backup"], check=True)
+    with dying_mount(url, spool_dir) as v:
+        forget_versions(v)
+        write(v, (1,), [11])
+    subprocess.run(["cp", "-p", tmp_path / "backup", Path(url, "v", "0")], check=True)
+    (problem,) = put_back(spool_dir)
+    assert "the chunk was stored since" in problem
+    assert values_of(url)[:4] == [1, 2, 3, 4]
+    assert put_back(spool_dir, force=True) == []
+    assert values_of(url)[:4] == [1, 11, 3, 4]
+
+
+def test_an_object_that_was_put_there_since_with_an_older_time_is_not_renamed(
+    spool_dir: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    (store / "a").mkdir(parents=True)
+    (store / "a/old").write_bytes(b"old")
+    spool = Spool(spool_dir, spool_url(parse_url(str(store))))
+    with pytest.raises(Unavailable), noted(spool, Prefix("a"), Prefix("b")):
+        raise Unavailable("no connection")
+    spool.close()
+    (store / "a/new").write_bytes(b"new")
+    os.utime(store / "a/new", (0, 0))
+    (problem,) = put_back(spool_dir)
+    assert "a: 1 objects stay there: a/new is newer than the rename" in problem
+    assert (store / "a/new").exists()
+    assert (store / "b/old").read_bytes() == b"old"
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -19,7 +19,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap.base import Capacity
+from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.wrappers import Prefixed
