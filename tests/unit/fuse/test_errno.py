@@ -47,6 +47,10 @@ def test_an_error_of_a_plugin_takes_the_errno_of_its_base() -> None:
     assert to_errno(Quota("full")) == errno.ENOSPC
 
 
+def test_what_no_store_can_hold_is_told_from_a_full_one() -> None:
+    assert to_errno(errors.ObjectTooLarge("6 TiB")) == errno.EFBIG
+
+
 def test_a_stranger_is_an_input_output_error() -> None:
     assert to_errno(ZeroDivisionError()) == errno.EIO
     assert not is_expected(ZeroDivisionError())

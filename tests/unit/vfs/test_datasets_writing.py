@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nczfs.engine.arrays.array import now
 from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.options import EngineOptions
 from nczfs.errors import (
     BadArgument,
     BadValue,
@@ -23,6 +25,7 @@ from nczfs.errors import (
     Unavailable,
 )
 from nczfs.library.opening import open_zmap
+from nczfs.metrics import REGISTRY
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.testing.faults import Faulty
 from nczfs.vfs.base import Changes, HandleNo
@@ -35,6 +38,7 @@ from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.trees import find, listing, read
+from tests.support.waiting import until
 from tests.support.writing import close, open_file
 
 _stores = itertools.count()
@@ -168,6 +172,55 @@ def test_pages_that_the_kernel_kept_are_not_believed_after_a_write(
     assert not opened.keep_cache
     assert fs.getattr(ino).mtime_ns > before
     fs.release(opened.handle)
+    fs.close()
+
+
+def test_a_far_chunk_that_was_replaced_shows_in_files_opened_after_its_time(
+    store: ZMap, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS D9."""
+    monkeypatch.setattr("nczfs.vfs.tree.open_store", lambda *_: Far(store))
+    ttl_s, passed_s = 60.0, [0.0]
+    monkeypatch.setattr("nczfs.vfs.datasets.viewfile.now", lambda: now() + passed_s[0])
+    options = EngineOptions(metadata_ttl_s=ttl_s)
+    fs = mount_tree(url, options=VfsOptions(read_only=False, engine=options))
+    raw = f"{V}/values.raw"
+    assert read(fs, raw) == FIELD.tobytes()
+    before = open_file(fs, raw, os.O_RDONLY)
+    with open_zmap(Prefixed(store, parse_prefix("a.zarr")), "r+") as root:
+        root.variables["v"][...] = -FIELD
+    assert read(fs, raw) == FIELD.tobytes(), "it was confirmed just now"
+    passed_s[0] = ttl_s
+    assert read(fs, raw) == (-FIELD).tobytes()
+    close(fs, before)
+    fs.close()
+
+
+def _windows_read_ahead() -> float:
+    return REGISTRY.get_sample_value("nczfs_prefetched_windows_total") or 0.0
+
+
+def test_bytes_that_were_read_ahead_are_not_shown_after_a_write(store: ZMap, url: str) -> None:
+    """SEMANTICS W2: rows of chunks lie apart in the file, so threads put them together ahead."""
+    field = np.arange(1 << 20, dtype="<f8").reshape(1024, 1024)
+    put_array(store, "a.zarr/w", field, (64, 64))
+    fs = mount_tree(url, options=VfsOptions(read_only=False))
+    raw, step = "datasets/a.zarr/w/values.raw", 128 << 10
+    reader = open_file(fs, raw, os.O_RDONLY)
+    begun, place = _windows_read_ahead(), field.nbytes // 4
+
+    def bytes_at(start: int) -> bytes:
+        """As the kernel asks: what is in memory first."""
+        found = fs.read_if_cached(reader, start, step)
+        return bytes(fs.read(reader, start, step) if found is None else found)
+
+    for start in range(0, place, step):
+        assert bytes_at(start) == field.tobytes()[start : start + step]
+    until(lambda: _windows_read_ahead() >= begun + 1)
+    write(fs, raw, (-field).tobytes()[place:], place)
+    for start in range(place, field.nbytes, step):
+        assert bytes_at(start) == (-field).tobytes()[start : start + step]
+    close(fs, reader)
     fs.close()
 
 

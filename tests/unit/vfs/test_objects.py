@@ -28,6 +28,7 @@ from nczfs.errors import (
     PathExists,
     ReadOnlyMount,
     StaleHandle,
+    Unavailable,
 )
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import Changes, FileKind
@@ -351,6 +352,20 @@ def test_a_truncation_that_the_store_refuses_leaves_nothing_behind(
         assert bytes(faulty_fs.read(handle, 0, 1000)) == b"hello"
         close(faulty_fs, handle)
     assert not list(tmp_path.rglob("*.kept"))
+
+
+def test_a_truncation_that_the_store_refuses_keeps_what_another_file_wrote(
+    faulty_fs: TreeFileSystem, faulty: Faulty, store: ZMap
+) -> None:
+    """SEMANTICS O9: its close has yet to answer for it."""
+    handle = open_file(faulty_fs, NOTES)
+    faulty_fs.write(handle, 0, b"HE")
+    faulty.arm(Fault(0, Unavailable, operations=frozenset({"write", "write_parts"}), repeats=1000))
+    with pytest.raises(Unavailable):
+        truncate(faulty_fs, NOTES, 4)
+    faulty.arm()
+    close(faulty_fs, handle)
+    assert stored(store)["plain/notes.txt"] == b"HEll"
 
 
 def test_what_is_left_in_the_spool_is_told(

@@ -202,6 +202,8 @@ def test_profile_and_region_come_from_the_fragment() -> None:
         ("s3://b//k", "component ''"),
         ("s3://b/a/../k", "component '..'"),
         ("s3://b#mode=zip", "key of an archive"),
+        ("https://host/b/k?versionId=1#s3", "queries have no place"),
+        ("https://b.s3.amazonaws.com/k?list-type=2", "queries have no place"),
         ("https://ec2.amazonaws.com/b/k", "s3.REGION.amazonaws.com"),
         ("memory://x#mode=zip", "in memory"),
     ],

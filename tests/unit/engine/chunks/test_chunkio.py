@@ -75,17 +75,21 @@ def test_the_payload_of_a_nan_survives_beside_a_fill_value_of_nan(memory: Memory
         assert dataset.variables["v"][...].tobytes() == odd.tobytes()
 
 
+@pytest.mark.parametrize("size", [17, 3 << 20])
 def test_the_log_names_the_first_chunk_of_an_array_that_is_too_long(
-    memory: MemoryZMap, caplog: pytest.LogCaptureFixture, expected_warnings: ExpectedWarnings
+    memory: MemoryZMap,
+    caplog: pytest.LogCaptureFixture,
+    expected_warnings: ExpectedWarnings,
+    size: int,
 ) -> None:
     expected_warnings.add("the surplus is ignored")
     with open_zmap(memory, "w") as dataset:
         dataset.create_dimension("x", 8)
         dataset.create_variable("v", ("x",), "<i4", np.arange(8), chunks=(4,), codecs=[])
     for key in ("v/0", "v/1"):
-        memory.write(parse_key(key), bytes(17))
+        memory.write(parse_key(key), bytes(size))
     with open_zmap(memory) as dataset:
         assert dataset.variables["v"][...].tolist() == [0] * 8
     warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(warnings) == 1
-    assert "/v/0: a chunk decodes to 17 bytes instead of 16" in warnings[0]
+    assert f"/v/0: a chunk decodes to {size} bytes instead of 16" in warnings[0]

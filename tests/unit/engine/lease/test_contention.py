@@ -159,6 +159,25 @@ def test_a_renewed_lease_lasts(zmap: Unconditional, time: Time) -> None:
         assert not take(other, time, tries=2)
 
 
+def test_a_term_begins_when_the_claim_is_sent(zmap: Unconditional, time: Time) -> None:
+    """Others count from the time in it: the holder would be the second one at the end."""
+    ours, delay_s = contender(zmap, time), TERMS.renew_s
+    assert take(ours, time)
+
+    def slow(asked: str) -> None:
+        if asked == "write":
+            time.sleep(delay_s)
+
+    zmap.before = slow
+    assert ours.renew()
+    zmap.before = lambda _: None
+    assert ours.is_due
+    time.sleep(TERMS.term_s - TERMS.settle_s - delay_s - 0.1)
+    assert ours.is_valid
+    time.sleep(0.1)
+    assert not ours.is_valid
+
+
 def test_a_lease_that_expired_or_was_removed_is_not_renewed(
     zmap: Unconditional, time: Time
 ) -> None:
