@@ -20,6 +20,7 @@ from nczfs.zmap.run import Run
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 RANGE_STEP_BYTES = 16 << 20  # read at once from a range that is copied
+PIECE_STEP_BYTES = 1 << 20  # read at once on this machine: the same memory serves each step
 
 Version = NewType("Version", str)
 """An opaque token that changes whenever an object is replaced (ETag; inode, size, times)."""
@@ -474,14 +475,15 @@ def part_bytes(part: Part, read: Callable[[Range], Buffer]) -> Iterator[Buffer]:
     read : returns the bytes of a range.
     """
     # A range without bytes is read, too, because its version may have changed.
-    for start in range(0, max(part_size(part), 1), RANGE_STEP_BYTES):
-        stop = min(part_size(part), start + RANGE_STEP_BYTES)
-        match cut_part(part, start, stop):
+    size = part_size(part)
+    step = PIECE_STEP_BYTES if isinstance(part, Piece) else RANGE_STEP_BYTES
+    for start in range(0, max(size, 1), step):
+        match cut_part(part, start, min(size, start + step)):
             case Range() as piece:
                 yield read(piece)
             case Piece() as piece:
                 yield piece.read()
-            case Zeros(size):
-                yield bytes(size)
+            case Zeros(count):
+                yield bytes(count)
             case piece:
                 yield piece

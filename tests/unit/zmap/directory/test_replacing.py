@@ -23,6 +23,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
+from nczfs.zmap.base import PIECE_STEP_BYTES, Piece
 from nczfs.zmap.directory import TEMPORARY, DirectoryZMap
 from nczfs.zmap.directory.temporary import Temporary
 from nczfs.zmap.keys import Key
@@ -237,3 +238,17 @@ def test_a_file_begun_in_a_directory_that_was_removed_meanwhile_tells_that(tmp_p
             Temporary(dir_fd, locked=True).make("leaf")
     finally:
         os.close(dir_fd)
+
+
+def test_a_large_file_of_this_machine_is_copied_in_small_steps(zmap: DirectoryZMap) -> None:
+    """New memory for each step costs more than the copying."""
+    content = os.urandom(3 * PIECE_STEP_BYTES + 5)
+    read: list[tuple[int, int]] = []
+
+    def reader(start: int, stop: int) -> bytes:
+        read.append((start, stop))
+        return content[start:stop]
+
+    zmap.write_parts(K, [Piece(reader, 0, len(content))])
+    assert bytes(zmap.read(K).data) == content
+    assert [stop - start for start, stop in read] == [*[PIECE_STEP_BYTES] * 3, 5]
