@@ -68,6 +68,10 @@ class ZeroText(str):
     """The empty text where the ``fill_value`` is 0, as zarr-python has it for objects."""
 
 
+class ZeroBytes(bytes):
+    """The same for objects that are bytes."""
+
+
 class VlenKind(Enum):
     """The kind of an element of a variable-length type."""
 

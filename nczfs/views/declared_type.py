@@ -20,6 +20,7 @@ from nczfs.model.dtypes import (
     NC_TYPE_OF_CODE,
     NcType,
     VlenKind,
+    ZeroBytes,
     ZeroText,
 )
 from nczfs.model.hierarchy import CodecSpec, Json
@@ -122,6 +123,8 @@ def _of_vlen(value: Json, kind: VlenKind) -> object:
             return value
         case VlenKind.BYTES, str():
             return _bytes(value)
+        case VlenKind.BYTES, int() if value == 0 and not isinstance(value, bool):
+            return ZeroBytes()
         case VlenKind.JSON, bool() | int() | float() | str() | dict():
             return value
     raise BadValue(f"info.json: fill_value: {shown(value)} is not a {kind.value}")

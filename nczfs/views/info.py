@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from nczfs.model.dtypes import ZeroText
+from nczfs.model.dtypes import ZeroBytes, ZeroText
 from nczfs.model.hierarchy import (
     ArrayDescription,
     Attribute,
@@ -123,7 +123,7 @@ def _dtype(array: ArrayDescription) -> Json:
 
 
 def _fill_value(value: object) -> Json:
-    return 0 if isinstance(value, ZeroText) else _plain(value)
+    return 0 if isinstance(value, ZeroText | ZeroBytes) else _plain(value)
 
 
 def _codecs(chain: CodecChain) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
-from nczfs.model.dtypes import VlenKind, ZeroText
+from nczfs.model.dtypes import VlenKind, ZeroBytes, ZeroText
 from nczfs.model.hierarchy import ArrayDescription
 
 _EMPTY_OF: dict[VlenKind, object] = {
@@ -23,7 +23,7 @@ def fill_element(array: ArrayDescription) -> Values:
         fill = array.fill_value
         if dtype.vlen is VlenKind.ARRAY:
             element[0] = np.empty(0, dtype.base)
-        elif fill is None or isinstance(fill, ZeroText):
+        elif fill is None or isinstance(fill, ZeroText | ZeroBytes):
             element[0] = _EMPTY_OF[dtype.vlen]
         else:
             element[0] = fill

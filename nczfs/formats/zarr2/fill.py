@@ -13,7 +13,7 @@ from nczfs.formats.jsontext import plain
 from nczfs.formats.numbers import as_float, as_integer, rounded
 from nczfs.formats.problems import Problems
 from nczfs.messages import shown
-from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType, VlenKind, ZeroText
+from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType, VlenKind, ZeroBytes, ZeroText
 from nczfs.model.hierarchy import Json
 
 # NC_FILL_FLOAT and NC_FILL_DOUBLE as netcdf-c prints them, with six digits. The chunks hold the
@@ -160,7 +160,7 @@ def _of_vlen(value: Json, kind: VlenKind) -> object:
                 return str(value)
         case VlenKind.BYTES:
             if _is_zero(value):
-                return b""
+                return ZeroBytes()
             if isinstance(value, str):
                 decoded = _base64(value)
                 return value.encode("utf-8", "surrogatepass") if decoded is None else decoded

@@ -10,7 +10,7 @@ import numpy as np
 
 from nczfs.errors import Unsupported
 from nczfs.formats.jsonwrite import shortest
-from nczfs.model.dtypes import DataType, VlenKind, ZeroText
+from nczfs.model.dtypes import DataType, VlenKind, ZeroBytes, ZeroText
 from nczfs.model.hierarchy import Json
 
 
@@ -86,7 +86,7 @@ def _of_void(fill: Any, stored: np.dtype[Any]) -> Json:
 
 
 def _of_vlen(fill: object, kind: VlenKind) -> Json:
-    if isinstance(fill, ZeroText):
+    if isinstance(fill, ZeroText | ZeroBytes):
         return 0
     match kind:
         case VlenKind.TEXT:

@@ -16,6 +16,7 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.values.quantize import rounding_of
+from nczfs.errors import BadValue
 from nczfs.library.variable import storable
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex, Part
@@ -60,7 +61,13 @@ class ChunkTarget:
         ------
         BadValue : a value does not fit the type; nothing of the box was stored.
         """
+        given = values.shape
         values = storable(values, self._variable, f"/{self._variable.path}")
+        if values.shape != given:  # it would be rows of single characters
+            raise BadValue(
+                f"/{self._variable.path}: a string has more bytes than an element, which has 1; "
+                "make the elements longer (--string-bytes)"
+            )
         if self._rounding is not None:
             values = self._rounding(values)
         box = Box(tuple(p.start for p in selection), tuple(p.stop for p in selection))

@@ -11,6 +11,7 @@ from nczfs.errors import DatasetError, NoSuchNode
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import VariableDeclaration
+from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.tools.transfer.dataset_source import DatasetSource
 from nczfs.tools.transfer.dataset_target import Nodes
@@ -185,9 +186,10 @@ class NodeCopier:
         known, attributes = description.array, description.attributes
         array = replace(known, chunk_shape=declared.chunk_shape or known.chunk_shape)
         is_same_format = description.format == self.format.name
-        if not is_same_format or self.has_other_codecs:
+        is_same_type = is_same_format and not _is_resized(known.dtype, declared)
+        if not is_same_type or self.has_other_codecs:
             made = editor.described(path, declared, dimensions)
-            array = replace(array, codecs=made.array.codecs) if is_same_format else made.array
+            array = replace(array, codecs=made.array.codecs) if is_same_type else made.array
             if array.dtype.native == known.dtype.native:
                 # Taken exactly, even if an attribute says otherwise.
                 array = replace(array, fill_value=known.fill_value)
@@ -198,6 +200,17 @@ class NodeCopier:
                 a for a in made.attributes if a.name == QUANTIZE and a.name not in has
             )
         return Variable(path, path, self.format.name, array, dimensions, attributes)
+
+
+def is_cell(dtype: DataType) -> bool:
+    """Return whether elements are strings of a fixed number of bytes or characters."""
+    return dtype.nc_type is NcType.STRING and dtype.vlen is None
+
+
+def _is_resized(dtype: DataType, declared: VariableDeclaration) -> bool:
+    wanted = declared.string_bytes
+    is_sized = is_cell(dtype) and dtype.stored.kind == "S"
+    return is_sized and wanted is not None and wanted != dtype.item_size
 
 
 def _join(path: str, name: str) -> str:

@@ -20,12 +20,11 @@ from nczfs.library.api import Group
 from nczfs.library.variable import Variable
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import VariableDeclaration
-from nczfs.model.dtypes import NcType
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.choices import Choices, chosen
 from nczfs.tools.transfer.chunk_copy import ChunkCopier
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
-from nczfs.tools.transfer.copied_nodes import NodeCopier
+from nczfs.tools.transfer.copied_nodes import NodeCopier, is_cell
 from nczfs.tools.transfer.dataset_source import DatasetSource, dataset_source
 from nczfs.tools.transfer.dataset_target import Nodes, rehearsed, with_string_lengths
 from nczfs.tools.transfer.source import (
@@ -80,19 +79,23 @@ def planned_copy(
     """
     dataset = node.engine_dataset
     declares = metadata_format.declares or dataset.format.single.declares
+    is_same_format = metadata_format.name == dataset.format.single.name
     source = dataset_source(
         node, name, notice, skip_unsupported=skip_unsupported, unique_dimensions=declares
     )
 
-    def sized(path: str, declared: VariableDeclaration) -> VariableDeclaration:
-        """Return the copy with the source's string cell lengths, if the target has cells, too."""
-        dtype = source.variables[path].description.array.dtype
-        is_cell = dtype.nc_type is NcType.STRING and dtype.stored.kind == "S"
-        if not metadata_format.declares or not is_cell or declared.string_bytes is not None:
-            return declared
-        return replace(declared, string_bytes=dtype.item_size)
+    def fitted(path: str, declared: VariableDeclaration) -> VariableDeclaration:
+        """Return the copy with the source's lengths of strings or codec of objects, if it fits."""
+        array = source.variables[path].description.array
+        if is_same_format and array.dtype.vlen is not None:
+            codecs = array.codecs.codecs[:1] + (declared.codecs or ())
+            return replace(declared, type=np.dtype(object), codecs=codecs, string_bytes=None)
+        has_cells = metadata_format.declares or is_same_format
+        if has_cells and is_cell(array.dtype) and declared.string_bytes is None:
+            return replace(declared, string_bytes=array.dtype.item_size)
+        return declared
 
-    root = with_variables(chosen(source, choices).root, sized)
+    root = with_variables(chosen(source, choices).root, fitted)
     source = replace(source, root=root)
     if not new.path and isinstance(node, Group) and not source.base:
         form = dataset.format.copy

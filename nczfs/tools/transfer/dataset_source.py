@@ -135,6 +135,7 @@ class _Walk:
             _codecs(array),
             _fill_value(variable),
             ">" if array.dtype.stored.str.startswith(">") else None,
+            order=array.codecs.order,
         )
 
     def _named(self, dimension: Dimension, length: int) -> str:

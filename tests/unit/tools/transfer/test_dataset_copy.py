@@ -12,6 +12,7 @@ import pytest
 import nczfs
 from nczfs.engine.structure.ownership import UNFINISHED
 from nczfs.errors import (
+    BadValue,
     NameTaken,
     NczfsError,
     NoSuchNode,
@@ -31,6 +32,7 @@ from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.registry import open_store
+from tests.support.array_cases import CASES
 from tests.support.copies import (
     FIELD,
     checksums,
@@ -213,6 +215,42 @@ def test_other_codecs_keep_all_else(source: str, target: str) -> None:
         array = variable(root, "v").description.array
         assert [codec.name for codec in array.codecs.codecs] == ["zstd"]
         assert array.chunk_shape == (3, 4)
+
+
+def test_each_kind_of_array_stays_what_it_is_with_other_codecs(target: str) -> None:
+    source = new_url()
+    store = open_store(source)
+    put_group(store, "")
+    for number, array in enumerate(CASES.values()):
+        array.put(store, f"v{number}")
+    copied(source, target, choices=Choices(codecs=(CodecSpec("zstd", {"level": 3}),)))
+    before, after = parsed(source), parsed(target)
+    for number, (name, array) in enumerate(CASES.items()):
+        found = after[f"v{number}/.zarray"]
+        object_codec = [codec["id"] for codec in array.filters or () if array.dtype == "|O"]
+        assert isinstance(found, dict)
+        assert found["compressor"]["id"] == "zstd"
+        assert [codec["id"] for codec in found["filters"] or ()] == object_codec
+        codecs = {"compressor": array.compressor, "filters": array.filters}
+        assert found | codecs == before[f"v{number}/.zarray"], name
+    assert checksums(target) == checksums(source)
+
+
+@pytest.mark.parametrize("format_name", ["nczarr-L3", "zarr2"])
+def test_strings_get_the_length_that_is_chosen_or_are_refused(
+    format_name: str, target: str
+) -> None:
+    source = new_url()
+    with nczfs.open(source, "w", format=format_name) as root:
+        root.create_variable("v", (2,), "S4", data=np.array([b"ab", b"abcd"]), fillvalue=b"x")
+    copied(source, target, choices=Choices(string_bytes=9))
+    with nczfs.open(target) as root:
+        array = variable(root, "v").description.array
+        assert (array.dtype.stored.str, array.fill_value) == ("|S9", b"x")
+        assert list(variable(root, "v")[...]) == list(nczfs.open(source).variables["v"][...])
+    for length in (1, 3):
+        with pytest.raises(BadValue, match=r"/v: .* bytes"):
+            copied(source, new_url(), choices=Choices(string_bytes=length))
 
 
 def test_an_order_of_elements_stays_with_other_chunks(target: str) -> None:
