@@ -27,7 +27,7 @@ _LENGTH = re.compile(r"\s*(.+?)\s*[=/]\s*(\d{1,18})\s*")
 
 
 def codecs(text: str) -> tuple[CodecSpec, ...]:
-    """Parse codecs in encoding order: ``shuffle,zlib:4``, ``none``, or a list as in ``.zarray``.
+    """Parse codecs in encoding order: ``shuffle,zlib:4``, ``none``, or a list of objects.
 
     Raises
     ------

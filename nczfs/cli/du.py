@@ -78,9 +78,9 @@ def _rows(url: str, settings: Settings) -> list[Row]:
 
 def _rows_of_store(url: str, settings: Settings) -> list[Row]:
     """Return a row for each name at a place that is no dataset, and one for their sum."""
+    from nczfs.engine.stores import open_store
     from nczfs.tools.usage import Usage, prefix_usages
     from nczfs.zmap.keys import ROOT, Prefix
-    from nczfs.zmap.registry import open_store
 
     zmap = open_store(place(url, settings), store_options(settings))
     try:

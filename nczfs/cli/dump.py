@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from nczfs.cli import logs, terminal
 from nczfs.cli.command import STORE_SCOPES, Command, Request
 from nczfs.cli.store import shown
-from nczfs.errors import UsageError
+from nczfs.errors import NczfsError, UsageError
 
 if TYPE_CHECKING:
     from nczfs.cdl.data import DataStyle
     from nczfs.cdl.printer import Data, PrintedVariable
     from nczfs.cdl.values import Digits
-    from nczfs.cli.sources import Settings
     from nczfs.library.api import Group
     from nczfs.model import hierarchy as model
 
@@ -127,7 +126,7 @@ def run(request: Request) -> int:
         style = Style(
             _digits_of(arguments),
             specials=arguments.specials,
-            properties=_properties(request) if arguments.specials else None,
+            properties=_properties(node) if arguments.specials else None,
         )
         name = arguments.name or stem(parse_url(arguments.url).last_word)
         data = None if arguments.header else _data(node, _wanted(arguments, tree, where), arguments)
@@ -217,23 +216,16 @@ def _data(
     return values
 
 
-def _properties(request: Request) -> str | None:
+def _properties(group: Group) -> str | None:
     """Return what the dataset says about the library that wrote it, which is no attribute."""
-    from nczfs.cli.store import place, store_options
-    from nczfs.errors import NczfsError
-    from nczfs.formats.jsontext import parse_object
-    from nczfs.zmap.keys import parse_key
-    from nczfs.zmap.registry import open_store
-    from nczfs.zmap.url import parse_url
-
-    settings: Settings = request.settings
-    zmap = open_store(parse_url(place(request.arguments.url, settings)), store_options(settings))
+    dataset = group.engine_dataset
+    single, documents = dataset.format.single, dataset.documents()
+    key = single.attributes_key(group.stored.path)
     try:
-        attributes, _ = parse_object(bytes(zmap.read(parse_key(".zattrs")).data), ".zattrs")
+        data = documents.get(key)
+        attributes = {} if data is None else single.stored_attributes(data, key)
     except NczfsError:
         return None
-    finally:
-        zmap.close()
     properties = attributes.get("_NCProperties")
     return str(properties) if isinstance(properties, str) else None
 

@@ -193,9 +193,9 @@ def _add_stored(node: Node, rows: list[Row], variables: dict[str, Variable]) -> 
 
 
 def _names(url: str, settings: Settings, *, is_long: bool) -> Iterator[Row]:
+    from nczfs.engine.stores import open_store
     from nczfs.engine.structure.ownership import unfinished_among
     from nczfs.zmap.keys import ROOT
-    from nczfs.zmap.registry import open_store
 
     zmap = open_store(place(url, settings), store_options(settings))
     try:

@@ -112,8 +112,8 @@ class _Work:
         return description, "stored"
 
     def _store_of(self, found: Found) -> Store:
+        from nczfs.engine.stores import open_store
         from nczfs.tools.recovery import Store
-        from nczfs.zmap.registry import open_store
         from nczfs.zmap.url import parse_url
 
         url = found.whole.url

@@ -80,9 +80,9 @@ def _unfinished(url: str, settings: Settings) -> Iterator[MarkedPlace | None]:
     ------
     ObjectExists : it is being written.
     """
+    from nczfs.engine.stores import open_store
     from nczfs.tools.transfer.unfinished import MarkedPlace  # imports NumPy
     from nczfs.zmap.keys import ROOT
-    from nczfs.zmap.registry import open_store
 
     try:
         zmap = open_store(parse_url(url), store_options(settings))
@@ -214,8 +214,8 @@ def _opened(url: str, settings: Settings) -> Iterator[Dataset]:
     from nczfs.engine.dataset import Engine, open_dataset
     from nczfs.engine.metadata.documents import MetadataCache
     from nczfs.engine.options import format_options
+    from nczfs.engine.stores import open_store
     from nczfs.zmap.keys import ROOT
-    from nczfs.zmap.registry import open_store
 
     parsed = parse_url(url)
     zmap = open_store(parsed, store_options(settings))

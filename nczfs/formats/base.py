@@ -280,6 +280,13 @@ class MetadataFormat(ABC):
         """
 
     @abstractmethod
+    def stored_attributes(self, data: bytes, key: str) -> Mapping[str, Json]:
+        """Return all attributes in a document, also those that are no attributes of the node.
+
+        Raises BadMetadata.
+        """
+
+    @abstractmethod
     def note_in(self, data: bytes, key: str, name: str) -> Json:
         """Return what nczfs has noted under a name in the document of an array; None: nothing.
 

@@ -6,7 +6,7 @@ read instead where that costs little; this module is for stores where a request 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from nczfs.errors import BadMetadata
@@ -188,6 +188,9 @@ class ConsolidatedFormat(MetadataFormat):
 
     def stored_shape(self, data: bytes, key: str) -> tuple[int, ...]:
         return self._inner.stored_shape(data, key)
+
+    def stored_attributes(self, data: bytes, key: str) -> Mapping[str, Json]:
+        return self._inner.stored_attributes(data, key)
 
     def note_in(self, data: bytes, key: str, name: str) -> Json:
         return self._inner.note_in(data, key, name)

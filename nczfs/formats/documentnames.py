@@ -17,7 +17,8 @@ class DocumentNames:
         node, of which only the contents say what it is.
     attributes : other documents that most nodes have.
     hints : documents by which a root is found that has none of `arrays` and `groups`.
-    others : all other documents of nodes.
+    others : further documents of nodes.
+    rare : those that only the first releases wrote.
     copy : the consolidated copy of all others, at the root; "": the formats have none.
     chunks : matches whole names of chunks below their array.
     """
@@ -28,6 +29,7 @@ class DocumentNames:
     attributes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    rare: tuple[str, ...] = ()
     copy: str = ""
 
     @cached_property
@@ -49,7 +51,7 @@ class DocumentNames:
     @cached_property
     def single(self) -> frozenset[str]:
         """All but the consolidated copy."""
-        return frozenset((*self.usual, *self.hints, *self.others))
+        return frozenset((*self.usual, *self.hints, *self.others, *self.rare))
 
     def is_chunk(self, name: str) -> bool:
         """Return whether a chunk can have a name below its array."""

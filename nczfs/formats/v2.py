@@ -7,13 +7,14 @@ from functools import partial
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
-from nczfs.formats.family import FormatFamily, Maker
+from nczfs.formats.family import FormatFamily, Maker, ParquetForm
 from nczfs.formats.nczarr.format import NczarrFormat
 from nczfs.formats.nczarr.layouts import L3, LAYOUTS, Layout, Writer, writer_of
 from nczfs.formats.zarr2.consolidated import FORM
 from nczfs.formats.zarr2.format import Zarr2Format
-from nczfs.formats.zarr2.names import NAMES
+from nczfs.formats.zarr2.names import CONSOLIDATED, NAMES
 from nczfs.formats.zarr2.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, read_documents
+from nczfs.formats.zarr2.parquet import consolidated_members, lengths_of
 
 _Test = Callable[[Writer, FormatOptions], bool]
 _Opened = Callable[[FormatOptions, Writer], MetadataFormat]
@@ -60,4 +61,5 @@ V2 = FormatFamily(
     _MAKERS,
     # The newest of their kind.
     {"nczarr": L3.name, "zarr": Zarr2Format.name},
+    ParquetForm(CONSOLIDATED, ZARRAY, lengths_of, consolidated_members),
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.stores import create_store, open_store
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.structure.ownership import (
     UNFINISHED,
@@ -21,7 +22,7 @@ from nczfs.library.api import OpenDataset, RootArray
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.registry import StoreOptions, create_store, open_store
+from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.url import parse_url
 
 MODES = {

@@ -17,6 +17,7 @@ from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.retrying import newest
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
+from nczfs.engine.stores import open_store
 from nczfs.library.resolved import Plain
 from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
@@ -41,7 +42,7 @@ from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix
 from nczfs.zmap.prompt import Prompt
-from nczfs.zmap.registry import StoreOptions, archive_in, open_store
+from nczfs.zmap.registry import StoreOptions, archive_in
 from nczfs.zmap.url import StoreUrl, parse_url
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.forbidden import Forbidden
 from nczfs.zmap.http_names import Names
 from nczfs.zmap.http_transport import Request, Transport
-from nczfs.zmap.keys import MAX_KEY_BYTES, Key, Prefix, join, place_of
+from nczfs.zmap.keys import MAX_KEY_BYTES, Key, Prefix, join
 from nczfs.zmap.registry import DEFAULTS, StoreOptions
 from nczfs.zmap.url import StoreUrl
 from nczfs.zmap.web.attempts import ATTEMPTS
@@ -49,7 +49,7 @@ class HttpZMap(ZMap):
 
     The version of an object is its ETag, or without one its time of modification with its size. A
     ranged read is of one version: it comes from one answer, and sends ``If-Match``. Names come from
-    the server's index pages, or without them from consolidated metadata (``.zmetadata``), which
+    the server's index pages, or without them from consolidated metadata, which
     name groups, arrays and documents but no chunks.
 
     Parameters
@@ -65,7 +65,7 @@ class HttpZMap(ZMap):
         self._forbidden = Forbidden(
             options.forbidden_is_absent, self._name, self._gives, self._hides
         )
-        self._names = Names(self, self._transport, self._stat_listed)
+        self._names = Names(self, self._transport, self._stat_listed, options.documents)
 
     @property
     def name(self) -> str:
@@ -164,7 +164,7 @@ class HttpZMap(ZMap):
 
     def _check(self, answer: Answer, key: Key) -> None:
         """Raise unless the answer is the object, or a part of it, as it is stored."""
-        where = place_of(self._name, key)
+        where = self._transport.where(key)
         match answer.status:
             case 200 | 206:
                 encoding = answer.headers.get("content-encoding", "").strip().lower()

@@ -22,23 +22,17 @@ from nczfs.errors import (
     Unavailable,
 )
 from nczfs.zmap.base import Buffer, Entry, Stat, Version, ZMap
+from nczfs.zmap.documents import KnownDocuments
 from nczfs.zmap.http_listing import LISTING_BYTES_MAX, Listed, parse_listing
 from nczfs.zmap.http_transport import Request, Transport
 from nczfs.zmap.jsonparts import JsonParts
-from nczfs.zmap.keys import CONSOLIDATED, ROOT, Key, Prefix, is_name, join, parse_key
+from nczfs.zmap.keys import ROOT, Key, Prefix, is_name, join, parse_key
 from nczfs.zmap.leaving_out import without_failures
 from nczfs.zmap.parallel import in_parallel
 from nczfs.zmap.web.headers import version_of
 
 DOCUMENT_BYTES_MAX: Final = 64 << 20
 SAMPLES: Final = 3  # files that are requested to see how the server makes its versions
-
-ARRAY = ".zarray"
-
-# nginx never lists names that begin with a dot, so those of Zarr and NCZarr are requested: first
-# those of which every node has one, and if there is one, the others.
-OF_EVERY_NODE = (".zgroup", ARRAY, ".zattrs")
-OF_SOME_NODES = (CONSOLIDATED, ".nczarr", ".nczgroup", ".nczarray", ".nczattrs")
 
 
 class Names:
@@ -48,9 +42,17 @@ class Names:
     ----------
     zmap : the store, for documents.
     stat : returns the `Stat` of an object that was listed.
+    documents : what is known of the documents of formats.
     """
 
-    def __init__(self, zmap: ZMap, transport: Transport, stat: Callable[[Key], Stat]) -> None:
+    def __init__(
+        self,
+        zmap: ZMap,
+        transport: Transport,
+        stat: Callable[[Key], Stat],
+        documents: KnownDocuments,
+    ) -> None:
+        self._documents = documents
         self._zmap = zmap
         self._transport = transport
         self._stat = stat
@@ -112,15 +114,21 @@ class Names:
         return self._lists
 
     def _unlisted(self, prefix: Prefix) -> Iterator[Stat]:
-        """Yield the entries of documents that an index page may omit, if the server has them."""
+        """Yield the entries of documents that an index page may omit, if the server has them.
+
+        nginx never lists names that begin with a dot.
+        """
+        usual, others = (
+            [Listed(name, False) for name in names if name.startswith(".")]
+            for names in (self._documents.usual, self._documents.others)
+        )
         found = False
-        for stat in self._asked(prefix, [Listed(name, False) for name in OF_EVERY_NODE]):
+        for stat in self._asked(prefix, usual):
             if isinstance(stat, Stat):
                 found = True
                 yield stat
         if found:
-            asked = self._asked(prefix, [Listed(name, False) for name in OF_SOME_NODES])
-            yield from (stat for stat in asked if isinstance(stat, Stat))
+            yield from (s for s in self._asked(prefix, others) if isinstance(s, Stat))
 
     def _stats(self, prefix: Prefix, listed: list[Listed]) -> Iterator[Stat | StoreError]:
         """Yield the `Stat` of existing objects."""
@@ -171,7 +179,7 @@ class Names:
         inner = prefix[len(root) :].lstrip("/")
         above = inner
         while above:
-            if f"{above}/{ARRAY}" in names:
+            if any(f"{above}/{name}" in names for name in self._documents.arrays):
                 raise StoreError(
                     f"{self._transport.where(prefix)}: the chunks cannot be listed: the "
                     "server lists no directories, and consolidated metadata do not name chunks"
@@ -190,18 +198,23 @@ class Names:
     def _metadata_around(self, prefix: Prefix) -> tuple[Prefix, frozenset[str]] | None:
         at = prefix
         while True:
-            key = join(at, CONSOLIDATED)
-            try:
-                blob = self._zmap.read(key, 0, DOCUMENT_BYTES_MAX)
-            except NoSuchObject:
-                if not at:
-                    return None
-                at = Prefix(at.rpartition("/")[0])
-                continue
-            where = self._transport.where(key)
-            if blob.object_size > DOCUMENT_BYTES_MAX:
-                raise StoreError(f"{where}: over {DOCUMENT_BYTES_MAX} bytes, which is not read")
-            return at, _names_in(blob.data, where) | {CONSOLIDATED}
+            for name in self._documents.copies:
+                if (found := self._named_by(join(at, name))) is not None:
+                    return at, found | {name}
+            if not at:
+                return None
+            at = Prefix(at.rpartition("/")[0])
+
+    def _named_by(self, copy: Key) -> frozenset[str] | None:
+        """Return the keys that a consolidated copy names; None: there is none."""
+        try:
+            blob = self._zmap.read(copy, 0, DOCUMENT_BYTES_MAX)
+        except NoSuchObject:
+            return None
+        where = self._transport.where(copy)
+        if blob.object_size > DOCUMENT_BYTES_MAX:
+            raise StoreError(f"{where}: over {DOCUMENT_BYTES_MAX} bytes, which is not read")
+        return _names_in(blob.data, where)
 
 
 def _names_in(body: Buffer, where: str) -> frozenset[str]:

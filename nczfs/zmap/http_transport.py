@@ -82,6 +82,7 @@ class Transport:
     ) -> None:
         parts = urlsplit(source)
         host = parts.netloc.rpartition("@")[2]
+        self._copies = options.documents.copies
         self._origin = origin_of(parts)
         self.root_url = f"{parts.scheme}://{host}{_escaped(parts.path)}".rstrip("/")
         self._query = f"?{parts.query}" if parts.query else ""
@@ -112,7 +113,7 @@ class Transport:
 
     def where(self, key: str) -> str:
         """Return the URL of a key for messages, without secrets."""
-        return place_of(self.root_url, key)
+        return place_of(self.root_url, key, self._copies)
 
     def send(self, request: Request, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
         """Repeat a request until there is an answer that another attempt would not change.

@@ -6,6 +6,7 @@ system that is not UTF-8 has surrogate escapes.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NewType
 
 from nczfs.errors import BadKey, KeyNotText, KeyTooLong
@@ -16,7 +17,6 @@ Prefix = NewType("Prefix", str)
 ROOT = Prefix("")
 MAX_KEY_BYTES = 1024  # S3: "The name for a key is a sequence of at most 1,024 bytes"
 OWN_FILES = ".nczfs-"  # temporary files and side files of nczfs: hidden, and not keys
-CONSOLIDATED = ".zmetadata"  # which readers of far stores request first
 
 
 def parse_key(text: str) -> Key:
@@ -70,14 +70,19 @@ def is_own(text: str) -> bool:
     return f"/{OWN_FILES}" in f"/{text}"
 
 
-def place_of(store: str, key: str) -> str:
-    """Return the place of a key for messages, with a word on keys that users do not know."""
+def place_of(store: str, key: str, copies: Collection[str] = ()) -> str:
+    """Return the place of a key for messages, with a word on keys that users do not know.
+
+    Parameters
+    ----------
+    copies : the last components of keys of consolidated metadata.
+    """
     parts = key.split("/")
     own = next((n for n, part in enumerate(parts) if part.startswith((OWN_FILES, ".nczfs_"))), None)
     if own is not None:
         return f"{'/'.join([store, *parts[:own]])}: an object of nczfs ({'/'.join(parts[own:])})"
-    if parts[-1] == CONSOLIDATED:
-        return f"{'/'.join([store, *parts[:-1]])}: the consolidated metadata ({CONSOLIDATED})"
+    if parts[-1] in copies:
+        return f"{'/'.join([store, *parts[:-1]])}: the consolidated metadata ({parts[-1]})"
     return f"{store}/{key}" if key else store
 
 

@@ -20,13 +20,14 @@ from nczfs.errors import (
     NczfsError,
     NoSuchObject,
     ReadOnlyStore,
+    Unsupported,
 )
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 from nczfs.zmap.parallel import in_parallel
 from nczfs.zmap.ranges import clipped
 from nczfs.zmap.reference_json import read_references
-from nczfs.zmap.reference_parquet import METADATA, ParquetReferences, read_bounded
+from nczfs.zmap.reference_parquet import ParquetReferences, read_bounded
 from nczfs.zmap.reference_table import WHOLE, Reference
 from nczfs.zmap.reference_targets import Targets
 from nczfs.zmap.registry import StoreOptions, around, open_store, plain_kind
@@ -239,11 +240,14 @@ def open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:
 
 
 def _of_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
+    form = options.documents.parquet
+    if form is None:
+        raise Unsupported(f"{url.text}: references in parquet are not read")
     home = replace(url, kind=plain_kind(url))
     store = open_store(home, options)
     try:
-        blob = read_bounded(store, METADATA)
-        references = ParquetReferences(store, blob.data, url.text)
+        blob = read_bounded(store, Key(form.key))
+        references = ParquetReferences(store, blob.data, url.text, form)
     except BaseException:
         store.close()
         raise

@@ -1,7 +1,7 @@
 """Directories of references as kerchunk writes them in parquet.
 
-``.zmetadata`` holds the documents and says how many references a file has; the reference of a
-chunk is a row of ``VARIABLE/refs.N.parq``. The files are read on demand with pyarrow, which nczfs
+One document holds all others and says how many references a file has; the reference of a chunk is a
+row of ``VARIABLE/refs.N.parq``. The files are read on demand with pyarrow, which nczfs
 does not install by default.
 """
 
@@ -26,11 +26,11 @@ from nczfs.errors import (
     UsageError,
 )
 from nczfs.zmap.base import Blob, Buffer, ZMap
+from nczfs.zmap.documents import ParquetDocuments
 from nczfs.zmap.jsonparts import JsonParts
 from nczfs.zmap.keys import Key, Prefix, join, parse_key
 from nczfs.zmap.reference_table import WHOLE, Budget, Reference, Table, TableBuilder
 
-METADATA = Key(".zmetadata")
 DOCUMENT_BYTES_MAX = 256 << 20
 PARTS_KEPT = 8
 PART_BYTES_MAX = 256 << 20  # limits for a file in memory, and for all cached files
@@ -84,20 +84,21 @@ class ParquetReferences:
     Parameters
     ----------
     store : contains the directory.
-    document : the contents of its ``.zmetadata``.
+    document : the contents of the one that holds all others.
     where : the place of the directory, for messages.
+    form : of the documents.
 
     Raises
     ------
     UsageError : pyarrow is not installed.
-    BadMetadata : ``.zmetadata`` does not describe references.
+    BadMetadata : the document does not describe references.
     """
 
-    def __init__(self, store: ZMap, document: Buffer, where: str) -> None:
+    def __init__(self, store: ZMap, document: Buffer, where: str, form: ParquetDocuments) -> None:
         self._store = store
         self._where = where
         self._arrow = _pyarrow(where)
-        self._documents, self._grids, self._record_size = _described(document, where)
+        self._documents, self._grids, self._record_size = _described(document, where, form)
         self._lock = threading.Lock()
         self._parts: OrderedDict[Key, Any] = OrderedDict()
 
@@ -275,8 +276,10 @@ def _pyarrow(where: str) -> Any:
     return pyarrow
 
 
-def _described(document: Buffer, where: str) -> tuple[Table, dict[str, _Grid], int]:
-    """Return the documents in ``.zmetadata``, the grids of the arrays, and the rows of a file."""
+def _described(
+    document: Buffer, where: str, form: ParquetDocuments
+) -> tuple[Table, dict[str, _Grid], int]:
+    """Return the documents, the grids of the arrays, and the rows of a file."""
     builder = TableBuilder(Budget())
     grids: dict[str, _Grid] = {}
     metadata: list[bytes] = []
@@ -286,8 +289,8 @@ def _described(document: Buffer, where: str) -> tuple[Table, dict[str, _Grid], i
     def add(name: str, at: int) -> int:
         key = parse_key(name)
         path, _, last = key.rpartition("/")
-        if last == ".zarray":
-            grids[path] = _grid(parts.value(at, ARRAY_BYTES_MAX)[0])
+        if last == form.array:
+            grids[path] = _grid(*form.lengths_of(parts.value(at, ARRAY_BYTES_MAX)[0]))
         data, at = parts.raw(at)
         builder.add_bytes(key, data)
         metadata.append(b"%s:%s" % (json.dumps(key).encode(), data))
@@ -308,20 +311,17 @@ def _described(document: Buffer, where: str) -> tuple[Table, dict[str, _Grid], i
             raise ValueError(f"a record_size of {record_size!r}"[:80])
         if any(prod(grid.counts) > record_size * PARTS_MAX for grid in grids.values()):
             raise ValueError("an array has an impossible number of chunks")
-        builder.add_bytes(
-            METADATA, b'{"metadata":{%s},"zarr_consolidated_format":1}' % b",".join(metadata)
-        )
+        builder.add_bytes(Key(form.key), form.copy_of(metadata))
     except (LookupError, AttributeError, TypeError, ValueError, RecursionError, BadKey) as error:
         raise BadMetadata(
-            f"{where}/{METADATA}: does not describe references in parquet: {error}"
+            f"{where}/{form.key}: does not describe references in parquet: {error}"
         ) from error
     except Unsupported as error:
-        raise Unsupported(f"{where}/{METADATA}: {error}") from error
+        raise Unsupported(f"{where}/{form.key}: {error}") from error
     return builder.build(), grids, record_size
 
 
-def _grid(array: Any) -> _Grid:
-    shape, chunks = array["shape"], array["chunks"]
+def _grid(shape: Any, chunks: Any, separator: str) -> _Grid:
     if not len(shape) == len(chunks) <= DIMENSIONS_MAX or not all(
         type(number) is int and number >= least
         for numbers, least in ((shape, 0), (chunks, 1))
@@ -329,4 +329,4 @@ def _grid(array: Any) -> _Grid:
     ):
         raise ValueError("an array has no shape with chunks")
     counts = tuple(-(-size // chunk) for size, chunk in zip(shape, chunks, strict=True))
-    return _Grid(counts, "/" if array.get("dimension_separator") == "/" else ".")
+    return _Grid(counts, separator)

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from nczfs.errors import AccessDenied, UsageError
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.directory import DirectoryZMap
+from nczfs.zmap.documents import NONE, KnownDocuments
 from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.readahead import ReadAhead
@@ -70,6 +71,7 @@ class StoreOptions:
         the directory, bucket or host that they are in.
     allow_redirects : prefixes of URLs that a web server may redirect to, besides itself.
     redirects_within_origin : whether a web server may redirect to itself.
+    documents : what stores know of the documents of formats, see `engine.stores`.
     """
 
     endpoint_url: str | None = None
@@ -97,6 +99,7 @@ class StoreOptions:
     allow_references: tuple[str, ...] = ()
     allow_redirects: tuple[str, ...] = ()
     redirects_within_origin: bool = True
+    documents: KnownDocuments = NONE
 
 
 Opener: TypeAlias = Callable[[StoreUrl, StoreOptions], ZMap]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nczfs.engine.stores import open_store
 from nczfs.errors import AccessDenied, NoSuchObject, StoreError, Unavailable, UsageError
 from nczfs.testing.zmap import ODD_KEYS, Populate, ZMapReadSuite
 from nczfs.zmap.base import ZMap
@@ -16,10 +17,11 @@ from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.http import HttpZMap
 from nczfs.zmap.keys import ROOT, Key, Prefix, parse_key
 from nczfs.zmap.readahead import ReadAhead
-from nczfs.zmap.registry import StoreOptions, open_store
+from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.wrappers import Prefixed
 from nczfs.zmap.zip import ZipZMap
 from tests.support.httpd import WebServer
+from tests.support.knowing import KNOWING
 
 SEEN_BY_ALL = [key for key in ODD_KEYS if "/." not in f"/{key.rpartition('/')[0]}"]
 
@@ -56,7 +58,7 @@ class _Served(ZMapReadSuite):
             zmap.close()
 
     def open(self, url: str, name: str) -> ZMap:
-        return HttpZMap(f"{url}/{name}")
+        return HttpZMap(f"{url}/{name}", KNOWING)
 
 
 class _HidesDots(_Served):
@@ -85,7 +87,7 @@ class TestNginxBelowAPrefix(_HidesDots):
     place = "/json"
 
     def open(self, url: str, name: str) -> ZMap:
-        return Prefixed(HttpZMap(url), Prefix(name))
+        return Prefixed(HttpZMap(url, KNOWING), Prefix(name))
 
 
 class TestApache(_Served):
@@ -101,7 +103,7 @@ class TestApacheWithTables(_Served):
 def test_the_server_of_python_has_names_and_no_ranges(python_server: WebServer) -> None:
     directory = python_server.new_directory()
     fill(directory, {"a b/.zarray": b"{}", "a b/0.0": b"0123456789", "ünï": b"", ".zgroup": b"{}"})
-    zmap = HttpZMap(f"{python_server.url}/{directory.name}")
+    zmap = HttpZMap(f"{python_server.url}/{directory.name}", KNOWING)
     assert names(zmap) == {"a b", "ünï", ".zgroup"}
     assert names(zmap, "a b") == {".zarray", "0.0"}
     assert {stat.key: stat.size for stat in zmap.list(ROOT)} == {
@@ -134,7 +136,7 @@ class TestZipOnNginx(ZMapReadSuite):
                     archive.writestr(key, data)
             directory = nginx.new_directory()
             (directory / "data.zip").write_bytes(file.getvalue())
-            outer = HttpZMap(f"{nginx.url}/unlisted/{directory.name}")
+            outer = HttpZMap(f"{nginx.url}/unlisted/{directory.name}", KNOWING)
             source = ReadAhead(outer, owns_source=True)
             opened.append(ZipZMap(source, Key("data.zip"), top="", owns_source=True))
             return opened[-1]
@@ -224,12 +226,13 @@ def test_a_server_is_believed_that_an_authority_vouches_for(nginx: WebServer) ->
     known = HttpZMap(url, StoreOptions(ca_bundle=str(nginx.certificate)))
     assert bytes(known.read(Key("a")).data) == b"data"
     known.close()
-    unknown = HttpZMap(url)
+    unknown = HttpZMap(url, KNOWING)
     with pytest.raises(Unavailable, match="--ca-bundle"):
         unknown.read(Key("a"))
     unknown.close()
     misnamed = HttpZMap(
-        url.replace("127.0.0.1", "localhost"), StoreOptions(ca_bundle=str(nginx.certificate))
+        url.replace("127.0.0.1", "localhost"),
+        StoreOptions(ca_bundle=str(nginx.certificate)),
     )
     with pytest.raises(Unavailable, match="not trusted: Hostname mismatch") as caught:
         misnamed.read(Key("a"))
@@ -243,10 +246,10 @@ def test_a_private_place_opens_to_whom_the_url_names(nginx: WebServer) -> None:
     directory = nginx.new_directory()
     fill(directory, {"a": b"data"})
     place = f"/private/{directory.name}"
-    zmap = HttpZMap(nginx.url.replace("//", "//user:hush-hush@") + place)
+    zmap = HttpZMap(nginx.url.replace("//", "//user:hush-hush@") + place, KNOWING)
     assert bytes(zmap.read(Key("a")).data) == b"data"
     zmap.close()
-    zmap = HttpZMap(nginx.url.replace("//", "//user:wrong@") + place)
+    zmap = HttpZMap(nginx.url.replace("//", "//user:wrong@") + place, KNOWING)
     with pytest.raises(AccessDenied, match="check user and password") as caught:
         zmap.read(Key("a"))
     assert "wrong" not in str(caught.value)

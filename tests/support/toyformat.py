@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -139,6 +139,9 @@ class ToyFormat(MetadataFormat):
 
     def stored_shape(self, data: bytes, key: str) -> tuple[int, ...]:
         return tuple(_parsed(data, key)["shape"])
+
+    def stored_attributes(self, data: bytes, key: str) -> Mapping[str, Json]:
+        return {name: value for name, _, value in _parsed(data, key)["attributes"]}
 
     def note_in(self, data: bytes, key: str, name: str) -> Json:
         notes: Json = _parsed(data, key).get("notes", {}).get(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.jsontext import parse_object
 from nczfs.formats.jsonwrite import strict
@@ -29,6 +31,9 @@ class Zarr2Documents(MetadataFormat):
 
     def stored_shape(self, data: bytes, key: str) -> tuple[int, ...]:
         return shape_of(parse_object(data, key)[0])
+
+    def stored_attributes(self, data: bytes, key: str) -> Mapping[str, Json]:
+        return parse_object(data, key)[0]
 
     def note_in(self, data: bytes, key: str, name: str) -> Json:
         return parse_object(data, key)[0].get(name)

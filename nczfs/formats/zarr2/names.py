@@ -19,6 +19,7 @@ NAMES = DocumentNames(
     chunks=_CHUNK,
     attributes=(ZATTRS,),
     hints=(ZATTRS, L1.superblock, L1.group),
-    others=(L1.array, L1.types, *L1.older),
+    others=(L1.array, L1.types),
+    rare=L1.older,
     copy=CONSOLIDATED,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.stores import create_store, open_store
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import Conflict, NczfsError, NoSuchNode, NotADataset, ObjectExists
 from nczfs.formats.base import MetadataFormat
@@ -22,13 +23,7 @@ from nczfs.tools.transfer.source import Notice
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
-from nczfs.zmap.registry import (
-    StoreOptions,
-    create_store,
-    missing_paths,
-    open_store,
-    remove_made,
-)
+from nczfs.zmap.registry import StoreOptions, missing_paths, remove_made
 from nczfs.zmap.url import StoreUrl, parse_url
 
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.stores import open_store
 from nczfs.errors import MetadataError, NotADataset
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.registry import FORMATS
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT
-from nczfs.zmap.registry import StoreOptions, open_store
+from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.url import parse_url
 
 

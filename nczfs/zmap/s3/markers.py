@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from nczfs.errors import Conflict, NoSuchObject, StoreError
-from nczfs.zmap.keys import Key, Prefix, checked_length, checked_text, place_of
+from nczfs.zmap.keys import Key, Prefix, checked_length, checked_text
 from nczfs.zmap.s3 import answers
 from nczfs.zmap.s3.messages import Answer, Request
 from nczfs.zmap.s3.transport import Transport
@@ -57,5 +57,5 @@ class Markers:
             raise self._failure(answer, key)
 
     def _failure(self, answer: Answer, key: Key) -> StoreError:
-        where = place_of(self._transport.name, key)
+        where = self._transport.where(key)
         return answers.failure(answer, where, anonymous=self._transport.anonymous)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nczfs.errors import StoreError
 from nczfs.zmap.base import Buffer
-from nczfs.zmap.keys import Key, place_of
+from nczfs.zmap.keys import Key
 from nczfs.zmap.s3.answers import (
     call_fault,
     etag_fault,
@@ -124,7 +124,7 @@ def begin(transport: Transport, key: Key, headers: Mapping[str, str]) -> Upload:
         call_fault("InitiateMultipartUploadResult", "begun upload"),
     )
     if answer.status != 200:
-        raise failure(answer, place_of(transport.name, key), anonymous=transport.anonymous)
+        raise failure(answer, transport.where(key), anonymous=transport.anonymous)
     upload_id = answer.fields.get("UploadId")
     if not upload_id:
         raise StoreError(f"{transport.name}/{key}: the server began an upload without an id")

@@ -20,7 +20,7 @@ from nczfs.zmap.base import (
     read_range,
 )
 from nczfs.zmap.forbidden import Forbidden
-from nczfs.zmap.keys import ROOT, Key, Prefix, checked_text, place_of
+from nczfs.zmap.keys import ROOT, Key, Prefix, checked_text
 from nczfs.zmap.registry import DEFAULTS, StoreOptions, rooted
 from nczfs.zmap.run import Run
 from nczfs.zmap.s3 import answers, listing
@@ -211,7 +211,7 @@ class S3ZMap(ZMap):
             return
         if answer.status == 404 and answer.code != "NoSuchBucket":
             raise NoSuchObject(f"{self._name}/{key}: no such object")
-        raise self._failure(answer, place_of(self._name, key))
+        raise self._failure(answer, self._transport.where(key))
 
     def delete_many(self, keys: Iterable[Key]) -> None:
         super().delete_many(delete_batches(self._transport, keys))
@@ -284,7 +284,7 @@ class S3ZMap(ZMap):
     # Refusals
 
     def _refusal(self, answer: Answer, key: Key) -> StoreError:
-        where = place_of(self._name, key)
+        where = self._transport.where(key)
         if answer.status == 404 and answer.code not in {"NoSuchBucket", "NoSuchUpload"}:
             return NoSuchObject(f"{where}: no such object")
         if not _is_refused(answer):

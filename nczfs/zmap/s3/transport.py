@@ -52,6 +52,7 @@ class Transport:
     ) -> None:
         self._access = access
         self.name = name
+        self._copies = options.documents.copies
         self._agent = {"user-agent": f"nczfs/{version('nczfs')}"}
         self._common = access.headers | self._agent
         self._exchange = Exchange(
@@ -68,6 +69,10 @@ class Transport:
     def anonymous(self) -> bool:
         """Whether requests are unsigned."""
         return self._access.anonymous
+
+    def where(self, key: str) -> str:
+        """Return the place of a key for messages."""
+        return place_of(self.name, key, self._copies)
 
     def copy_source(self, key: str) -> dict[str, Any]:
         """Return the parameter of a call that copies an object of this bucket."""
@@ -87,7 +92,7 @@ class Transport:
         AccessDenied : there are no credentials to sign with.
         StoreError : the answer is too long.
         """
-        where = place_of(self.name, request.key)
+        where = self.where(request.key)
 
         def ask(deadline: Deadline) -> tuple[Answer, str]:
             url = self._access.site.url(request.key, request.query)
@@ -101,7 +106,7 @@ class Transport:
 
     def call(self, call: Call, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
         """Send a request that boto3 makes, as `send` does."""
-        where = place_of(self.name, call.key)
+        where = self.where(call.key)
 
         def ask(deadline: Deadline) -> tuple[Answer, str]:
             return self._call(call, deadline, where)

@@ -17,7 +17,7 @@ from nczfs.zmap.base import (
     part_bytes,
     part_size,
 )
-from nczfs.zmap.keys import Key, place_of
+from nczfs.zmap.keys import Key
 from nczfs.zmap.s3 import answers, multipart
 from nczfs.zmap.s3.conditions import REFUSED, Conditions, SourceCheck
 from nczfs.zmap.s3.messages import Answer, Call, Request
@@ -334,18 +334,18 @@ class Writer:
     def _refused(self, answer: Answer, key: Key, replaces: Version | None) -> StoreError:
         """Return the error for a refused write; `replaces` is given if the server checked it."""
         if replaces is None or answer.status not in REFUSED or answer.code == "NoSuchBucket":
-            where = place_of(self._transport.name, key)
+            where = self._transport.where(key)
             return answers.failure(answer, where, anonymous=self._transport.anonymous)
         return self._conflict(key, replaces)
 
     def _conflict(self, key: Key, replaces: Version) -> StoreError:
-        where = place_of(self._transport.name, key)
+        where = self._transport.where(key)
         if replaces == ABSENT:
             return ObjectExists(f"{where}: exists already")
         return Conflict(f"{where}: replaced by another client")
 
     def _too_large(self, key: Key) -> StoreError:
-        where = place_of(self._transport.name, key)
+        where = self._transport.where(key)
         return ObjectTooLarge(f"{where}: this server has no conditional writes over 5 GiB")
 
 

@@ -34,10 +34,9 @@ _RUN_ENTRIES: Final = 512  # entries whose fixed fields are read at once
 _JOINED: Final = 4096  # names that are cut out at a time
 _SIGNPOST_EVERY: Final = 8  # keys that are kept as objects: searching them runs in C
 _SIZE_END: Final = 1 << 63  # largest size of a file
-_BESIDE_THE_TOP: Final = frozenset({b".zgroup"})
 
 # Most names, recognised as keys in a tenth of the time of checking each component.
-_PLAIN: Final = rb"(?:\.z[a-z]+|\w[\w.-]*)"
+_PLAIN: Final = rb"(?:\w[\w.-]*|\.(?!nczfs-)\w[\w.-]*)"
 _PLAIN_LINES: Final = re.compile(rb"%b(?:[/\n]%b)*" % (_PLAIN, _PLAIN))
 
 _FIXED: Final = np.dtype(
@@ -304,9 +303,9 @@ class _Entries:
     def _find_top(self) -> bytes:
         """Return the directory that contains everything, as netcdf-c writes it; empty: none.
 
-        netcdf-c takes the first segment of the first entry. A group document beside that
-        directory, at the root of the archive, occurs in archives that netcdf-c reads, and does not
-        count.
+        netcdf-c takes the first segment of the first entry. A document beside that directory, at
+        the root of the archive, occurs in archives that netcdf-c reads, and does not count if the
+        directory has one of that name, too. Such names are hidden: they begin with a dot.
         """
         top, cut, _ = self._first.partition(b"/")
         if not cut or top in {b"", b".", b".."} or ROOT_MARK in self._end.comment:
@@ -315,7 +314,8 @@ class _Entries:
         beside = {name for name in self._names if name and not name.startswith(below)}
         if not beside:
             return top
-        return top if beside <= _BESIDE_THE_TOP and below + b".zgroup" in self._names else b""
+        is_document = len(beside) == 1 and all(name.startswith(b".") for name in beside)
+        return top if is_document and below + beside.pop() in self._names else b""
 
 
 def whole_entries(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, list[int]]]:

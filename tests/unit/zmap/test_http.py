@@ -24,15 +24,15 @@ from nczfs.errors import (
 from nczfs.zmap import forbidden
 from nczfs.zmap.base import Version
 from nczfs.zmap.http import HttpZMap
-from nczfs.zmap.http_names import OF_EVERY_NODE, OF_SOME_NODES
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.registry import StoreOptions
 from tests.conftest import ExpectedWarnings
+from tests.support.knowing import KNOWN
 from tests.support.scripted import Asked, Reply, Script, Scripted, serving
 
 KEY = Key("dir/key")
 GIVEN = Key("dir/.zarray")
-DOTS = OF_EVERY_NODE + OF_SOME_NODES
+DOTS = KNOWN.usual + KNOWN.others
 DATA = bytes(range(100))
 CHUNKED = {"Transfer-Encoding": "chunked"}
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
@@ -54,7 +54,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Serve]:
         server = context.__enter__()
         ends.append(lambda: context.__exit__(None, None, None))
         url = server.endpoint_url.replace("://", f"://{user}")
-        given = {"request_timeout_s": 3.0, "attempt_timeout_s": 0.5} | options
+        given = {"request_timeout_s": 3.0, "attempt_timeout_s": 0.5, "documents": KNOWN} | options
         zmap = HttpZMap(url + path, StoreOptions(**given))  # type: ignore[arg-type]  # by name
         ends.insert(0, zmap.close)
         return server, zmap

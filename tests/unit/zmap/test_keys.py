@@ -88,4 +88,4 @@ def test_join_puts_a_slash_between_and_none_at_the_root() -> None:
     ],
 )
 def test_messages_say_what_keys_are_that_users_do_not_know(key: str, text: str) -> None:
-    assert place_of("s3://b", key) == text
+    assert place_of("s3://b", key, {".zmetadata"}) == text

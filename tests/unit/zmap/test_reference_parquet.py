@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nczfs.engine.stores import open_store
 from nczfs.errors import AccessDenied, BadMetadata, CorruptStore, NoSuchObject, UsageError
 from nczfs.zmap.keys import ROOT, Key, Prefix
-from nczfs.zmap.registry import StoreOptions, open_store
+from nczfs.zmap.registry import StoreOptions
 
 DATA = bytes(range(200))
 

@@ -1,0 +1,47 @@
+"""Opening stores with what they must know of the documents of formats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nczfs.formats.family import ParquetForm
+from nczfs.formats.registry import FORMATS
+from nczfs.zmap import registry
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.documents import KnownDocuments, ParquetDocuments
+from nczfs.zmap.registry import DEFAULTS, StoreOptions
+from nczfs.zmap.url import StoreUrl
+
+
+def open_store(url: StoreUrl | str, options: StoreOptions = DEFAULTS) -> ZMap:
+    """Open a store as `registry.open_store` does."""
+    return registry.open_store(url, _knowing(options))
+
+
+def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
+    """Open a store, and make a missing directory or archive, as `registry.create_store` does."""
+    return registry.create_store(url, _knowing(options))
+
+
+def known_documents() -> KnownDocuments:
+    """Return what stores must know of the documents of all formats."""
+    written = FORMATS.written
+    others = dict.fromkeys(
+        n for names in written for n in (names.copy, *names.hints, *names.others)
+    )
+    forms = [family.parquet for family in FORMATS.families if family.parquet is not None]
+    return KnownDocuments(
+        arrays=tuple(n for names in written for n in names.arrays if n not in names.groups),
+        usual=FORMATS.usual,
+        others=tuple(name for name in others if name and name not in FORMATS.usual),
+        copies=tuple(names.copy for names in written if names.copy),
+        parquet=next(map(_parquet, forms), None),
+    )
+
+
+def _parquet(form: ParquetForm) -> ParquetDocuments:
+    return ParquetDocuments(form.key, form.array, form.lengths_of, form.copy_of)
+
+
+def _knowing(options: StoreOptions) -> StoreOptions:
+    return replace(options, documents=known_documents())
