@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.support.pouring import Pour, endless, head, pouring
 from tests.support.scripted import Reply, serving
 
 GROWTH_MAX_MIB = 300
+HEAVY = 8
 LONGEST_S = 5.0  # far above what a busy machine takes, and far below what was seen
 MOUNT = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground", "--no-sign-request"]
 CHUNKED = "Transfer-Encoding: chunked"
@@ -64,17 +66,24 @@ def web_server(line: str) -> Iterator[bytes]:
 
 
 def s3_server(line: str) -> Iterator[bytes]:
-    """A bucket with one good object at its root; what is below a prefix does not end."""
+    """A bucket with one good object at its root; what is below a prefix has no end, or depth."""
     if "prefix=endless" in line:
         start = b"<ListBucketResult><Contents><Key>"
         return itertools.chain(
             [head(200, CHUNKED), b"%x\r\n%b\r\n" % (len(start), start)], endless()
         )
+    if "prefix=heavy" in line:
+        levels = 400_000
+        nested = b"<a>" * levels + b"</a>" * levels
+        return iter(whole(b"<ListBucketResult>" + nested + b"</ListBucketResult>"))
     if "list-type" in line:
+        heavy = "".join(
+            f"<CommonPrefixes><Prefix>heavy{n}/</Prefix></CommonPrefixes>" for n in range(HEAVY)
+        )
         objects = (
             "<Contents><Key>good</Key><LastModified>2026-01-02T03:04:05Z</LastModified>"
             "<ETag>&quot;e&quot;</ETag><Size>4</Size></Contents>"
-            "<CommonPrefixes><Prefix>endless/</Prefix></CommonPrefixes>"
+            f"<CommonPrefixes><Prefix>endless/</Prefix></CommonPrefixes>{heavy}"
         )
         inside = objects if "prefix=" not in line else ""
         return iter(whole(f"<ListBucketResult>{inside}</ListBucketResult>".encode()))
@@ -153,6 +162,20 @@ def test_a_listing_that_never_ends_is_an_error_and_takes_no_memory(
         assert "good" in os.listdir(mount / "objects")
         with pytest.raises(OSError, match=os.strerror(errno.EIO)):
             os.listdir(mount / "objects" / directory)
+        assert (mount / "objects/good").read_bytes() == b"good"
+
+
+def test_pages_that_were_made_to_take_memory_are_errors_and_take_none() -> None:
+    """SEMANTICS A7."""
+
+    def fails(directory: Path) -> bool:
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            os.listdir(directory)
+        return True
+
+    with mounted_and_watched(s3_server, "/bucket#mode=s3") as mount:
+        with ThreadPoolExecutor(HEAVY) as pool:
+            assert all(pool.map(fails, [mount / f"objects/heavy{n}" for n in range(HEAVY)]))
         assert (mount / "objects/good").read_bytes() == b"good"
 
 

@@ -27,6 +27,7 @@ from botocore.session import Session
 
 from nczfs.errors import StoreError
 from nczfs.zmap.base import Buffer
+from nczfs.zmap.s3.documents import Excessive, check_document
 from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Answer, Call, refusal
 from nczfs.zmap.web.bodies import Wanted
 from nczfs.zmap.web.exchange import Answer as WebAnswer
@@ -203,6 +204,12 @@ class Client:
                 calling.call.work_s,
             )
         )
+        try:
+            check_document(bytes(answer.body))
+        except Excessive as error:
+            raise AttemptFailed(f"the answer is not one of S3 ({error})", attempts=2) from error
+        except ValueError:
+            pass  # boto3 knows what it means
         calling.body = answer.body
         said: Any = answer.headers
         return AWSResponse(request.url, answer.status, said, _Raw(answer.body))

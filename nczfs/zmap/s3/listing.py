@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from threading import Semaphore
 from typing import NamedTuple, Self
 
@@ -25,6 +26,7 @@ PAGE_KEYS = 1000  # limit of S3
 PAGES_AHEAD = 2
 EMPTY_PAGES_MAX = 1000  # in a row; S3 may send some, about deleted objects
 NAMES_MAX = 2_000_000  # names of one level, which its readers keep in memory
+NAMES_CHARACTERS_MAX = 100_000_000  # of these names together
 
 _TOKEN = re.compile(rb"<NextContinuationToken>([ -%\'-;=-~]+)</")  # without XML references
 
@@ -52,24 +54,54 @@ def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page
             raise failure(answer, where, anonymous=transport.anonymous)
         return answer.document
 
-    page = _page(fetch(""), where)
+    page = _page(fetch(""), where, start)
     yield page
-    token, empty = "", 0
+    empty = 0
+    tokens = _Tokens()
     with _Ahead(fetch) as ahead:
-        while page.next_token:
+        while token := page.next_token:
             empty = 0 if page.objects or page.prefixes else empty + 1
-            if page.next_token == token or empty > EMPTY_PAGES_MAX:
+            if tokens.come_again(token) or empty > EMPTY_PAGES_MAX:
                 raise StoreError(f"{where}: the listing has no end")
-            token = page.next_token
-            page = _page(ahead.body(token), where)
+            page = _page(ahead.body(token), where, start)
             yield page
 
 
-def _page(body: bytes, where: str) -> Page:
+def _page(body: bytes, where: str, start: str) -> Page:
     page = parse_page(body, where)
     if page.left_out:
         leave_out(where, page.left_out, "the server describes it impossibly")
+    names = [found.key for found in page.objects]
+    if start and not all(name.startswith(start) for name in (*names, *page.prefixes)):
+        # What follows takes off the beginning, and a removal deletes what is listed.
+        objects = [found for found in page.objects if found.key.startswith(start)]
+        prefixes = [prefix for prefix in page.prefixes if prefix.startswith(start)]
+        count = len(names) + len(page.prefixes) - len(objects) - len(prefixes)
+        leave_out(where, count, "the server lists it although it begins differently")
+        page = replace(page, objects=objects, prefixes=prefixes)
     return page
+
+
+class _Tokens:
+    """The tokens of a listing, which come again if the server leads in a circle.
+
+    One of them is compared with those that follow (Brent's algorithm).
+    """
+
+    def __init__(self) -> None:
+        self._known = ""
+        self._followed = 0
+        self._power = 1
+
+    def come_again(self, token: str) -> bool:
+        """Take the next token. Returns whether it has been known to come before."""
+        if token == self._known:
+            return True
+        self._followed += 1
+        if self._followed == self._power:
+            self._known, self._followed = token, 0
+            self._power *= 2
+        return False
 
 
 class _Ahead:
@@ -184,7 +216,7 @@ def run_from(transport: Transport, start: str, first: str | None) -> Run | None:
     answer = transport.send(request, page_fault)
     if answer.status != 200:
         raise failure(answer, where, anonymous=transport.anonymous)
-    page = _page(answer.document, where)
+    page = _page(answer.document, where, start)
     keys = [found.key for found in page.objects]
     if keys != sorted(keys) or not all(is_etag(found.version) for found in page.objects):
         return None
@@ -265,15 +297,20 @@ def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:
 
     Raises
     ------
-    StoreError : there are more than `NAMES_MAX`.
+    StoreError : there are more than `NAMES_MAX`, or they are longer than `NAMES_CHARACTERS_MAX`.
     """
     below = len(prefix) + 1 if prefix else 0
     held: dict[str, Stat] = {}
-    count = 0
+    count = characters = 0
     for page in pages:
         count += len(page.objects) + len(page.prefixes)
+        characters += sum(len(found.key) for found in page.objects) + sum(map(len, page.prefixes))
         if count > NAMES_MAX:
             raise StoreError(f"{prefix}: over {NAMES_MAX} names, which are not listed")
+        if characters > NAMES_CHARACTERS_MAX:
+            raise StoreError(
+                f"{prefix}: names of over {NAMES_CHARACTERS_MAX} characters, which are not listed"
+            )
         items: list[tuple[bytes, str, Stat | None]] = [
             (_order(found.key), found.key[below:], found) for found in page.objects
         ]

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from xml.etree import ElementTree
 
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.ranges import answer_bytes_max
+from nczfs.zmap.s3.documents import read_document
 from nczfs.zmap.web.bodies import Wanted
 from nczfs.zmap.web.exchange import Answer as WebAnswer
 
@@ -106,12 +106,15 @@ def judged(answer: WebAnswer) -> Answer:
     status, headers = answer.status, answer.headers
     if status < 300:
         return Answer(status, headers, answer.body, answer.size)
+    texts: dict[str, str] = {}
+
+    def take(path: tuple[str, ...], text: str) -> None:
+        if len(path) == 2:
+            texts[path[1]] = text
+
     try:
-        texts = {
-            element.tag.rpartition("}")[2]: element.text or ""
-            for element in (ElementTree.fromstring(bytes(answer.body)) if answer.body else ())
-        }
-    except ElementTree.ParseError:
+        read_document(bytes(answer.body), take)
+    except ValueError:
         texts = {}
     return refusal(status, headers, texts, answer.body)
 

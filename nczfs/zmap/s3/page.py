@@ -15,11 +15,11 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_plus
-from xml.etree import ElementTree
 
 from nczfs.errors import StoreError
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key
+from nczfs.zmap.s3.documents import check_document, read_document
 from nczfs.zmap.web.headers import SIZE_END, number, version_of
 
 _START = re.compile(
@@ -32,6 +32,8 @@ _OBJECT = re.compile(
 _END = "</Contents>"
 _ETAGS = re.compile(r'(?:"[!#-~]*"\n)++')
 _SURE_DIGITS = 18  # digits of a number below 2^63
+_NAMES = ("Key", "LastModified", "ETag", "Size")
+_ROOT = "ListBucketResult"
 _ENDS_MAX = 32  # different rests of objects in a page
 # Most names have this form, and are keys: the full check takes three times as long.
 _USUAL = re.compile(r"(?:(?:(?!\.nczfs-)\.?[\w-][\w.-]*(?:/(?!\n)|(?=\n)))++\n)*+", re.ASCII)
@@ -66,25 +68,21 @@ def parse_page(body: bytes, where: str) -> Page:
     """
     try:
         columns, rest = _cut_out(body)
-        document = ElementTree.fromstring(rest)
-        space, _, what = document.tag.rpartition("}")
-        space += "}" if space else ""
-        if what != "ListBucketResult":
-            raise ValueError(f"a document of type {what}")
-        is_quoted = document.findtext(f"{space}EncodingType") == "url"
-        if columns is None or document.find(f"{space}Contents") is None:
-            columns = _parsed(ElementTree.fromstring(body), space)
+        parts = _Parts(rest)
+        if parts.root != _ROOT:
+            raise ValueError(f"a document of type {parts.root[:60]}")
+        if columns is None or not parts.objects:
+            columns = _Parts(body).columns()
+        is_quoted = parts.texts.get("EncodingType") == "url"
         keys = _unquoted(columns.keys) if is_quoted else columns.keys
         objects = _objects(columns._replace(keys=keys))
         if columns.keys and not objects:
             raise ValueError("no object with a name, a size and a time")
-        elements = document.iterfind(f"{space}CommonPrefixes/{space}Prefix")
-        named = [element.text or "" for element in elements]
-        prefixes = _unquoted(named) if is_quoted else named
-    except (ElementTree.ParseError, TypeError, ValueError) as error:
+        prefixes = _unquoted(parts.prefixes) if is_quoted else parts.prefixes
+    except (TypeError, ValueError) as error:
         raise StoreError(f"{where}: the answer is not a listing of S3 ({error})") from error
-    truncated = document.findtext(f"{space}IsTruncated") == "true"
-    token = (document.findtext(f"{space}NextContinuationToken") or "") if truncated else ""
+    truncated = parts.texts.get("IsTruncated") == "true"
+    token = parts.texts.get("NextContinuationToken", "") if truncated else ""
     if truncated and not token:
         raise StoreError(f"{where}: the listing ends early and cannot be continued")
     left_out = len(columns.keys) - len(objects)
@@ -125,7 +123,41 @@ def _object(key: str, time: str, etag: str, size: str) -> Stat | None:
     return Stat(Key(key), bytes_, version_of(etag, mtime_ns, bytes_), mtime_ns)
 
 
-_NAMES = ("Key", "LastModified", "ETag", "Size")
+class _Parts:
+    """What a page says, from the XML parser.
+
+    Attributes
+    ----------
+    root : the name of its root.
+    objects : the fields of each object.
+    texts : the first text of each other element right below the root.
+    """
+
+    def __init__(self, document: bytes) -> None:
+        self.root = ""
+        self.objects: list[dict[str, str]] = []
+        self.prefixes: list[str] = []
+        self.texts: dict[str, str] = {}
+        self._object: dict[str, str] = {}
+        read_document(document, self._take)
+
+    def columns(self) -> _Columns:
+        """Return the fields of all objects; "" where one is missing."""
+        return _Columns(*([found.get(name, "") for found in self.objects] for name in _NAMES))
+
+    def _take(self, path: tuple[str, ...], text: str) -> None:
+        match path[1:]:
+            case ("Contents", name) if name in _NAMES:
+                self._object.setdefault(name, text)
+            case ("Contents",):
+                self.objects.append(self._object)
+                self._object = {}
+            case ("CommonPrefixes", "Prefix"):
+                self.prefixes.append(text)
+            case (name,):
+                self.texts.setdefault(name, text)
+            case ():
+                (self.root,) = path
 
 
 def _cut_out(body: bytes) -> tuple[_Columns | None, bytes]:
@@ -151,19 +183,10 @@ def _are_ends(texts: Collection[str]) -> bool:
         return False
     for text in texts:
         try:
-            ElementTree.fromstring(f"<Contents>{text}")
-        except ElementTree.ParseError:
+            check_document(f"<Contents>{text}".encode())
+        except ValueError:
             return False
     return True
-
-
-def _parsed(document: ElementTree.Element, space: str) -> _Columns:
-    """Parse a page with the XML parser."""
-    columns = []
-    for name in _NAMES:
-        elements = document.iterfind(f"{space}Contents")
-        columns.append([element.findtext(f"{space}{name}") or "" for element in elements])
-    return _Columns(*columns)
 
 
 def _unquoted(texts: Sequence[str]) -> Sequence[str]:

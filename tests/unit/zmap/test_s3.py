@@ -364,6 +364,48 @@ def test_a_listing_without_an_end_is_given_up(
     assert len(server.asked) < 30
 
 
+@pytest.mark.parametrize("one_level", [True, False])
+def test_a_listing_whose_pages_come_again_is_given_up(serve: Serve, one_level: bool) -> None:
+    following = {"": "1", "1": "2", "2": "3", "3": "1"}
+
+    def script(asked: Asked) -> Reply:
+        query = parse_qs(urlsplit(asked.path).query)
+        token = following[query.get("continuation-token", [""])[0]]
+        more = f"<NextContinuationToken>{token}</NextContinuationToken>"
+        return listing(f"<IsTruncated>true</IsTruncated>{more}{found(token, 1)}")
+
+    server, open_bucket = serve(script)
+    zmap = open_bucket()
+    with pytest.raises(StoreError, match="the listing has no end"):
+        for _ in zmap.search(ROOT) if one_level else zmap.list(ROOT):
+            pass
+    assert len(server.asked) < 12
+
+
+def test_what_lies_elsewhere_is_none_of_a_listing(
+    serve: Serve, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS A8."""
+    expected_warnings.add("left out [23] entries")
+    prefixes = "".join(
+        f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>" for name in ("d/e/", "lone/")
+    )
+    objects = found("d/a", 1) + found("other/b", 1) + found("c", 1)
+    _, open_bucket = serve(lambda asked: listing(objects + prefixes))
+    zmap = open_bucket()
+    assert [stat.key for stat in zmap.list(Prefix("d"))] == ["d/a"]
+    assert {entry.name for entry in zmap.search(Prefix("d"))} == {"a", "e"}
+
+
+def test_of_one_level_no_longer_names_are_taken_than_can_be_shown(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_listing, "NAMES_CHARACTERS_MAX", 5)
+    _, open_bucket = serve(lambda asked: numbered(page_of(asked)))
+    with pytest.raises(StoreError, match="over 5 characters"):
+        list(open_bucket().search(ROOT))
+
+
 def test_of_one_level_no_more_names_are_taken_than_can_be_shown(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

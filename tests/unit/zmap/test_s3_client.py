@@ -8,7 +8,7 @@ import logging
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -72,7 +72,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., S3ZMap]]:
         zmap.close()
 
 
-def answering(ask: Ask, *body: Iterator[bytes]) -> Pour:
+def answering(ask: Ask, *body: Iterable[bytes]) -> Pour:
     """Everything is answered rightly, but for the request that boto3 makes."""
 
     def pour(line: str) -> Iterator[bytes]:
@@ -90,6 +90,17 @@ def test_an_answer_that_never_ends_is_given_up(far: Callable[..., S3ZMap], ask: 
         with pytest.raises(StoreError, match="the server sends more than the 4194304 bytes"):
             ask(far(server.url, patience_s=60.0))
         assert sum(line.startswith(ASKS[ask]) for line in server.asked) == 1
+
+
+def test_an_answer_made_to_take_memory_is_not_parsed(far: Callable[..., S3ZMap]) -> None:
+    bomb = b"<InitiateMultipartUploadResult>%b" % (b"<UploadId>" * 300_000)
+    chunked = [b"%x\r\n%b\r\n0\r\n\r\n" % (len(bomb), bomb)]
+    with (
+        pouring(answering(upload, chunked)) as server,
+        pytest.raises(StoreError, match=r"not one of S3 \(more than 16 levels"),
+    ):
+        upload(far(server.url, patience_s=60.0))
+    assert sum(line.startswith(ASKS[upload]) for line in server.asked) == 2
 
 
 def test_an_answer_that_drips_ends_with_the_time(far: Callable[..., S3ZMap]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from urllib.parse import quote
 from xml.sax.saxutils import escape
@@ -92,7 +93,7 @@ def test_keys_and_sizes_are_those_that_the_server_has(
 def test_the_forms_of_known_servers_need_no_parser(
     form: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(page_module, "_parsed")
+    monkeypatch.delattr(page_module._Parts, "columns")
     body = document("".join(form(f"group/{number}.0") for number in range(3)))
     assert [stat.key for stat in parse_page(body, "here").objects] == [
         "group/0.0",
@@ -191,3 +192,28 @@ def test_tags_of_versions_are_kept_as_they_are() -> None:
     for text, token in forms.items():
         body = document(ceph("a").replace("&quot;e&quot;", text))
         assert parse_page(body, "here").objects[0].version == Version(token)
+
+
+BOMBS = {
+    "document type": b'<!DOCTYPE l [<!ENTITY a "x">]><ListBucketResult>&a;</ListBucketResult>',
+    "a tag of more": b"<ListBucketResult %s/>" % b" ".join(b'a%d=">"' % n for n in range(99_000)),
+    "levels": b"<ListBucketResult>" + b"<a>" * 1_000_000,
+    "elements": b"<ListBucketResult>" + b"<a/>" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("reason", BOMBS)
+def test_a_page_made_to_take_memory_is_refused_before_it_does(reason: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(StoreError, match=f"not a listing of S3 .*{reason}"):
+            parse_page(BOMBS[reason], "here")
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_objects_of_another_namespace_are_none_of_the_listing() -> None:
+    foreign = "<o:Contents xmlns:o='urn:other'><Key>b</Key><Size>1</Size></o:Contents>"
+    page = parse_page(document(foreign + google("a")), "here")
+    assert [stat.key for stat in page.objects] == ["a"]
