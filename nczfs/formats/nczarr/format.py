@@ -29,7 +29,7 @@ from nczfs.formats.nczarr.write import (
     placement_of,
 )
 from nczfs.formats.problems import Problems
-from nczfs.formats.rewriting import existing_node, rewrite
+from nczfs.formats.rewriting import Encoding
 from nczfs.formats.zarr2.array import Dialect, read_array
 from nczfs.formats.zarr2.base import Zarr2Documents
 from nczfs.formats.zarr2.chain import chain_of
@@ -45,7 +45,6 @@ from nczfs.formats.zarr2.nodes import (
     read_documents,
 )
 from nczfs.formats.zarr2.stored import netcdf_type
-from nczfs.formats.zarr2.write import forget_fill
 from nczfs.messages import shown
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import DataType, NcType
@@ -80,31 +79,16 @@ class NczarrFormat(Zarr2Documents):
 
     def __init__(self, options: FormatOptions, writer: Writer) -> None:
         assert writer.layout is not None
-        self._options = options
+        super().__init__(options)
         self._writer = writer
         self._layout = writer.layout
         self.name = writer.layout.name
 
     def array_keys(self, path: str) -> tuple[str, ...]:
-        own = own_keys(path, self._writer, "array")
-        return (below(path, ZARRAY), below(path, ZATTRS), *own)
+        return (*super().array_keys(path), *own_keys(path, self._writer, "array"))
 
     def group_keys(self, path: str) -> tuple[str, ...]:
-        own = own_keys(path, self._writer, "group")
-        return (below(path, ZGROUP), below(path, ZATTRS), *own)
-
-    def read_node(self, path: str, documents: Documents) -> Node | None:
-        node = read_documents(path, documents, self._options, is_known=path == "")
-        if node is None:
-            return None
-        if node.array is None:
-            return self._header(node, documents)
-        return self._variable(node, node.array, documents)
-
-    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
-        if isinstance(node, Variable):
-            return self._write_variable(node, documents)
-        return self._write_group(node, documents)
+        return (*super().group_keys(path), *own_keys(path, self._writer, "group"))
 
     def stored_type(
         self,
@@ -139,39 +123,27 @@ class NczarrFormat(Zarr2Documents):
     ) -> CodecChain:
         return chain_of(codecs, dtype, order=order, last_is_compressor=True)
 
-    def _write_group(
-        self, header: GroupHeader, documents: Documents
-    ) -> tuple[tuple[str, bytes], ...]:
-        existing = existing_node(self, header, documents)
+    def _group_encodings(
+        self, header: GroupHeader, existing: GroupHeader | None, documents: Documents
+    ) -> tuple[Encoding | None, Encoding]:
         if header.arrays is None:
             # Unless the group gives members, existing ones stay; a new group has none.
             arrays, groups = ((), ()) if existing is None else (existing.arrays, existing.groups)
             header = replace(header, arrays=arrays, groups=groups)
         check_dimensions(header, existing, self._layout)
         placement = self._placement(header, existing, documents)
-        current = None
-        if existing is not None:
-            current = encode_group(existing, placement)
-            if documents.get(below(header.path, ZGROUP)) is None:
-                current[ZGROUP].clear()
+        current = None if existing is None else encode_group(existing, placement)
         is_root = header.path == "" and self._writer.is_whole
-        wanted = encode_group(
-            header, replace(placement, superblock=placement.superblock or is_root)
-        )
-        return rewrite(header.path, documents, current, wanted, self._options)
+        placement = replace(placement, superblock=placement.superblock or is_root)
+        return current, encode_group(header, placement)
 
-    def _write_variable(
-        self, variable: Variable, documents: Documents
-    ) -> tuple[tuple[str, bytes], ...]:
-        existing = existing_node(self, variable, documents)
+    def _variable_encodings(
+        self, variable: Variable, existing: Variable | None, documents: Documents
+    ) -> tuple[Encoding | None, Encoding]:
         check_references(variable, existing, is_whole=self._writer.is_whole)
         placement = self._placement(variable, existing, documents)
-        current = None
-        if existing is not None:
-            current = encode_variable(existing, placement)
-            forget_fill(current, existing, variable)
-        wanted = encode_variable(variable, placement)
-        return rewrite(variable.path, documents, current, wanted, self._options)
+        current = None if existing is None else encode_variable(existing, placement)
+        return current, encode_variable(variable, placement)
 
     def _placement(self, node: Node, existing: Node | None, documents: Documents) -> Placement:
         """Return where the documents of a node have NCZarr's additions."""

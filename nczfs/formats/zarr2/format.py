@@ -11,7 +11,7 @@ from nczfs.formats.base import Documents, FormatOptions, Node, StoredType
 from nczfs.formats.dimensions import SCALAR_NAME, Declared, Place, anonymous_for, by_name
 from nczfs.formats.names import below, parent_of
 from nczfs.formats.nczarr.layouts import L3, Writer, layout_at, types_member
-from nczfs.formats.rewriting import Encoding, Members, existing_node, rewrite
+from nczfs.formats.rewriting import Encoding, Members
 from nczfs.formats.zarr2.array import Dialect, read_array
 from nczfs.formats.zarr2.base import Zarr2Documents
 from nczfs.formats.zarr2.chain import chain_of
@@ -25,7 +25,7 @@ from nczfs.formats.zarr2.nodes import (
     read_documents,
 )
 from nczfs.formats.zarr2.stored import pure_type
-from nczfs.formats.zarr2.write import array_members, forget_fill
+from nczfs.formats.zarr2.write import array_members
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import (
@@ -60,38 +60,26 @@ class Zarr2Format(Zarr2Documents):
     orders = ("C", "F")
 
     def __init__(self, options: FormatOptions, writer: Writer) -> None:
-        self._options = options
+        super().__init__(options)
         # In a dataset read as pure Zarr, ">S1" is a string like every other "S" type.
         self._writer = Writer(version=writer.version)
         self._literal_text = writer.is_netcdf_c
 
-    def array_keys(self, path: str) -> tuple[str, ...]:
-        return below(path, ZARRAY), below(path, ZATTRS)
+    def _header(self, node: NodeDocuments, documents: Documents) -> GroupHeader:
+        attributes = self._attributes(node, documents)
+        problems = node.problems.as_tuple()
+        return GroupHeader(node.path, self.name, attributes=attributes, problems=problems)
 
-    def group_keys(self, path: str) -> tuple[str, ...]:
-        return below(path, ZGROUP), below(path, ZATTRS)
-
-    def read_node(self, path: str, documents: Documents) -> Node | None:
-        # `detect` has found that this is a root; netcdf-c takes it without .zgroup, too.
-        node = read_documents(path, documents, self._options, is_known=path == "")
-        if node is None:
-            return None
-        if node.array is None:
-            attributes = self._attributes(node, documents)
-            problems = node.problems.as_tuple()
-            return GroupHeader(path, self.name, attributes=attributes, problems=problems)
-        array = self._array(node, node.array)
+    def _variable(
+        self, node: NodeDocuments, document: dict[str, Json], documents: Documents
+    ) -> Variable:
+        path, array = node.path, self._array(node, document)
         if array.shape == (1,) and node.attributes.get(ARRAY_DIMENSIONS) == [SCALAR_NAME]:
             array = as_scalar(array, node.key(ZARRAY), node.problems)
         dimensions = named_dimensions(node, array, _none_declared, self._options)
         attributes = self._attributes(node, documents, array.dtype.nc_type)
         problems = node.problems.as_tuple()
         return Variable(path, path, self.name, array, dimensions, attributes, problems)
-
-    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
-        if isinstance(node, Variable):
-            return self._write_variable(node, documents)
-        return self._write_group(node, documents)
 
     def stored_type(
         self,
@@ -113,30 +101,22 @@ class Zarr2Format(Zarr2Documents):
     ) -> CodecChain:
         return chain_of(codecs, dtype, order=order)
 
-    def _write_group(
-        self, header: GroupHeader, documents: Documents
-    ) -> tuple[tuple[str, bytes], ...]:
-        existing = existing_node(self, header, documents)
+    def _group_encodings(
+        self, header: GroupHeader, existing: GroupHeader | None, documents: Documents
+    ) -> tuple[Encoding | None, Encoding]:
         types = self._types_name(header, existing, documents)
-        current: Encoding | None = None
-        if existing is not None:
-            current = {ZATTRS: _attribute_members(existing, types), ZGROUP: Members(_ZGROUP)}
-            if documents.get(below(header.path, ZGROUP)) is None:
-                current[ZGROUP].clear()
-        wanted = {ZATTRS: _attribute_members(header, types), ZGROUP: Members(_ZGROUP)}
-        return rewrite(header.path, documents, current, wanted, self._options)
 
-    def _write_variable(
-        self, variable: Variable, documents: Documents
-    ) -> tuple[tuple[str, bytes], ...]:
-        existing = existing_node(self, variable, documents)
+        def encoded(group: GroupHeader) -> Encoding:
+            return {ZATTRS: _attribute_members(group, types), ZGROUP: Members(_ZGROUP)}
+
+        return None if existing is None else encoded(existing), encoded(header)
+
+    def _variable_encodings(
+        self, variable: Variable, existing: Variable | None, documents: Documents
+    ) -> tuple[Encoding | None, Encoding]:
         types = self._types_name(variable, existing, documents)
-        current: Encoding | None = None
-        if existing is not None:
-            current = self._encoded(existing, types)
-            forget_fill(current, existing, variable)
-        wanted = self._encoded(variable, types)
-        return rewrite(variable.path, documents, current, wanted, self._options)
+        current = None if existing is None else self._encoded(existing, types)
+        return current, self._encoded(variable, types)
 
     def _encoded(self, variable: Variable, types: str | None) -> Encoding:
         attributes = _attribute_members(variable, types)
