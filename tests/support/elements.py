@@ -19,9 +19,19 @@ class Numbers(ElementSource):
     Attributes
     ----------
     requested, written : ranges (first, stop), in order.
+    confirmed_at : the time when all chunks were last confirmed.
     """
 
-    def __init__(self, values: Values, name: str = "v") -> None:
+    def __init__(
+        self,
+        values: Values,
+        name: str = "v",
+        *,
+        chunk_bytes: int = 1 << 30,
+        confirmed_at: float = 0,
+    ) -> None:
+        self.confirmed_at = confirmed_at
+        self._chunk_bytes = chunk_bytes
         self.values = values
         self._name = name
         self.requested: list[tuple[int, int]] = []
@@ -44,10 +54,14 @@ class Numbers(ElementSource):
 
     def peek(self, first: int, out: Values, fresh_since: float) -> bool:
         self.read(first, out, Tally(), fresh_since)
-        return True
+        return fresh_since <= self.confirmed_at
 
     def peek_bytes(self, start: int, stop: int, fresh_since: float) -> list[memoryview] | None:
-        return [self.values.view(np.uint8).data[start:stop]]
+        if fresh_since > self.confirmed_at:
+            return None
+        step, data = self._chunk_bytes, self.values.view(np.uint8).data
+        numbers = range(start // step, -(-stop // step))
+        return [data[max(start, n * step) : min(stop, (n + 1) * step)] for n in numbers]
 
     def request(self, first: int, stop: int, tally: Tally, fresh_since: float) -> None:
         self.requested.append((first, stop))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -16,12 +17,21 @@ from nczfs.errors import BadValue, CorruptStore, NotPermitted
 from nczfs.testing.layouts import LayoutSuite
 from nczfs.views.forms import BinaryForm
 from nczfs.views.layout import Layout
-from nczfs.views.reader import read_at, request
-from nczfs.views.segments import FileLiteral, Literal, LiteralFile, Padding, Records, Run, Segment
+from nczfs.views.reader import read_at, read_if_cached, request
+from nczfs.views.segments import (
+    PEEK_ASSEMBLED_BYTES_MAX,
+    FileLiteral,
+    Literal,
+    LiteralFile,
+    Padding,
+    Records,
+    Run,
+    Segment,
+)
 from nczfs.views.writer import write_at
 from tests.support.elements import Numbers
 
-BIG = BinaryForm(np.dtype(">i4"))
+BIG, LITTLE = BinaryForm(np.dtype(">i4")), BinaryForm(np.dtype("<i4"))
 
 
 def literal_file(path: Path, data: bytes) -> LiteralFile:
@@ -88,6 +98,49 @@ def test_what_is_written_to_records_is_read_back_but_for_the_padding(
     assert bytes(read_at(layout, 0, 60, Tally())) == wanted.tobytes()
 
 
+@given(start=st.integers(0, 79), size=st.integers(1, 80))
+def test_records_in_memory_are_peeked_at_whatever_chunks_they_lie_in(start: int, size: int) -> None:
+    values = np.arange(20, dtype="<i4")
+    source = Numbers(values, chunk_bytes=12)
+    segment, stop = Records(((0, Run(source, LITTLE, 0, 4)),), 16, 5), min(start + size, 80)
+    found = segment.peek(start, stop, 0.0)
+    assert found is not None
+    assert b"".join(map(bytes, found)) == values.tobytes()[start:stop]
+
+
+def test_a_peek_at_records_wants_chunks_that_were_confirmed_in_time() -> None:
+    member = Run(Numbers(np.arange(4, dtype="<i4"), confirmed_at=7.0), LITTLE, 0, 1)
+    segment = Records(((0, member),), 4, 4)
+    assert segment.peek(0, 16, 7.0) is not None
+    assert segment.peek(0, 16, 7.5) is None
+
+
+def test_many_records_are_not_put_together_where_nothing_may_take_long() -> None:
+    count = PEEK_ASSEMBLED_BYTES_MAX // 4
+    member = Run(Numbers(np.zeros(count + 1, "<i4")), LITTLE, 0, 1)
+    segment = Records(((0, member),), 4, count + 1)
+    assert segment.peek(4, 4 * count + 4, 0.0) is not None
+    assert segment.peek(3, 4 * count + 4, 0.0) is None
+
+
+def test_a_refused_element_of_a_record_is_named_by_its_byte_in_the_file() -> None:
+    text = Run(Numbers(np.array(["a"] * 4)), BinaryForm(np.dtype(">U1")), 0, 1)
+    layout = Layout([Literal(b"head"), Records(((0, text), (8, text)), 16, 2)])
+    with pytest.raises(BadValue, match="from byte 12 on: "):
+        write_at(layout, 4, b"\0\0\0b\0\0\0\0\x00\x11\0\0")
+    with pytest.raises(BadValue, match="from byte 28 on: "):
+        write_at(layout, 20, b"\0\0\0b\0\0\0\0\x00\x11\0\0")
+
+
+def test_a_run_of_later_elements_compares_and_writes_those() -> None:
+    numbers = Numbers(np.arange(8, dtype="i4"))
+    layout = Layout([Run(numbers, BIG, 5, 3, is_compared=True)])
+    assert bytes(read_at(layout, 0, 12, Tally())) == np.arange(5, 8, dtype=">i4").tobytes()
+    write_at(layout, 4, b"\0\0\0\x63")
+    assert numbers.written == [(6, 7)]
+    assert numbers.values.tolist() == [0, 1, 2, 3, 4, 5, 99, 7]
+
+
 def test_a_million_records_are_one_segment_and_a_read_touches_only_its_own() -> None:
     numbers = Numbers(np.arange(1 << 20, dtype="i4"))
     member = Run(numbers, BIG, 0, 1)
@@ -136,6 +189,29 @@ def test_bytes_that_may_be_written_and_are_forgotten(place: str, tmp_path: Path)
         write_at(layout, 4, b"01xxx5678x")
 
 
+def test_literal_bytes_of_a_file_are_compared_where_they_lie(tmp_path: Path) -> None:
+    layout = Layout([FileLiteral(literal_file(tmp_path / "f", b"0123456789"), 4, 5)])
+    write_at(layout, 2, b"67")
+    with pytest.raises(NotPermitted, match="byte 3 "):
+        write_at(layout, 2, b"66")
+
+
+def test_a_file_of_literal_bytes_is_closed_with_the_last_layout(tmp_path: Path) -> None:
+    file = literal_file(tmp_path / "f", b"0123456789")
+    layouts = [Layout([FileLiteral(file, begin, 2)]) for begin in (0, 2)]
+    del file
+    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in _open_descriptors()]
+    assert str(tmp_path / "f") in links
+    del layouts
+    gc.collect()
+    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in _open_descriptors()]
+    assert str(tmp_path / "f") not in links
+
+
+def _open_descriptors() -> list[str]:
+    return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
+
+
 def test_literal_bytes_of_a_file_are_read_where_they_lie(tmp_path: Path) -> None:
     file = literal_file(tmp_path / "f", b"0123456789")
     layout = Layout([FileLiteral(file, 6, 3), Padding(2), FileLiteral(file, 0, 2)])
@@ -153,6 +229,8 @@ def test_padding_is_zeros_whatever_is_written_to_it() -> None:
     layout = Layout([Padding(4)])
     write_at(layout, 0, b"abcd")
     assert bytes(read_at(layout, 0, 4, Tally())) == bytes(4)
+    assert bytes(read_at(layout, 3, 4, Tally())) == bytes(1)
+    assert bytes(read_if_cached(layout, 1, 2, 0.0) or b"") == bytes(2)
 
 
 @pytest.mark.parametrize("dtype", ["i2", "f8", "c16", "U3", "M8[s]", "i1", "S3"])
