@@ -98,6 +98,7 @@ class Transport:
             check_authorities(options.ca_bundle)
         self._exchange = Exchange(
             "http",
+            self.root_url,
             replace(options, connections=min(options.connections, CONNECTIONS_MAX)),
             address_from="host and port of the URL",
             ca_bundle=options.ca_bundle,

@@ -53,6 +53,10 @@ CODECS: dict[str, tuple[list[dict[str, Any]] | None, dict[str, Any] | None]] = {
         None,
     ),
     "a checksum": ([{"id": "crc32"}], None),
+    "a compressor among the filters": (
+        [{"id": "shuffle", "elementsize": 4}, {"id": "zlib", "level": 1}],
+        None,
+    ),
     "a checksum behind": ([{"id": "zlib", "level": 1}, {"id": "adler32"}], None),
     "lzma": (
         None,

@@ -57,6 +57,7 @@ class Transport:
         self._common = access.headers | self._agent
         self._exchange = Exchange(
             "s3",
+            name,
             options,
             address_from=access.endpoint_from,
             ca_bundle=access.ca_bundle,

@@ -100,6 +100,8 @@ class Attempts:
     Parameters
     ----------
     label : of the store in the metrics.
+    place : the name of the store. What is wrong with a server that never answered has nothing to do
+        with the key that is asked for first.
     timeout_s : of a request with all its attempts.
     patience_s : an attempt that gets no byte for this long is given up.
     address_from : the option that names the server, to be checked if there is no answer.
@@ -110,6 +112,7 @@ class Attempts:
     def __init__(
         self,
         label: str,
+        place: str,
         timeout_s: float,
         patience_s: float,
         *,
@@ -119,6 +122,7 @@ class Attempts:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._retries = STORE_RETRIES.labels(label)
+        self._place = place
         self._timeout_s = timeout_s
         self._patience_s = patience_s
         self._address_from = address_from
@@ -151,7 +155,7 @@ class Attempts:
         Unavailable, OutOfDescriptors : no attempt got an answer.
         DeadlinePassed : the time was over before.
         """
-        self._check_stranger(what)
+        self._check_stranger()
         deadline = Deadline(self._clock, self._timeout_s + work_s, self._patience_s)
         count = 0
         while True:
@@ -171,7 +175,7 @@ class Attempts:
         if failure.is_stranger and not self._is_met and self._has_tried(count, deadline):
             reason = f"{failure}; check {self._address_from}"
             self._stranger = self._clock(), failure.kind, reason
-            raise failure.kind(f"{what}: {reason}") from failure
+            raise failure.kind(f"{self._place}: {reason}") from failure
         wait_s = random.random() * min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (count - 1))
         wait_s += failure.wait_s
         if count >= min(ATTEMPTS, failure.attempts or ATTEMPTS):
@@ -185,13 +189,13 @@ class Attempts:
         _log.info("%s: attempt %d: %s", what, count, failure)
         self._sleep(wait_s)
 
-    def _check_stranger(self, what: str) -> None:
+    def _check_stranger(self) -> None:
         """Raise if a server that never answered was given up a moment ago."""
         if self._is_met or self._stranger is None:
             return
         since, kind, reason = self._stranger
         if self._clock() - since < STRANGER_S:
-            raise kind(f"{what}: {reason}")
+            raise kind(f"{self._place}: {reason}")
 
     def _has_tried(self, count: int, deadline: Deadline) -> bool:
         """Return whether a server that never answered has been tried enough."""

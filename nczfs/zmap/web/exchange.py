@@ -63,7 +63,7 @@ class Exchange:
 
     Parameters
     ----------
-    label : of the store in the metrics.
+    label, place : of the store, in the metrics and in messages.
     address_from : the setting that names the server.
     ca_bundle : as for `Connections`.
     proxy : its URL, "" without one.
@@ -73,6 +73,7 @@ class Exchange:
     def __init__(
         self,
         label: str,
+        place: str,
         options: StoreOptions,
         *,
         address_from: str,
@@ -84,6 +85,7 @@ class Exchange:
         self._connections = Connections(options.connections, ca_bundle, proxy)
         self._attempts = Attempts(
             label,
+            place,
             options.request_timeout_s,
             options.attempt_timeout_s,
             address_from=address_from,
