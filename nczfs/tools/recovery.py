@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
@@ -18,7 +22,7 @@ from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import MetadataError, NczfsError, NoSuchNode, SpoolError
 from nczfs.formats.base import FormatOptions
-from nczfs.model.hierarchy import Variable
+from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix, parse_prefix
 from nczfs.zmap.url import StoreUrl
@@ -50,6 +54,12 @@ def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
     return sorted(found, key=lambda each: each.entry.written_ns if each.entry is not None else 0)
 
 
+def _stop_of(flags: Values, details: ChunkDetails) -> int:
+    """Return the index behind the last record of which a chunk has elements; 0: of none."""
+    rows = np.nonzero(flags)[0]
+    return details.index[0] * details.chunk_shape[0] + int(rows.max()) + 1 if rows.size else 0
+
+
 class Store:
     """The store of entries, open for writing."""
 
@@ -62,6 +72,7 @@ class Store:
         self._options: FormatOptions = format_options(place.modes, self._engine.options)
         self._datasets: dict[Prefix, Dataset | None] = {}
         self._overlay = Overlay(zmap)
+        self._places: dict[tuple[Path, str], int | None] = {}
         zmap.prepare_writing()
 
     def close(self) -> None:
@@ -88,12 +99,12 @@ class Store:
         elif isinstance(entry, UnfinishedRename):
             entry.end(self._zmap, force=force)
         elif isinstance(entry, KeptChunk):
-            self._put_chunk(entry, force=force)
+            self._put_chunk(entry, found.home, force=force)
         else:
             raise SpoolError(f"{found.path}: {entry.reason}")
         self._zmap.flush()
 
-    def _put_chunk(self, entry: KeptChunk, *, force: bool) -> None:
+    def _put_chunk(self, entry: KeptChunk, home: Home, *, force: bool) -> None:
         details = entry.details
         dataset, variable = self._variable(entry.key)
         array = variable.array
@@ -109,11 +120,36 @@ class Store:
         flags, values = entry.flags(), None
         if flags.any():
             values = entry.values(array.dtype.native, dataset.array(variable).writer())
+        taken = None if force else self._taken(entry.key, home, array)
+        if taken is not None:
+            stop = _stop_of(flags, details)
+            if stop > taken:
+                raise SpoolError(
+                    f"{dataset.url(variable.path)}: record {taken} and those behind it were "
+                    "appended where another client has appended, too; --force puts them over those "
+                    "of the store, --export DIR gives you the values"
+                )
+            details = replace(details, shape=(min(stop, details.shape[0]), *details.shape[1:]))
         self._grow(dataset, variable, details)
         if values is not None:
             longer = dataset.array(dataset.latest(variable))
             overlay = self._overlay
             overlay.put(longer.writer(), details.index, flags, values, entry.basis, force=force)
+
+    def _taken(self, key: str, home: Home, array: ArrayDescription) -> int | None:
+        """Return the first record of a mount whose place others have; None: it has its place.
+
+        That its records have their place is noted before they are put there, and the array is as
+        long as that needs.
+        """
+        place = home.directory, key
+        if place not in self._places:
+            first = home.first_appended(key)
+            is_taken = first is not None and array.shape[0] > first
+            if first is not None and not is_taken:
+                home.say({"is": "placed", "key": key})
+            self._places[place] = first if is_taken else None
+        return self._places[place]
 
     def _variable(self, key: str) -> tuple[Dataset, Variable]:
         """Return the array at a prefix, in the topmost dataset that has it."""

@@ -87,7 +87,7 @@ class Appends:
                 length, rows = self._variable(path).array.shape[0], None
             if rows is None:
                 rows = self._rows[path] = _Rows(array, grow, length, length)
-                array.held_from = length
+                array.held_from = array.appended_from = length
             start, stop = rows.stop, rows.stop + len(values)
             grow(stop)
             longer = self._array(path)
@@ -171,11 +171,13 @@ class Appends:
         stop = first + len(values)
         rows.grow(stop)
         array = self._array(path)
+        rows.array.appended_from = first
         array.hold(_box(array, first, stop), values)
         array.retract(_box(array, rows.first, min(rows.stop, first)))
 
     def _release(self, path: str) -> None:
-        self._rows.pop(path).array.held_from = None
+        array = self._rows.pop(path).array
+        array.held_from = array.appended_from = None
 
     def _variable(self, path: str) -> Variable:
         node = self._hierarchy.node(path)

@@ -41,6 +41,7 @@ class StoredArray:
     held_from : the first appended record whose place is uncertain
         (`engine/arrays/appending.py`): from it on, other threads store nothing.
         None: there is none.
+    appended_from : the same, or where such records are being put now.
     is_new : whether it was made here, so that the store has no chunk that was not stored here.
     has_lost : whether something that was written to it went into the spool for good, because
         another client had removed or replaced it.
@@ -50,6 +51,7 @@ class StoredArray:
         "__weakref__",
         "_over",
         "_zmap",
+        "appended_from",
         "doubts",
         "has_lost",
         "held_from",
@@ -69,6 +71,7 @@ class StoredArray:
         self.has_lost = False
         self.is_new = False
         self.held_from: int | None = None
+        self.appended_from: int | None = None
         self.revision = 0
         self.written_ns = 0
 

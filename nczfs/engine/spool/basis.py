@@ -109,11 +109,14 @@ class Basis:
     written_ns : when the first of it was written, since 1970.
     versions : those that it was put over, `ABSENT` if there was none; empty: unknown.
     sent : what was sent to the store without an answer, which is also what was written.
+    appended_from : the first record of the array whose place was not certain, because it was
+        appended; None: there was none.
     """
 
     written_ns: int = field(default_factory=time.time_ns)
     versions: tuple[Version, ...] = ()
     sent: tuple[Sent, ...] = ()
+    appended_from: int | None = None
 
     def upon(self, version: Version | None) -> Basis:
         """Return the basis with one more version."""
@@ -132,6 +135,7 @@ class Basis:
             "written_ns": self.written_ns,
             "versions": list(self.versions),
             "sent": [each.document() for each in self.sent],
+            "appended_from": self.appended_from,
         }
 
     @classmethod
@@ -145,8 +149,10 @@ class Basis:
         versions, attempts = document.get("versions", []), document.get("sent", [])
         if not isinstance(versions, list) or not all(isinstance(v, str) for v in versions):
             raise TypeError(f"{versions!r} are not versions")
+        first = document.get("appended_from")
         return cls(
             int(document.get("written_ns", otherwise)),
             tuple(map(Version, versions)),
             tuple(map(Sent.parsed, attempts)),
+            None if first is None else int(first),
         )

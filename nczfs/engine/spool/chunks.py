@@ -183,6 +183,10 @@ class KeptChunk(Entry):
         """As of an entry."""
         return self.basis.written_ns
 
+    def placed(self) -> KeptChunk:
+        """Return the entry with a certain place of all its records."""
+        return replace(self, basis=replace(self.basis, appended_from=None))
+
     def flags(self) -> Values:
         """Return which elements were written, in the chunk's shape. Raises SpoolError."""
         found = np.zeros(self.details.chunk_shape, bool)

@@ -72,6 +72,7 @@ class LogContents:
     staged : by the name of the file.
     chunks : by the prefix of the array, and the index.
     grown : arrays that became longer, by their prefix.
+    placed : arrays of which the place of all appended records is certain since.
     problem : why not all of it could be understood.
     is_whole : whether there are any, and they were read to their ends.
     written_at : when they were written last, in seconds since 1970.
@@ -83,6 +84,7 @@ class LogContents:
         self.staged: dict[str, Staged] = {}
         self.chunks: dict[_Place, Logged] = {}
         self.grown: dict[str, ChunkDetails] = {}
+        self.placed: set[str] = set()
         self.problem = ""
         self.is_whole = bool(paths)
         self.written_at = 0.0
@@ -133,6 +135,8 @@ class LogContents:
                 self._bases.pop(_place(document), None)
             case "grown":
                 self.grown[str(document["key"])] = ChunkDetails.parsed(document)
+            case "placed":
+                self.placed.add(str(document["key"]))
             case "settled":
                 self.grown.pop(str(document["key"]), None)
             case "file":

@@ -179,6 +179,13 @@ class Home:
                 sync_directory(self.directory)
         self._log.append([packed(document)])
 
+    def first_appended(self, key: str) -> int | None:
+        """Return the first record of an array whose place is not certain; None: there is none."""
+        entries = (each.entry for each in self._found.values())
+        bases = (e.basis for e in entries if isinstance(e, KeptChunk) and e.key == key)
+        firsts = [basis.appended_from for basis in bases if basis.appended_from is not None]
+        return min(firsts, default=None)
+
     def forget(self, found: Found) -> None:
         """Note that something is gone; with the last one the directory is removed."""
         del self._found[found.name]
@@ -200,14 +207,15 @@ class Home:
                     self._add(name, path, None, str(error))
             else:
                 if isinstance(entry, KeptChunk):
-                    chunks.append(entry)
+                    chunks.append(entry.placed() if entry.key in contents.placed else entry)
                 else:
                     self._add(name, path, entry)
         chunks.sort(key=lambda each: each.saved_at)
         saved = {each.files[0]: each for each in chunks}
         if not self.in_use:
             for name, entry in chunks_of(contents, saved, self.url):
-                self._add(name, self.directory / name, entry)
+                found = entry.placed() if entry.key in contents.placed else entry
+                self._add(name, self.directory / name, found)
             self._look_at_rest(files, contents, has_journal)
         for path, entry in saved.items():
             self._add(path.name, path, entry)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 from weakref import WeakSet
 
@@ -166,10 +167,23 @@ class DirtyMap:
             with chunk.lock:
                 if chunk.settle(values, version):
                     self._remove(chunk_id, chunk)
-                elif self._journal is not None:
-                    self._journal.sending(chunk.io, chunk.index, chunk.basis)
+                else:
+                    self.note_appended(chunk_id, chunk, always=True)
             self.versions.note(chunk_id, version)
             self._landed.notify_all()
+
+    def note_appended(self, chunk_id: ChunkId, chunk: DirtyChunk, *, always: bool = False) -> None:
+        """Note from which record on the place is not certain. The caller holds the chunk's lock.
+
+        Parameters
+        ----------
+        always : whether the basis has changed otherwise.
+        """
+        first = chunk_id[0].appended_from
+        if always or chunk.basis.appended_from != first:
+            chunk.basis = replace(chunk.basis, appended_from=first)
+            if self._journal is not None:
+                self._journal.sending(chunk.io, chunk.index, chunk.basis)
 
     def fail(self, chunk: DirtyChunk, error: NczfsError) -> None:
         """End a flush that failed."""

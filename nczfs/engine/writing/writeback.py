@@ -126,6 +126,7 @@ class WriteBack:
                     if not chunk.gone:
                         if not chunk.revision:
                             chunk.basis = Basis().upon(version)
+                        self._dirty.note_appended(chunk_id, chunk)
                         self._put_into_journal(io, chunk, region, values)
                         chunk.io, chunk.clip = io, clip
                         chunk.write(region, values)

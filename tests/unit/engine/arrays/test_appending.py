@@ -18,7 +18,7 @@ from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.process import current_process
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import NczfsError, Unavailable
+from nczfs.errors import NczfsError, SpoolError, Unavailable
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import FORMATS
 from nczfs.library.opening import open_zmap
@@ -28,7 +28,8 @@ from nczfs.tools import recovery
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
-from tests.support.killed import left_by
+from nczfs.zmap.url import parse_url
+from tests.support.killed import Kept, left_by
 
 LAYOUTS = ("nczarr-L3", "nczarr-L2l")
 WIDTH = 3
@@ -59,8 +60,15 @@ class Client:
         found = open_dataset(self.engine, metadata, ROOT, FormatOptions(), writable=True)
         assert found is not None
         metadata.ttl_s = 0.0
+        self.metadata = metadata
         self.dataset: Dataset = found
         self._editor = Editor(found, ".")
+
+    def believe(self) -> None:
+        """Take the variables for what they are now, for a while."""
+        self.dataset.documents()
+        self.metadata.ttl_s = 60.0
+        self._variable("r")
 
     def append(self, *numbers: int, name: str = "r") -> int:
         rows = np.repeat(np.array(numbers, "<i4"), WIDTH).reshape(-1, WIDTH)
@@ -110,6 +118,14 @@ def stored(store: MemoryZMap, name: str = "r") -> list[int]:
         found = np.asarray(root.variables[name][...])
     assert (found == found[:, :1]).all()
     return [int(number) for number in found[:, 0]]
+
+
+def copied(store: MemoryZMap) -> MemoryZMap:
+    """A store with the same versions of the same objects."""
+    copy = MemoryZMap()
+    copy._objects.update(store._objects)
+    copy._writes = store._writes
+    return copy
 
 
 def shape_document(store: MemoryZMap) -> dict[str, object]:
@@ -316,6 +332,95 @@ def test_after_a_kill_the_journal_has_what_was_moved_and_what_stayed(
     one.engine.close()
     spool.close()
     assert recovery.entries(tmp_path / "spool") == []
+
+
+def recover(spool_dir: Path, zmap: ZMap, *, force: bool = False, count: int = 1000) -> list[str]:
+    """As ``nczfs recover``, of some entries: what was refused."""
+    store = recovery.Store(Kept(zmap), parse_url("memory://store"))
+    refused = []
+    for found in recovery.entries(spool_dir)[:count]:
+        try:
+            store.put_back(found, force=force)
+        except SpoolError as error:
+            refused.append(str(error))
+        else:
+            found.remove()
+    store.close()
+    return refused
+
+
+@pytest.fixture
+def journaling(store: MemoryZMap, tmp_path: Path) -> Iterator[Client]:
+    """A client with a journal."""
+    spool = Spool(tmp_path / "spool", "memory://store", survives=Survives.KILL)
+    one = Client(store, spool)
+    yield one
+    one.dataset.store()
+    one.engine.close()
+    spool.close()
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+@pytest.mark.parametrize("count", [1, 1000])
+def test_records_that_a_kill_left_without_a_place_are_put_where_they_were(
+    store: MemoryZMap, journaling: Client, tmp_path: Path, *, is_claimed: bool, count: int
+) -> None:
+    """SEMANTICS W21: also when recover is interrupted after the first entry."""
+    journaling.append(5, 6, 7)
+    if is_claimed:
+        assert journaling.dataset.appends.claim() == {}
+    left = left_by(tmp_path / "spool", tmp_path / "killed")
+    copy = copied(store)
+    assert recover(left, copy, count=count) == []
+    assert recover(left, copy) == []
+    assert stored(copy) == [0, 0, 5, 6, 7]
+    assert list(left.iterdir()) == []
+
+
+def test_records_that_were_moved_when_they_were_killed_are_behind_the_others(
+    store: MemoryZMap, journaling: Client, clients: tuple[Client, Client], tmp_path: Path
+) -> None:
+    """SEMANTICS W21, W34."""
+    journaling.append(5, 6)
+    clients[1].append(11)
+    clients[1].dataset.store()
+    assert journaling.dataset.appends.claim() == {}
+    left = left_by(tmp_path / "spool", tmp_path / "killed")
+    copy = copied(store)
+    assert recover(left, copy) == []
+    assert stored(copy) == [0, 0, 11, 5, 6]
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_records_without_a_place_are_not_put_over_those_of_others(
+    store: MemoryZMap,
+    journaling: Client,
+    clients: tuple[Client, Client],
+    tmp_path: Path,
+    *,
+    is_before: bool,
+) -> None:
+    """SEMANTICS W20: whether those were stored before they were written, or since."""
+    journaling.write(1, 9)  # which keeps its place
+
+    def others_append() -> None:
+        clients[1].append(11)
+        clients[1].dataset.store()
+
+    if is_before:
+        journaling.believe()
+        others_append()
+    assert journaling.append(5, 6, 7) == 2
+    if not is_before:
+        others_append()
+    left = left_by(tmp_path / "spool", tmp_path / "killed")
+    copy = copied(store)
+    refused = recover(left, copy)
+    assert refused
+    assert all("record 2 and those behind it were appended where" in each for each in refused)
+    assert stored(copy) == [0, 9, 11]
+    assert recover(left, copy, force=True) == []
+    assert stored(copy) == [0, 9, 5, 6, 7]
 
 
 ZARR2 = FORMATS.named("zarr2", FormatOptions())
