@@ -194,7 +194,7 @@ class TreeFileSystem(FileSystem):
                 self.kernel.check_size(inode)
         file.appending = bool(flags & os.O_APPEND)
         keep = self.kernel.keeps_pages(inode, node, token_before) and not truncate
-        return self._opened(inode, node, file, keep=keep)
+        return self._opened(inode, node, file, flags, keep=keep)
 
     def read(self, handle: HandleNo, offset: int, size: int) -> Buffer:
         return self._files.get(handle).file.read(offset, size)
@@ -208,10 +208,11 @@ class TreeFileSystem(FileSystem):
         if not file.begins_itself:
             effects.begin()
         # The kernel writes pages of a mapping back through any file that is open for writing. They
-        # lie within the file's size as it knows it; a program's append begins at that size.
+        # lie within the file's size as it knows it; a program's append begins at that size, which
+        # may be an earlier one than the last that it was sent.
         known = inode.sent_size
-        is_behind = known is not None and (offset >= known or offset % PAGE_BYTES != 0)
-        write = file.append if file.appending and is_behind else file.write
+        is_page = inode.mappable > 0 and offset % PAGE_BYTES == 0 and offset < (known or 0)
+        write = file.append if file.appending and known is not None and not is_page else file.write
         with self.kernel.changing() if file.judges_writes else nullcontext():
             count = write(offset, data)
         if known is not None:
@@ -235,6 +236,7 @@ class TreeFileSystem(FileSystem):
             try:
                 found.file.close()
             finally:
+                self.inodes.can_be_mapped(found.inode, -found.is_mappable)
                 self.inodes.closed(found.inode.ino)
 
     def create(
@@ -249,7 +251,7 @@ class TreeFileSystem(FileSystem):
                 file.truncate(0)
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
-        opened = self._opened(inode, node, file, keep=False)
+        opened = self._opened(inode, node, file, flags, keep=False)
         self._give(inode, owner)
         return opened, self._sent_attributes(inode, node.stat())
 
@@ -373,10 +375,14 @@ class TreeFileSystem(FileSystem):
             with suppress(NotPermitted):
                 inode.node.change(Changes(uid=owner.uid, gid=owner.gid))
 
-    def _opened(self, inode: Inode, node: File, file: OpenFile, *, keep: bool) -> Opened:
+    def _opened(
+        self, inode: Inode, node: File, file: OpenFile, flags: int, *, keep: bool
+    ) -> Opened:
         self.inodes.opened(inode.ino)
         file.has_pages(kept=keep)
-        handle = self._files.add(FileHandle(inode, file))
+        is_mappable = flags & os.O_ACCMODE == os.O_RDWR
+        self.inodes.can_be_mapped(inode, is_mappable)
+        handle = self._files.add(FileHandle(inode, file, is_mappable))
         return Opened(handle, node.direct_io, keep)
 
     def _sent_attributes(self, inode: Inode, stat: NodeStat) -> Attributes:

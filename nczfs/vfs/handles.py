@@ -17,10 +17,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class FileHandle:
-    """An open file, and the inode that it holds."""
+    """An open file, and the inode that it holds.
+
+    Attributes
+    ----------
+    is_mappable : a program can change bytes through a mapping of it.
+    """
 
     inode: Inode
     file: OpenFile
+    is_mappable: bool
 
 
 class HandleTable(Generic[_T]):

@@ -20,13 +20,14 @@ class Inode:
 
     `pages_from` and `pages_token` remember when the kernel's cached pages were last begun anew,
     and for which state of the node; `sent_size` is the size that the kernel knows, None if it was
-    never sent.
+    never sent. `mappable` counts the open files through whose mappings bytes can change.
     """
 
     __slots__ = (
         "__weakref__",
         "ino",
         "lookups",
+        "mappable",
         "name",
         "node",
         "opens",
@@ -43,6 +44,7 @@ class Inode:
         self.node = node
         self.lookups = 0
         self.opens = 0
+        self.mappable = 0
         self.pages_from = 0.0
         self.pages_token: object = None
         self.sent_size: int | None = None
@@ -190,6 +192,11 @@ class InodeTable:
             elif (block := self._block_at(ino)) is not None:
                 block.opens -= 1
                 self._drop_block_if_unused(block)
+
+    def can_be_mapped(self, inode: Inode, count: int) -> None:
+        """Count open files, or with -1 a closed one, through whose mappings bytes can change."""
+        with self._lock:
+            inode.mappable += count
 
     def drop_unused(self, inos: Iterable[InodeNo]) -> None:
         """Drop inodes that a listing made and the kernel did not take."""

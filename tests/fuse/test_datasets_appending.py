@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ import pytest
 
 import nczfs
 from tests.support.mounts import Served
-from tests.support.places import DATASET, Place, bucket_of, requested_place
+from tests.support.places import DATASET, Place, bucket_of, directory_at, requested_place
 from tests.support.sample import Values
 from tests.support.settled import settled, status
 
@@ -78,6 +78,26 @@ def check_each_once(found: list[list[int]], writers: int, count: int) -> None:
     assert len(found) == writers * count
 
 
+@contextmanager
+def looked_at(*paths: Path) -> Iterator[None]:
+    """Other programs ask for the sizes of files all the time."""
+    ends = threading.Event()
+
+    def look(path: Path) -> None:
+        while not ends.is_set():
+            path.stat()
+
+    threads = [threading.Thread(target=look, args=[path]) for path in paths]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+
+
 def append_all(path: Path, writer: int, count: int, synced_after: int) -> None:
     """Append records, a part of one at a time, and have some of them confirmed now and then."""
     fd = open_patiently(path)
@@ -125,6 +145,43 @@ def test_two_mounts_that_append_at_the_same_time_lose_nothing(
         shown = np.frombuffer(file_of(mount).read_bytes(), "<i4").reshape(-1, WIDTH)
         assert shown.tolist() == stored(place)
     assert place.findings() == []
+
+
+def test_records_of_a_page_are_appended_while_others_look_at_the_file(
+    tmp_path: Path,
+) -> None:
+    """SEMANTICS W34: the kernel may take the end to be where it was a moment ago."""
+    place = directory_at(tmp_path / "store")
+    width, count = 1024, 40
+    with nczfs.open(place.url_of(DATASET), "w") as root:
+        root.create_dimension("t", None)
+        root.create_dimension("x", width)
+        root.create_variable("r", ("t", "x"), "<i4", chunks=(4, width), fillvalue=-1)
+
+    def append(path: Path, writer: int) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+        try:
+            for number in range(count):
+                os.write(fd, np.full(width, 1000 * writer + number, "<i4").tobytes())
+                if number % 3 == 0:
+                    os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    with (
+        settled(place.url, tmp_path / "spool0") as one,
+        settled(place.url, tmp_path / "spool1") as other,
+        looked_at(file_of(one), file_of(other)),
+        ThreadPoolExecutor(3) as threads,
+    ):
+        works = [threads.submit(append, file_of(m), n) for n, m in enumerate((one, other, one), 1)]
+        for work in works:
+            work.result()
+    found = [int(row[0]) for row in stored(place) if len(set(row)) == 1]
+    for writer in (1, 2, 3):
+        own = [number for number in found if number // 1000 == writer]
+        assert own == [1000 * writer + number for number in range(count)]
+    assert len(found) == 3 * count
 
 
 def test_the_loser_appends_behind_the_winner_and_sees_its_records_there(

@@ -16,7 +16,7 @@ from nczfs.engine.options import EngineOptions
 from nczfs.errors import NoSuchNode, StructureChanged
 from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import HandleNo
-from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.filesystem import PAGE_BYTES, TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.wrappers import Prefixed
@@ -108,6 +108,31 @@ def test_no_writer_is_disturbed_by_others_of_the_mount(
     assert len(found) == 2 + 2 * ROUNDS
 
 
+@pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR])
+def test_a_record_of_a_page_is_appended_wherever_the_kernel_took_the_end_to_be(
+    fs: TreeFileSystem, memory: GatedZMap, flags: int
+) -> None:
+    """SEMANTICS W34: the file has grown since, and only a mapping writes pages elsewhere."""
+    width = PAGE_BYTES // 4
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
+        root.create_dimension("p", width)
+        root.create_variable("page", ("t", "p"), "<i4", chunks=(4, width), fillvalue=-1)
+    path = "datasets/d.zarr/page/values.raw"
+    fs.refresh("")
+    end = find(fs, path).size
+    handles = [open_file(fs, path, os.O_WRONLY | os.O_APPEND) for _ in range(2)]
+    for number, handle in enumerate(handles):  # the kernel sends both before it has an answer
+        fs.write(handle, end, np.full(width, number, "<i4").tobytes())
+        assert find(fs, path).size == end + (number + 1) * PAGE_BYTES
+    mapped = open_file(fs, path, flags)
+    fs.write(handles[0], end, np.full(width, 7, "<i4").tobytes())
+    for handle in (*handles, mapped):
+        close(fs, handle)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        found = root.variables["page"][2:, 0].tolist()
+    assert found == ([0, 1, 7] if flags == os.O_WRONLY else [7, 1])
+
+
 @pytest.mark.parametrize("dtype", [None, "<f8", "<i2"])
 def test_records_are_not_stored_when_another_client_has_taken_their_variable(
     fs: TreeFileSystem,
@@ -116,7 +141,8 @@ def test_records_are_not_stored_when_another_client_has_taken_their_variable(
     expected_warnings: ExpectedWarnings,
 ) -> None:
     """SEMANTICS W1, W22: each fsync says so, and a new variable keeps its values."""
-    expected_warnings.add("has removed or replaced it since it was opened")
+    for text in ("has removed or replaced it since it was opened", "not stored at its last close"):
+        expected_warnings.add(text)
     handle = open_file(fs, RAW, os.O_WRONLY | os.O_APPEND)
     with (
         memory.stopping("write", "d.zarr/r/0.1", "after") as other,
