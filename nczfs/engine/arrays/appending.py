@@ -30,6 +30,8 @@ class _Rows:
     ----------
     grow : makes the array at least so long.
     name : of them, in a claim.
+    claimed : the place that they have, and are not at yet, because the disk was full or the like.
+    values : theirs, while they are being moved.
     """
 
     array: StoredArray
@@ -37,6 +39,8 @@ class _Rows:
     first: int
     stop: int
     name: str = field(default_factory=lambda: secrets.token_hex(8))
+    claimed: int | None = None
+    values: Values | None = None
 
 
 class Appends:
@@ -82,8 +86,8 @@ class Appends:
         with self._edits.naming:
             length = self._variable(path).array.shape[0]
             rows = self._rows.get(path)
-            if rows is not None and rows.stop != length:  # another client has extended it
-                self.claim_for(path)
+            if rows is not None and (rows.claimed is not None or rows.stop != length):
+                self.claim_for(path)  # another client has extended it, or they are half moved
                 length, rows = self._variable(path).array.shape[0], None
             if rows is None:
                 rows = self._rows[path] = _Rows(array, grow, length, length)
@@ -132,10 +136,11 @@ class Appends:
                 self._release(path)
 
     def _claim(self, path: str, rows: _Rows) -> None:
-        place = self._hierarchy.url(path)
-        first = until_stored(lambda attempt: self._claimed(path, rows, attempt), place)
-        if first > rows.first:
-            self._move(path, rows, first)
+        if rows.claimed is None:
+            place = self._hierarchy.url(path)
+            rows.claimed = until_stored(lambda attempt: self._claimed(path, rows, attempt), place)
+        if rows.claimed > rows.first:
+            self._move(path, rows, rows.claimed)
 
     def _claimed(self, path: str, rows: _Rows, attempt: int) -> int:
         """Claim a place for some records. Returns the index of the first one.
@@ -165,14 +170,21 @@ class Appends:
         return first
 
     def _move(self, path: str, rows: _Rows, first: int) -> None:
-        """Put records behind those of others."""
+        """Put records behind those of others.
+
+        The last ones are moved first, so that wherever this ends each one is at a place at least.
+        """
         array = self._array(path)
-        values = array.held(_box(array, rows.first, rows.stop))
-        stop = first + len(values)
-        rows.grow(stop)
+        if rows.values is None:
+            rows.values = array.held(_box(array, rows.first, rows.stop))
+        rows.grow(first + len(rows.values))
         array = self._array(path)
         rows.array.appended_from = first
-        array.hold(_box(array, first, stop), values)
+        step, stop = array.description.chunk_shape[0], first + len(rows.values)
+        while stop > first:
+            start = max(first, (stop - 1) // step * step)
+            array.hold(_box(array, start, stop), rows.values[start - first : stop - first])
+            stop = start
         array.retract(_box(array, rows.first, min(rows.stop, first)))
 
     def _release(self, path: str) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +21,8 @@ from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.process import current_process
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import NczfsError, SpoolError, Unavailable
+from nczfs.engine.writing.writeback import WriteBack
+from nczfs.errors import NczfsError, NoSpace, SpoolError, Unavailable
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import FORMATS
 from nczfs.library.opening import open_zmap
@@ -118,6 +122,11 @@ def stored(store: MemoryZMap, name: str = "r") -> list[int]:
         found = np.asarray(root.variables[name][...])
     assert (found == found[:, :1]).all()
     return [int(number) for number in found[:, 0]]
+
+
+def columns(store: MemoryZMap, number: int) -> list[int]:
+    with open_zmap(store) as root:
+        return [int(value) for value in root.variables["r"][...][:, number]]
 
 
 def copied(store: MemoryZMap) -> MemoryZMap:
@@ -332,6 +341,48 @@ def test_after_a_kill_the_journal_has_what_was_moved_and_what_stayed(
     one.engine.close()
     spool.close()
     assert recovery.entries(tmp_path / "spool") == []
+
+
+@pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL])
+def test_records_that_could_not_be_moved_keep_the_place_that_was_claimed(
+    store: MemoryZMap, clients: tuple[Client, Client], tmp_path: Path, survives: Survives
+) -> None:
+    """SEMANTICS W34: whichever write fails, because the disk of the journal is full."""
+    spool = Spool(tmp_path / "spool", "memory://store", survives=survives)
+    one, other = Client(store, spool), clients[1]
+    wanted = [0, 0]
+    write = WriteBack.write
+    for failing in range(100):
+        calls = iter(range(1000))
+
+        def fail(*arguments: Any, calls: Iterator[int] = calls, at: int = failing) -> None:
+            if next(calls) == at:
+                raise NoSpace("the disk is full")
+            write(*arguments)
+
+        one.append(5, 6, 7, 8)
+        other.append(11)
+        other.dataset.store()
+        with mock.patch.object(WriteBack, "write", fail), suppress(NoSpace):
+            one.dataset.store()
+        has_failed = next(calls) > failing
+        if has_failed and survives is Survives.KILL:
+            left = left_by(tmp_path / "spool", tmp_path / f"killed{failing}")
+            copy = copied(store)
+            recover(left, copy, force=True)
+            assert {5, 6, 7, 8} <= {*columns(copy, 0)[len(wanted) :]}
+            assert {5, 6, 7, 8} <= {*columns(copy, 2)[len(wanted) :]}
+        other.append(12)
+        other.dataset.store()
+        one.append(9)
+        one.dataset.store()
+        wanted += [11, 5, 6, 7, 8, 12, 9]
+        assert stored(store) == wanted
+        if not has_failed:
+            break
+    assert failing > 3
+    one.engine.close()
+    spool.close()
 
 
 def recover(spool_dir: Path, zmap: ZMap, *, force: bool = False, count: int = 1000) -> list[str]:
