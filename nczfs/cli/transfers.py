@@ -27,7 +27,9 @@ TRANSFER_SCOPES = STORE_SCOPES | {Scope.MEMORY}
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for a new dataset."""
     parser.add_argument("url", metavar="URL", help="the new dataset")
-    add_format_arguments(parser, default="nczarr-L3", there="dataset")
+    from nczfs.formats.registry import DEFAULT_NAME  # imports NumPy
+
+    add_format_arguments(parser, default=DEFAULT_NAME, there="dataset")
 
 
 def add_format_arguments(parser: argparse.ArgumentParser, *, default: str, there: str) -> None:

@@ -8,7 +8,6 @@ left by mistake. Removing and overwriting a dataset leave those alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ THREADS = 16  # that wait for a store
 
 NAMED_MAX = 10  # number of foreign keys that a message names
 
-_OWN = re.compile(r"\.nczfs_[a-z_]+")
+_OWN = ".nczfs_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +107,14 @@ def owned(
     rest: list[Key] = []
     foreign: list[Key] = []
     for key in keys:
-        name, place = _name(key), _above(key)
+        place, _, name = key.rpartition("/")
         if name == REMOVING and place == prefix:
             continue
-        if name in FORMATS.nodes and not places.is_ours(name, place):
-            foreign.append(key)  # alone it is a node of another format, not of this dataset
-        elif makes_a_node(name):
+        if not makes_a_node(name):
+            (rest if _is_document(name) or places.is_chunk(key) else foreign).append(key)
+        elif name in FORMATS.copies or places.is_ours(name, place):
             nodes.append(key)
-        elif _is_document(name) or places.is_chunk(key):
-            rest.append(key)
-        else:
+        else:  # alone it is a node of another format, not of this dataset
             foreign.append(key)
     return Owned(tuple(nodes), tuple(rest), tuple(foreign))
 
@@ -148,8 +145,9 @@ def is_left_over(name: str) -> bool:
 
 def _is_document(name: str) -> bool:
     """Return whether a document has the name that makes no node: of a format, or our own."""
-    is_of_format = name in FORMATS.documents and not makes_a_node(name)
-    return is_of_format or _OWN.fullmatch(name) is not None
+    if name.startswith(_OWN):
+        return True
+    return name in FORMATS.documents and not makes_a_node(name)
 
 
 class _Places:
@@ -196,12 +194,21 @@ class _Places:
     def is_chunk(self, key: Key) -> bool:
         """Return whether a key is named like a chunk, also of an array being made or removed."""
         place = _above(key)
-        if _is_below(place, self.interrupted) and self._is_chunk(_name(key)):
+        if self.interrupted and self._is_left(key):
             return True
         while place and not self._is_array(place):
             place = _above(place)
         name = key[len(place) + 1 if place else 0 :]
         return self._is_array(place) and self._is_chunk(name)
+
+    def _is_left(self, key: str) -> bool:
+        """Return whether a key is named like a chunk of any array below an interrupted node."""
+        array = _above(key)
+        while _is_below(array, self.interrupted):
+            if self._is_chunk(key[len(array) + 1 :]):
+                return True
+            array = _above(array)
+        return False
 
     def _is_array(self, place: str) -> bool:
         if place in self._unclear:

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from nczfs.cli.main import main
 from nczfs.engine.dataset import Engine
-from nczfs.errors import AccessDenied, ForeignObjects
+from nczfs.errors import AccessDenied, ForeignObjects, StoreError
 from nczfs.formats.registry import FORMATS
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_url, open_zmap
@@ -38,6 +39,7 @@ from tests.support.trees import listing, read
 from tests.support.writing import mkdir, rename, unlink, write
 
 FIELD = np.arange(24, dtype="<f4").reshape(4, 6)
+REMOVALS = frozenset({"write", "delete", "delete_many"})
 _stores = itertools.count()
 
 
@@ -168,6 +170,24 @@ def test_removing_takes_what_belongs_to_it_and_nothing_else() -> None:
         store.delete(parse_key("g/at/2024"))
         del root["g"]
     assert keys(store) == ["meta.json"]
+
+
+@pytest.mark.parametrize("name", ["v", "g"])
+@pytest.mark.parametrize("failing", range(6))
+def test_a_removal_that_was_interrupted_is_ended_by_another_one(name: str, failing: int) -> None:
+    store = MemoryZMap()
+    fill(store)
+    faulty = Faulty(store)
+    with open_zmap(faulty, "r+") as root:
+        root.groups["g"].create_variable("w", ("y", "x"), "<f4", FIELD, chunks=(2, 4))
+        root.sync()
+        faulty.arm(Fault(failing, operations=REMOVALS, repeats=1000))
+        with suppress(StoreError):
+            del root[name]
+        faulty.arm()
+    with open_zmap(store, "r+") as root, suppress(KeyError):
+        del root[name]
+    assert not [key for key in keys(store) if key.startswith(name)]
 
 
 def test_it_is_made_anew_over_an_old_one() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.engine.chunks.fill import fill_chunk
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.jsontext import Real, Word
 from nczfs.formats.problems import Problems
@@ -25,11 +26,10 @@ def array_of(dtype: Any, fill: Any, **how: Any) -> tuple[ArrayDescription, tuple
 
 
 def filled(dtype: Any, fill: Any, **how: Any) -> Any:
-    """The fill value, after a look whether numpy.full takes it."""
+    """The fill value, after a look whether chunks can be filled with it."""
     array, problems = array_of(dtype, fill, **how)
     assert problems == ()
-    if array.fill_value is not None:
-        np.full(3, array.fill_value, array.dtype.native)
+    fill_chunk(array)
     return array.fill_value
 
 
