@@ -15,7 +15,7 @@ from nczfs.library.variable import Variable
 
 FIRST_BYTES = 1 << 20  # small, to print something soon; each block is twice the one before
 BLOCK_BYTES = 64 << 20
-_OBJECT_BYTES = 256  # estimate for an element of variable length
+_OBJECT_BYTES = 64  # of an object in memory, besides its contents
 
 _Box = tuple[tuple[int, ...], int, int]
 
@@ -54,8 +54,11 @@ def value_blocks(variable: Variable, box: tuple[object, ...]) -> Iterator[Block]
     kept = [d not in selection.dropped for d in range(len(ranges))]
     shape = selection.shape
     chunks = [max(1, c // abs(r.step)) for c, r in zip(variable.chunks, ranges, strict=True)]
-    item = _OBJECT_BYTES if variable.dtype.hasobject else max(1, variable.dtype.itemsize)
-    for before, start, stop in _boxes(shape, chunks, item):
+    array = variable.description.array
+    item = max(1, array.dtype.item_size) + _OBJECT_BYTES * variable.dtype.hasobject
+    # Nothing is known of elements of variable length but that a chunk of them fits into memory.
+    most = prod(array.chunk_shape) if array.dtype.vlen is not None else BLOCK_BYTES
+    for before, start, stop in _boxes(shape, chunks, item, most):
         d = len(before)
         index: list[int | slice] = [r[i] for r, i in zip(ranges, before, strict=False)]
         if d < len(ranges):
@@ -70,21 +73,28 @@ def value_blocks(variable: Variable, box: tuple[object, ...]) -> Iterator[Block]
         )
 
 
-def _boxes(shape: Sequence[int], chunks: Sequence[int], item: int) -> Iterator[_Box]:
-    """Yield boxes: indices of the first dimensions, a range of the next one, all of the others."""
+def _boxes(shape: Sequence[int], chunks: Sequence[int], item: int, most: int) -> Iterator[_Box]:
+    """Yield boxes: indices of the first dimensions, a range of the next one, all of the others.
+
+    Parameters
+    ----------
+    item : bytes of an element.
+    most : number of elements of a box.
+    """
     if not prod(shape):
         return
     if not shape:
         yield (), 0, 1
         return
     last = len(shape) - 1
-    d = next((d for d in range(last) if prod(shape[d + 1 :]) * item <= BLOCK_BYTES), last)
-    row_bytes = prod(shape[d + 1 :]) * item
+    room = min(most, BLOCK_BYTES // item)
+    d = next((d for d in range(last) if prod(shape[d + 1 :]) <= room), last)
+    row = prod(shape[d + 1 :])
     budget = FIRST_BYTES
     for before in product(*map(range, shape[:d])):
         start = 0
         while start < shape[d]:
-            stop = start + max(1, budget // row_bytes)
+            stop = start + max(1, min(most, budget // item) // row)
             whole_chunks = stop // chunks[d] * chunks[d]
             stop = min(whole_chunks if whole_chunks > start else stop, shape[d])
             yield before, start, stop

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import nczfs
 from nczfs.cli import value_blocks
 from nczfs.cli.main import main
+from nczfs.engine.weight import weight_of_values
 
 TEXTS = ["a", "\x1b[31mred", "two\nlines", "", "日本", "b"]
 VALUES = np.arange(7 * 5 * 6, dtype="f4").reshape(7, 5, 6)
@@ -154,3 +155,23 @@ def test_blocks_are_the_selection_in_order(case: Case, first: int, most: int) ->
         texts.append("[" * block.begins + rows + "]" * block.ends)
     if blocks:
         assert json.loads(", ".join(texts)) == expected.tolist()
+
+
+@pytest.mark.parametrize("shape", [(60,), (20, 3), (3, 20), (2, 5, 6)])
+def test_texts_of_any_length_come_a_chunk_at_a_time(shape: tuple[int, ...]) -> None:
+    values = np.full(shape, "x" * 100_000, object)
+    chunks = (1,) * (len(shape) - 1) + (3,)
+    with nczfs.open(f"memory://{uuid4().hex}", "w", format="zarr2") as root:
+        variable = root.create_variable("v", shape, "O", data=values, chunks=chunks)
+        blocks = list(value_blocks.value_blocks(variable, (...,)))
+    assert sum(block.values.size for block in blocks) == values.size
+    assert max(block.values.size for block in blocks) <= 3
+
+
+def test_strings_in_cells_are_counted_with_their_length() -> None:
+    with nczfs.open(f"memory://{uuid4().hex}", "w") as root:
+        root.create_dimension("x", 1000)
+        values = np.full(1000, "x" * 100_000, object)
+        variable = root.create_variable("v", ("x",), "S100000", data=values, chunks=(10,))
+        blocks = list(value_blocks.value_blocks(variable, (...,)))
+    assert max(weight_of_values(block.values) for block in blocks) < 65 << 20
