@@ -1,8 +1,9 @@
 """Writing through a mount, beside zarr-python in-process and rclone.
 
-    python -m benchmarks.writing [--pairs N] [--only values,object,files,random]
+    python -m benchmarks.writing [--pairs N] [--only values,first,object,files,random]
 
 `values`: 256 MiB in order into values.raw, with fsync, into a directory and into S3 with 20 ms.
+`first`: the same into S3 by a mount of its own each time.
 `object`: `cp` of 256 MiB into S3. `files`: 1,000 files of 4 KiB by 16 writers into S3 with 20 ms,
 until all are listed. `random`: 4 KiB writes at random places of values.raw and one fsync; tells how
 often each chunk was encoded. The highest RSS of the daemon is told with each.
@@ -34,12 +35,14 @@ from benchmarks.harness import (
     LAYOUTS,
     MIB,
     SHAPE,
+    Pair,
     delayed,
     field,
     mounted,
     paired,
     s3_server,
     status,
+    timed,
     write,
 )
 
@@ -114,11 +117,39 @@ def into_s3(direct: str, slow: str, root: Path, pairs: int) -> None:
             write(data, values, layout, codec)
     s3.upload(direct, data, "w3.zarr")
     shutil.rmtree(data)
-    store = ObjectStore(
+    group: Any = zarr.open_group(s3_store(slow, "w3.zarr"), mode="r+", use_consolidated=False)
+    with mounted(s3.url(slow, "w3.zarr"), root / "mnt-w3", "--memory-limit", BUDGET) as mount:
+        values_into(f"S3 +{s3.DELAY_MS} ms", group, mount, "w3.zarr", values, pairs)
+
+
+def first_into_s3(direct: str, slow: str, root: Path, pairs: int) -> None:
+    """The first write of a mount: the trial of conditional writes and the lease are part of it."""
+    values = field()
+    write(root / "f3.zarr", values, "rows4", "zlib")
+    s3.upload(direct, root / "f3.zarr", "f3.zarr")
+    shutil.rmtree(root / "f3.zarr")
+    data = memoryview(values.reshape(-1).view(np.uint8).data)
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(pairs + 1):
+        group: Any = zarr.open_group(s3_store(slow, "f3.zarr"), mode="r+", use_consolidated=False)
+        theirs = timed(lambda group=group: group["zlib_rows4"].__setitem__(..., values))  # type: ignore[misc]
+        with mounted(s3.url(slow, "f3.zarr"), root / "mnt-f3", "--memory-limit", BUDGET) as mount:
+            path = mount / "datasets" / "f3.zarr" / "zlib_rows4" / "values.raw"
+            ours = timed(lambda path=path: write_whole(path, data))  # type: ignore[misc]
+        if number:
+            times[0].append(theirs)
+            times[1].append(ours)
+    name = f"S3 +{s3.DELAY_MS} ms, zlib_rows4, the first write of a mount: zarr-python"
+    print(Pair(name, *times).row(), flush=True)
+
+
+def s3_store(endpoint: str, prefix: str) -> Any:
+    """A part of the bucket, for zarr-python."""
+    return ObjectStore(
         S3Store(
             s3.BUCKET,
-            prefix="w3.zarr",
-            endpoint=slow,
+            prefix=prefix,
+            endpoint=endpoint,
             access_key_id=os.environ["AWS_ACCESS_KEY_ID"],
             secret_access_key=os.environ["AWS_SECRET_ACCESS_KEY"],
             region="us-east-1",
@@ -126,9 +157,6 @@ def into_s3(direct: str, slow: str, root: Path, pairs: int) -> None:
             client_options={"allow_http": True},
         )
     )
-    group: Any = zarr.open_group(store, mode="r+", use_consolidated=False)
-    with mounted(s3.url(slow, "w3.zarr"), root / "mnt-w3", "--memory-limit", BUDGET) as mount:
-        values_into(f"S3 +{s3.DELAY_MS} ms", group, mount, "w3.zarr", values, pairs)
 
 
 @contextmanager
@@ -260,7 +288,7 @@ def main() -> None:
     """Run and print the rows of tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--only", default="values,object,files,random")
+    parser.add_argument("--only", default="values,first,object,files,random")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
     with (
@@ -274,6 +302,8 @@ def main() -> None:
         if "values" in wanted:
             into_directory(root, arguments.pairs)
             into_s3(direct, slow, root, arguments.pairs)
+        if "first" in wanted:
+            first_into_s3(direct, slow, root, arguments.pairs)
         if "object" in wanted:
             one_object(direct, root, arguments.pairs)
         if "files" in wanted:

@@ -414,6 +414,8 @@ class Dataset(Hierarchy):
         array = variable.array  # the variable itself is not held: its attributes may be large
         prefix = self.prefix(variable.key)
         stored = self.engine.arrays.of(self._metadata.zmap, prefix, array)
+        lease = self.lease
+        stored.is_waiting = lambda: lease.is_being_taken
         confirm = Confirmation(lambda: self._confirm(array, stored), lambda: stored.doubts)
         missing = self.engine.options.missing_chunks
         return stored, source_of(self.zmap, stored.place, array, missing, confirm)
@@ -433,7 +435,11 @@ class Dataset(Hierarchy):
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
 
     def _confirm(self, described: ArrayDescription, array: StoredArray) -> None:
-        """Confirm as `confirm` does, and end the array if it is gone."""
+        """Confirm as `confirm` does, and end the array if it is gone.
+
+        Afterwards it is also known whether the store has conditional writes.
+        """
+        self.lease.prepare()
         path = None
         while path != self.path_of(array):  # it may have been renamed meanwhile
             path = self.path_of(array)

@@ -190,6 +190,8 @@ class TreeFileSystem(FileSystem):
         token_before = node.pages_token
         with self.kernel.changing():
             file = node.open(writing=writing, truncate=truncate)
+            if flags & os.O_ACCMODE == os.O_RDWR:
+                file.expect_reads()
             if not truncate:
                 self.kernel.check_size(inode)
         file.appending = bool(flags & os.O_APPEND)

@@ -201,6 +201,9 @@ class OpenFile(ABC):
     def has_pages(self, *, kept: bool) -> None:  # noqa: B027 - most files do not mind
         """Told when it was opened: whether the kernel has kept pages of an earlier open."""
 
+    def expect_reads(self) -> None:  # noqa: B027 - most files can be read at once
+        """Called when it was opened for reading and writing. If it raises, the file is dropped."""
+
     @abstractmethod
     def read(self, offset: int, size: int) -> Buffer:
         """Read exactly ``min(size, file size - offset)`` bytes, none beyond the end."""

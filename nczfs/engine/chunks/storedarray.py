@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from itertools import count
 from typing import ClassVar
@@ -43,6 +43,7 @@ class StoredArray:
         None: there is none.
     appended_from : the same, or where such records are being put now.
     is_new : whether it was made here, so that the store has no chunk that was not stored here.
+    is_waiting : returns whether the right to store is being acquired: nothing is sent at once.
     has_lost : whether something that was written to it went into the spool for good, because
         another client had removed or replaced it.
     """
@@ -56,6 +57,7 @@ class StoredArray:
         "has_lost",
         "held_from",
         "is_new",
+        "is_waiting",
         "place",
         "revision",
         "written_ns",
@@ -70,6 +72,7 @@ class StoredArray:
         self.doubts = 0
         self.has_lost = False
         self.is_new = False
+        self.is_waiting: Callable[[], bool] = lambda: False
         self.held_from: int | None = None
         self.appended_from: int | None = None
         self.revision = 0

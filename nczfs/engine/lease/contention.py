@@ -181,6 +181,10 @@ class Contender:
         self._sweep(claims)
         return None
 
+    def has_rivals(self) -> bool:
+        """Return whether another process holds the lease or waits for it."""
+        return any(self._is_live(each) for each in self._claims() if each.random != self._random)
+
     def remaining_s(self, claim: Claim) -> float:
         """Return the seconds until a claim has expired on all clocks, if it is not renewed."""
         return claim.expiry + self._terms.settle_s - self._clock.wall()

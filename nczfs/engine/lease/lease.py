@@ -11,13 +11,14 @@ import logging
 import math
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 from weakref import WeakSet, WeakValueDictionary
 
 from nczfs.engine.lease.contention import Claim, Clock, Contender, LeaseTerms
-from nczfs.errors import AccessDenied, LeaseNotHeld, StoreError, Unavailable
+from nczfs.errors import AccessDenied, LeaseNotHeld, NczfsError, StoreError, Unavailable
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix
 
@@ -67,6 +68,7 @@ class Leases:
         self._known: WeakValueDictionary[tuple[int, Prefix], Lease] = WeakValueDictionary()
         self._held: set[Lease] = set()
         self._thread: threading.Thread | None = None
+        self._takers: WeakSet[threading.Thread] = WeakSet()
         self.is_closed = False
 
     def of(self, zmap: ZMap, root: Prefix) -> Lease:
@@ -95,13 +97,21 @@ class Leases:
         """Hand over all leases, without waiting for unsaved writes."""
         with self._lock:
             self.is_closed = True
-            leases = list(self._held)
             thread = self._thread
             self._wake.notify()
-        if thread is not None:
-            thread.join()
+            takers = list(self._takers)
+        for each in (thread, *takers):
+            if each is not None:
+                each.join()
+        with self._lock:
+            leases = list(self._held)
         for lease in leases:
             lease.hand_over()
+
+    def note_taker(self, thread: threading.Thread) -> None:
+        """Note a thread that takes a lease, and has to end before this is closed."""
+        with self._lock:
+            self._takers.add(thread)
 
     def taken(self, lease: Lease) -> None:
         """Note that a lease is held."""
@@ -147,6 +157,7 @@ class Lease:
     def __init__(self, leases: Leases, zmap: ZMap, root: Prefix) -> None:
         self._leases = leases
         self._zmap = zmap
+        self._root = root
         self._place = "/".join(part for part in (zmap.name, root) if part)
         self._clock = leases.clock
         self._terms = leases.terms
@@ -159,6 +170,8 @@ class Lease:
         self._writing = 0  # of these, calls under way
         self._used_at = 0.0
         self._needed: bool | None = None
+        self._trial: Future[None] | None = None
+        self._taker: threading.Thread | None = None
 
     def add_user(self, user: LeaseUser) -> None:
         """Add a user, to be consulted before the lease is handed over and informed after it."""
@@ -182,6 +195,31 @@ class Lease:
                 self._settle(_State.FREE)
                 raise
             self._settle(_State.HELD)
+
+    def begin(self) -> None:
+        """Take the lease as `require`, in another thread if nobody else holds it or waits for it.
+
+        What is written meanwhile is sent when the lease is held (`writing`). Raises as `require`.
+        """
+        if self.is_being_taken:
+            return
+        if self._is_known or self._has_rivals():
+            self.require()
+            return
+        with self._lock:
+            if self._taker is None:
+                self._taker = threading.Thread(target=self._take_beside, name="nczfs-lease-first")
+                self._leases.note_taker(self._taker)
+                self._taker.start()
+
+    @property
+    def is_being_taken(self) -> bool:
+        """Whether the thread that `begin` has started is under way."""
+        return self._taker is not None
+
+    def prepare(self) -> None:
+        """Find out whether the store has conditional writes, if that takes a trial."""
+        self._is_needed()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -246,14 +284,54 @@ class Lease:
         finally:
             self._settle(_State.FREE)
 
+    @property
+    def _is_known(self) -> bool:
+        """Whether this process holds the lease, or knows without a request that none is needed."""
+        features = self._zmap.features
+        is_free = features.conditional_writes or not features.writable or self._needed is False
+        return is_free or self._is_ours()
+
+    def _has_rivals(self) -> bool:
+        contender = Contender(self._zmap, self._root, self._terms, self._clock)
+        return not self._leases.trusts and contender.has_rivals()
+
+    def _take_beside(self) -> None:
+        try:
+            self.require()
+        except NczfsError as error:
+            log.info("%s: its lease could not be taken at the first write: %s", self._place, error)
+        finally:
+            with self._lock:
+                self._taker = None
+
     def _is_needed(self) -> bool:
-        if self._needed is None:
-            features = self._zmap.features
-            if features.writable and not features.conditional_writes:
-                features = self._zmap.prepare_writing()
-            holds = features.conditional_writes or not features.writable
-            self._needed = not (holds or self._leases.trusts)
+        """Return whether a lease is needed. One thread makes the trial, and others wait for it."""
+        while self._needed is None:
+            with self._lock:
+                trial = self._trial
+                if trial is None:
+                    ours = self._trial = Future()
+            if trial is not None:
+                trial.result()
+                continue
+            try:
+                self._needed = self._tried()
+            except BaseException as error:
+                ours.set_exception(error)
+                raise
+            finally:
+                with self._lock:
+                    self._trial = None
+                if not ours.done():
+                    ours.set_result(None)
         return self._needed
+
+    def _tried(self) -> bool:
+        features = self._zmap.features
+        if features.writable and not features.conditional_writes:
+            features = self._zmap.prepare_writing()
+        holds = features.conditional_writes or not features.writable
+        return not (holds or self._leases.trusts)
 
     def _begin_taking(self) -> bool:
         """Return whether this thread has to take the lease; False: it is held already."""

@@ -197,13 +197,14 @@ class Flusher:
 
         The store is asked while it is asked whether it still has the array.
         """
-        known, versions = chunk.basis.versions, self._dirty.versions
-        if known or not snapshot.is_whole or not chunk.io.is_conditional:
+        known, io, versions = chunk.basis.versions, chunk.io, self._dirty.versions
+        if known or not snapshot.is_whole:
             return lambda: known[-1] if known else None
-        if not versions.has_met(chunk_id[0], chunk.io):
+        if io.is_conditional and not versions.has_met(chunk_id[0], io):
             with contextlib.suppress(RuntimeError):  # the engine is closing
-                self._pools.ask.submit(versions.ask, chunk_id, chunk.io)
-        return partial(versions.ask, chunk_id, chunk.io)
+                self._pools.ask.submit(versions.ask, chunk_id, io)
+        # Later, because a trial may still have to show whether it is conditional.
+        return lambda: versions.ask(chunk_id, io) if io.is_conditional else None
 
     def _land_failed(self, chunk_id: ChunkId, chunk: DirtyChunk, error: NczfsError) -> None:
         # Threads that wait for the chunk must find the pause when the flush has ended.

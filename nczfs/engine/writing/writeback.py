@@ -151,9 +151,9 @@ class WriteBack:
         -------
         a future that is done when the chunk is stored, or dirty because the store did not take it;
         until then `values` must not change. None: use `write`, since the chunk is dirty already, or
-        the store pauses after a failure.
+        the store pauses after a failure, or may not be written yet.
         """
-        if self._saver.is_ending or not self._health.is_due:
+        if self._saver.is_ending or not self._health.is_due or chunk_id[0].is_waiting():
             return None
         lent = self._dirty.lend(chunk_id, io, clip, values)
         if lent is None:

@@ -72,7 +72,7 @@ class WritingView(OpenFile):
         self._growing = growing
         self._arrays = arrays
         self._lease = lease
-        lease.require()
+        lease.begin()
         self._lock = threading.Lock()
         self._reader = new_reader()
         self._reads = layout()
@@ -82,6 +82,14 @@ class WritingView(OpenFile):
         if growing is not None:
             growing.opened()
         lease.opened()
+
+    def expect_reads(self) -> None:
+        """Hold the lease before anything is read: what is changed must be the newest."""
+        try:
+            self._lease.require()
+        except BaseException:
+            self.drop()
+            raise
 
     def read(self, offset: int, size: int) -> Buffer:
         rewrite = self._rewrite
@@ -96,7 +104,7 @@ class WritingView(OpenFile):
 
     def write(self, offset: int, data: Buffer) -> int:
         given = memoryview(data)
-        with self._changing():
+        with self._changing(offset + len(given)):
             if self._rewrite is None:
                 self._write(offset, given)
             elif self._growing is None and offset + len(given) > self._current_layout().size:
@@ -173,15 +181,26 @@ class WritingView(OpenFile):
         self._lease.closed()
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Make one change at a time, under the lease; changes in the block are not withdrawn."""
-        self._lease.require()
+    def _changing(self, stop: int | None = None) -> Iterator[None]:
+        """Make one change at a time, under the lease; changes in the block are not withdrawn.
+
+        Parameters
+        ----------
+        stop : of bytes that are written. If they make nothing longer, they are taken while the
+            lease is taken beside, and sent when it is held.
+        """
+        self._require(stop)
         with self._lock, _named(self._place):
-            self._lease.require()
+            self._require(stop)
             self._room()
             effects.begin()
             self._writes += 1
             yield
+
+    def _require(self, stop: int | None) -> None:
+        is_inside = stop is not None and stop <= self._current_layout().size
+        if not (is_inside and self._lease.is_being_taken):
+            self._lease.require()
 
     def _write(self, offset: int, data: memoryview) -> None:
         if self._held is not None:
