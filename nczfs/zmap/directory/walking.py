@@ -5,13 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
+from nczfs.errors import StoreError
 from nczfs.zmap.directory.leftovers import Leftovers
 from nczfs.zmap.directory.oserrors import is_absent
 from nczfs.zmap.directory.rooted import OutsideRoot, RootedDirectory
 from nczfs.zmap.keys import MAX_KEY_BYTES, Key, is_name, join
 from nczfs.zmap.leaving_out import leave_out
+
+WAYS_MAX: Final = 64  # to one directory, through links
 
 _OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # not of an entry
 
@@ -82,23 +87,48 @@ class Walker:
             self._leftovers.prune(prefix)
 
     def files(self, prefix: str) -> Iterator[tuple[Key, os.stat_result]]:
-        """Yield all regular files below a directory."""
-        waiting = [prefix]
+        """Yield all regular files below a directory.
+
+        Raises
+        ------
+        StoreError : links lead to one directory over `WAYS_MAX` times. With two links in each of
+            forty directories, there would be a million million keys.
+        """
+        ways: Counter[tuple[int, int]] = Counter()
+        waiting = [(prefix, False)]
         while waiting:
-            for key, status, is_link in self.children(waiting.pop()):
+            at, is_linked = waiting.pop()
+            for key, status, is_link in self.children(at):
                 if stat.S_ISREG(status.st_mode):
                     yield key, status
                 elif stat.S_ISDIR(status.st_mode) and not (is_link and self._is_above(status, key)):
-                    waiting.append(key)
+                    if is_link or is_linked:
+                        ways[status.st_dev, status.st_ino] += 1
+                        if ways[status.st_dev, status.st_ino] > WAYS_MAX:
+                            raise StoreError(
+                                f"{self._name}/{key}: symbolic links lead to this directory over "
+                                f"{WAYS_MAX} times"
+                            )
+                    waiting.append((key, is_link or is_linked))
 
     def has_files(self, prefix: str) -> bool:
         """Return whether there is a regular file below a directory."""
+        seen: set[tuple[int, int]] = set()
+        waiting = [prefix]
         try:
-            return any(True for _ in self.files(prefix))
+            while waiting:
+                for key, status, _ in self.children(waiting.pop()):
+                    if stat.S_ISREG(status.st_mode):
+                        return True
+                    place = status.st_dev, status.st_ino
+                    if stat.S_ISDIR(status.st_mode) and place not in seen:
+                        seen.add(place)
+                        waiting.append(key)
         except OSError as error:
             if error.errno in _OF_THE_PROCESS:
                 raise
             return True  # unreadable: it is shown, and entering it is denied
+        return False
 
     def _is_above(self, status: os.stat_result, key: Key) -> bool:
         """Return whether a key leads to a directory above itself, which would be a loop."""

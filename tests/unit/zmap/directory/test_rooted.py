@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nczfs.errors import AccessDenied, NoSuchObject
+from nczfs.errors import AccessDenied, NoSuchObject, StoreError
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import Key
 from tests.support.directories import files_in, keys_in, names_in
@@ -103,6 +103,35 @@ def test_links_to_nowhere_and_in_circles_are_absent(zmap: DirectoryZMap, root: P
             zmap.read(Key(key))
     assert names_in(zmap) == ["d"]
     assert len(keys_in(zmap)) <= 2
+
+
+def linked_levels(root: Path, count: int) -> None:
+    """Directories beside each other, with two links to the next one in each."""
+    for number in range(count):
+        level = root / f"{number:02}"
+        level.mkdir(parents=True)
+        for name in "ab" if number + 1 < count else "":
+            (level / name).symlink_to(f"../{number + 1:02}")
+
+
+def test_links_that_make_a_million_million_ways_to_no_file_are_an_empty_directory(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    """SEMANTICS A7."""
+    linked_levels(root / "top", 40)
+    assert names_in(zmap) == []
+    assert names_in(zmap, "top") == []
+
+
+def test_links_that_make_a_million_million_keys_are_an_error_where_all_are_listed(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    """SEMANTICS A7."""
+    linked_levels(root / "top", 40)
+    (root / "top/39/file").write_bytes(b"x")
+    assert names_in(zmap, "top/00") == ["a", "b"]
+    with pytest.raises(StoreError, match=r"top/\S+: symbolic links lead to this directory over 64"):
+        keys_in(zmap)
 
 
 def test_a_directory_swapped_for_a_link_never_leads_out(
