@@ -84,7 +84,11 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
     """
     new_key = partial(keys.moved, prefix=prefix, goal=goal)
     store.settle(prefix)
-    with files.renaming(prefix, goal) as opened, store.gate.closed(prefix, goal):
+    with (
+        files.renaming(prefix, goal) as opened,
+        store.gate.closed(prefix, goal),
+        _announced(store, prefix, goal),
+    ):
         try:
             markers = list(store.zmap.markers(prefix))
         except Conflict as error:
@@ -140,7 +144,19 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
             store.kept.move(key, new_key(key), copies.get(Key(key)))
         store.made.discard(prefix)
         store.made.add(parent_of(prefix))
-        for changed in (prefix, goal):
+
+
+@contextmanager
+def _announced(store: ObjectStore, *prefixes: Prefix) -> Iterator[None]:
+    """Have directories shown as they are after the block, even if it has failed halfway."""
+    try:
+        yield
+    except NczfsError:
+        for changed in prefixes:  # the kernel renames only what was renamed whole
+            store.forget_pages(Key(changed))
+        raise
+    finally:
+        for changed in prefixes:
             store.metadata.forget(changed)
             store.announce(changed)
 

@@ -403,7 +403,7 @@ class ObjectStore:
         self._lost(key)
 
     def forget_pages(self, key: Key) -> None:
-        """Let the kernel forget the bytes and the size of a file."""
+        """Let the kernel forget the bytes and the size of a file, and what is below a directory."""
         self._lost(key)
 
     def mtime_of(self, stat: Stat, otherwise: int) -> int:

@@ -16,6 +16,7 @@ from nczfs.vfs.base import Attributes, Changes, HandleNo
 from nczfs.vfs.effects import Request
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.base import Features
 from nczfs.zmap.keys import ROOT, Key
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.trees import find, listing, read
@@ -570,6 +571,30 @@ def test_a_rename_that_fails_leaves_what_is_written_where_it_was(
     assert bytes(fs.read(handle, 0, 3)) == b"12d"
     for entry in (tmp_path / "spool").glob("*/*.kept"):
         entry.unlink()
+
+
+def test_a_rename_that_fails_halfway_shows_what_is_where(
+    store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    """SEMANTICS O11, O14: at once, though listings of a far store are believed for a minute."""
+    with (
+        mock.patch("nczfs.vfs.tree.open_store", return_value=store),
+        mock.patch.object(GatedZMap, "features", Features(near=False)),
+    ):
+        fs = mount_tree("memory://x", None, VfsOptions(read_only=False, spool_dir=tmp_path / "s"))
+        assert listing(fs, "objects").keys() == {"a", "d"}
+        assert listing(fs, "objects/d").keys() == {"a", "b"}
+        with store.stopping("delete", "d/b") as gate:
+            renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+            assert gate.reached.wait(WAIT_S)
+            gate.open(Unavailable("away"))
+            with pytest.raises(Unavailable):
+                renaming.result(WAIT_S)
+        assert set(stored(store)) == {"a", "d/b", "e/a", "e/b"}
+        assert listing(fs, "objects").keys() == {"a", "d", "e"}
+        assert listing(fs, "objects/d").keys() == {"b"}
+        assert listing(fs, "objects/e").keys() == {"a", "b"}
+        fs.close()
 
 
 def test_a_file_that_is_removed_while_it_is_uploaded_is_gone(
