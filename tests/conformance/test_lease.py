@@ -27,7 +27,7 @@ from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.url import parse_url
-from tests.support.leases import QUICK, lease_threads
+from tests.support.leases import QUICK, ShortenedTime, lease_threads
 from tests.support.servers import S3Server
 from tests.support.trees import exists, find, listing, read
 from tests.support.writing import close, mkdir, open_file, rmdir, unlink, write
@@ -54,6 +54,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
+def shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sleeps until others have seen a claim, or until it is his turn."""
+    monkeypatch.setattr("nczfs.engine.lease.lease.Clock", ShortenedTime().clock)
+
+
+@pytest.fixture
 def url(place: str) -> str:
     """Of a dataset with a variable, all of it in one chunk."""
     url = place.format("top/ds")
@@ -74,6 +80,7 @@ def claims(store: ZMap) -> list[str]:
     return [entry.name for entry in store.search(Prefix(f"ds/{LEASE}"))]
 
 
+@pytest.mark.usefixtures("shortened")
 def test_it_is_taken_to_write_and_gone_at_the_close(url: str, store: ZMap) -> None:
     assert claims(store) == []
     with nczfs.open(url, options=OPTIONS):
@@ -89,6 +96,7 @@ def test_it_is_taken_to_write_and_gone_at_the_close(url: str, store: ZMap) -> No
         assert claims(store) == []
 
 
+@pytest.mark.usefixtures("shortened")
 def test_a_second_writer_is_refused_and_changes_nothing(url: str, store: ZMap) -> None:
     with nczfs.open(url, "r+", options=OPTIONS) as ours:
         for mode in ("r+", "a", "w", "x"):
@@ -100,6 +108,7 @@ def test_a_second_writer_is_refused_and_changes_nothing(url: str, store: ZMap) -
         assert list(found.variables["v"][...]) == [0, 0, 0, 3, 0, 0, 0, 0]
 
 
+@pytest.mark.usefixtures("shortened")
 def test_nothing_shows_it(
     url: str, store: ZMap, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,6 +168,7 @@ def values(mount: TreeFileSystem) -> list[int]:
     return list(map(int, np.frombuffer(read(mount, V), "<i4")))
 
 
+@pytest.mark.usefixtures("shortened")
 def test_a_mount_has_it_while_a_file_is_open_for_writing(
     mounts: list[TreeFileSystem], store: ZMap
 ) -> None:
@@ -191,6 +201,7 @@ def wait_until_free(store: ZMap) -> None:
         patience.wait(0.05)
 
 
+@pytest.mark.usefixtures("shortened")
 def test_a_mount_tells_which_leases_it_has(mounts: list[TreeFileSystem], store: ZMap) -> None:
     def told() -> str:
         return read(mounts[0], ".nczfs/status.json").decode()
@@ -202,6 +213,7 @@ def test_a_mount_tells_which_leases_it_has(mounts: list[TreeFileSystem], store: 
     close(mounts[0], handle)
 
 
+@pytest.mark.usefixtures("shortened")
 def test_attributes_and_structure_are_changed_under_it(
     mounts: list[TreeFileSystem], store: ZMap
 ) -> None:
@@ -217,6 +229,7 @@ def test_attributes_and_structure_are_changed_under_it(
         wait_until_free(store)
 
 
+@pytest.mark.usefixtures("shortened")
 def test_a_dataset_that_is_removed_leaves_nothing(
     mounts: list[TreeFileSystem], store: ZMap
 ) -> None:

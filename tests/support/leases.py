@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -102,6 +103,29 @@ class Time:
     def clock(self, error_s: float = 0.0) -> Clock:
         """A clock of one machine."""
         return Clock(lambda: self.now + error_s, lambda: self.now, self.sleep)
+
+
+class ShortenedTime:
+    """The time of this machine, in which nobody sleeps: it passes for all clocks at once.
+
+    Not for contenders in several threads: what one of them slept is what the request of another
+    one took.
+    """
+
+    def __init__(self) -> None:
+        self._slept_s = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        """Have time pass."""
+        self._slept_s += seconds
+
+    def clock(self) -> Clock:
+        """The clock of all processes."""
+        return Clock(
+            lambda: time.time() + self._slept_s,
+            lambda: time.monotonic() + self._slept_s,
+            self.sleep,
+        )
 
 
 def lease_threads() -> list[threading.Thread]:
