@@ -89,6 +89,28 @@ def test_nobody_decides_before_others_can_be_seen(zmap: Unconditional, time: Tim
     assert slow.advance() is None
 
 
+def test_a_contender_says_how_long_it_waits_for_others_to_be_seen(
+    zmap: Unconditional, time: Time
+) -> None:
+    ours = contender(zmap, time)
+    assert ours.advance() == TERMS.settle_s
+    time.sleep(0.5)
+    assert ours.advance() == pytest.approx(TERMS.settle_s - 0.5)
+
+
+def test_a_claim_that_did_not_change_is_read_once(zmap: Unconditional, time: Time) -> None:
+    holder, waiting = contender(zmap, time), contender(zmap, time)
+    assert take(holder, time)
+    assert not take(waiting, time)
+    zmap.asked.clear()
+    assert waiting.advance() == TERMS.poll_s
+    assert zmap.asked == ["search"]
+    assert holder.renew()
+    zmap.asked.clear()
+    assert waiting.advance() == TERMS.poll_s
+    assert zmap.asked == ["search", "read"]
+
+
 def test_a_claim_that_took_long_to_be_stored_is_made_anew(zmap: Unconditional, time: Time) -> None:
     late, quick = contender(zmap, time), contender(zmap, time)
 
