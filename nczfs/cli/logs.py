@@ -6,9 +6,12 @@ import io
 import json
 import logging
 import logging.handlers
+import math
 import os
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,9 @@ from typing import TextIO
 from nczfs.cli.sources import Settings
 from nczfs.engine.spool.disk import make_private
 from nczfs.errors import UsageError
+
+QUIET_S = 600.0
+LINES_COMPARED = 20_000
 
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
 _COMMAND = "nczfs: %(message)s"
@@ -35,6 +41,40 @@ class LogTarget:
 
     descriptor: int
     path: Path
+
+
+class Repeats(logging.Filter):
+    """A filter that drops a line which was logged a short while ago.
+
+    What fails is looked at again and again, by file managers, backups and monitoring, and must not
+    fill the disk with its log. A line that is logged again later says how often it was dropped.
+    The attribute `repeats` of a record is the text by which it is compared, if that is not its
+    message; "": it is never dropped, because it is a change. `_lock` guards the dict.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lines: dict[int, tuple[float, int]] = {}  # by hash: when logged, how often dropped
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = getattr(record, "repeats", record.getMessage())
+        if not text or record.levelno <= logging.DEBUG:
+            return True
+        line, now = hash(text), self._clock()
+        with self._lock:
+            logged_at, dropped = self._lines.pop(line, (-math.inf, 0))
+            if is_repeated := now - logged_at < QUIET_S:
+                self._lines[line] = logged_at, dropped + 1
+            else:
+                self._lines[line] = now, 0
+            while len(self._lines) > LINES_COMPARED:
+                self._lines.pop(next(iter(self._lines)))
+        if dropped and not is_repeated:
+            record.msg = f"{record.getMessage()} (the line was left out {dropped} times since)"
+            record.args = None
+        return not is_repeated
 
 
 class JsonFormatter(logging.Formatter):
@@ -92,10 +132,10 @@ def configure_foreground(settings: Settings) -> Path | None:
     """Configure the log of a mount in the foreground: stderr, or the returned file (--log-file)."""
     name = settings.maybe_text("log-file")
     if name is None:
-        _install(StderrHandler(), settings, _level(settings, "info"), _TEXT)
+        _install(_terse(StderrHandler()), settings, _level(settings, "info"), _TEXT)
         return None
     path = Path(name)
-    _install(LogFileHandler(path), settings, _level(settings, "info"), _TEXT)
+    _install(_terse(LogFileHandler(path)), settings, _level(settings, "info"), _TEXT)
     return path
 
 
@@ -112,10 +152,15 @@ def configure_background(settings: Settings, mountpoint: str) -> LogTarget:
         handler: logging.Handler = logging.handlers.SysLogHandler(
             _SYSLOG_SOCKET, logging.handlers.SysLogHandler.LOG_DAEMON
         )
-        _install(handler, settings, level, "nczfs: %(levelname)s %(message)s")
+        _install(_terse(handler), settings, level, "nczfs: %(levelname)s %(message)s")
     else:
-        _install(LogFileHandler(path), settings, level, _TEXT)
+        _install(_terse(LogFileHandler(path)), settings, level, _TEXT)
     return LogTarget(descriptor, path)
+
+
+def _terse(handler: logging.Handler) -> logging.Handler:
+    handler.addFilter(Repeats())
+    return handler
 
 
 def _own_file(mountpoint: str) -> Path:

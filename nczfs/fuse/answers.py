@@ -58,9 +58,10 @@ def _report(operation: str, args: tuple[object, ...], error: Exception, code: in
     shown = int if operation in WRITES else int | bytes
     what = ", ".join(repr(arg) for arg in args if isinstance(arg, shown))
     name = _errno_name(code)
+    message = str(error) or type(error).__name__
+    repeats = {"repeats": f"{operation}: {name}: {message}"}  # whatever handle it is this time
     if not is_expected(error):
-        log.error("%s(%s): %s", operation, what, name, exc_info=error)
+        log.error("%s(%s): %s", operation, what, name, exc_info=error, extra=repeats)
         return
     level = logging.DEBUG if is_ordinary(operation, code) else logging.WARNING
-    message = str(error) or type(error).__name__
-    log.log(level, "%s(%s): %s: %s", operation, what, name, message)
+    log.log(level, "%s(%s): %s: %s", operation, what, name, message, extra=repeats)

@@ -163,7 +163,7 @@ async def _run(
 
 async def _obey(signals: AsyncIterator[int], fs: FileSystem, invalidator: Invalidator) -> None:
     async for number in signals:
-        log.info("received %s", signal.Signals(number).name)
+        log.info("received %s", signal.Signals(number).name, extra={"repeats": ""})
         if number == signal.SIGHUP:
             await trio.to_thread.run_sync(fs.refresh, "", abandon_on_cancel=True)
             continue

@@ -36,7 +36,7 @@ class Reports:
             is_new = self._counts[problem] == 1
             is_last = len(self._problems) == PLACES_MAX
         if is_new:
-            log.warning("%s", problem)
+            log.warning("%s", problem, extra={"repeats": ""})
         if is_last:
             log.warning("problems of more than %d places are not logged", PLACES_MAX)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
 import time
 import zipfile
 import zlib
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nczfs
 from nczfs.testing.archives import SIZE, patched, u32, zipped
 from nczfs.testing.datasets import put_array, put_group, put_json
 from nczfs.zmap.base import ZMap
@@ -121,6 +123,31 @@ def test_attributes_that_cannot_be_read_are_told_and_leave_the_values(tmp_path: 
         assert (place / "v/values.raw").read_bytes() == FIELD.tobytes()
         assert f"d.zarr/{problem}" in mount.log.read_text()
         assert_good(mount.path)
+
+
+def test_what_fails_at_each_look_has_one_line_in_the_log_for_each_change(tmp_path: Path) -> None:
+    with nczfs.open(str(tmp_path / "d.zarr"), "w", format="zarr2") as root:
+        for name in ("node", "chunk"):
+            root.create_variable(name, (4,), "i4", data=np.arange(4, dtype="i4"))
+    (tmp_path / "d.zarr/chunk/0").write_bytes(b"junk")
+    document = tmp_path / "d.zarr/node/.zarray"
+    sound = document.read_bytes()
+    with store_served(tmp_path, expect="shape is|codec") as mount:
+        dataset = mount.path / "datasets/d.zarr"
+
+        def look() -> None:
+            for _ in range(5):
+                (mount.path / ".nczfs/refresh").write_text("/")
+                subprocess.run(["ls", "-lR", dataset], check=True, capture_output=True)
+                with failing_with(errno.EIO):
+                    (dataset / "chunk/values.raw").read_bytes()
+
+        for content in (b'{"shape": 1}', sound, b'{"shape": 1}'):
+            document.write_bytes(content)
+            look()
+        lines = [line for line in mount.log.read_text().splitlines() if " WARNING " in line]
+    assert ["/node/" in line for line in lines].count(True) == 2
+    assert ["/chunk/0" in line for line in lines].count(True) == 1
 
 
 def test_a_broken_root_is_a_directory_that_says_so_and_its_neighbours_work(tmp_path: Path) -> None:

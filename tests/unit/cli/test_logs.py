@@ -126,3 +126,23 @@ def test_a_command_prints_its_error_and_nothing_of_the_libraries_below() -> None
     assert ended.returncode == 1
     assert "check AWS_ENDPOINT_URL_S3" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+def test_a_line_that_repeats_is_logged_once_and_later_with_how_often_it_was_left_out() -> None:
+    now = 0.0
+    repeats = logs.Repeats(lambda: now)
+
+    def logged(text: str, level: int = logging.WARNING, **extra: str) -> str:
+        record = log.makeRecord(log.name, level, __file__, 0, "%s", (text,), None, extra=extra)
+        return record.getMessage() if repeats.filter(record) else ""
+
+    assert [logged("a"), logged("b"), logged("a"), logged("a")] == ["a", "b", "", ""]
+    now = logs.QUIET_S - 1
+    assert [logged("a"), logged("c")] == ["", "c"]
+    now = logs.QUIET_S
+    assert [logged("a"), logged("b")] == ["a (the line was left out 3 times since)", "b"]
+    assert [logged("a"), logged("a", repeats=""), logged("a", logging.DEBUG)] == ["", "a", "a"]
+    assert [logged("read(1)", repeats="read"), logged("read(2)", repeats="read")] == ["read(1)", ""]
+    for number in range(logs.LINES_COMPARED):
+        logged(str(number))
+    assert len(repeats._lines) == logs.LINES_COMPARED
