@@ -261,7 +261,7 @@ class StagedFile:
     def _write(self, offset: int, data: Buffer) -> None:
         stop = offset + len(data)
         gaps = list(self._valid.gaps(offset, stop))
-        claimed = sum(b - a for a, b in gaps)
+        claimed, before = sum(b - a for a, b in gaps), self._valid.total
         self._spool.reserve(claimed)
         left = memoryview(data)
         try:
@@ -270,12 +270,13 @@ class StagedFile:
                 self.changes += 1
                 while left:
                     left = left[os.pwrite(self._fd, left, stop - len(left)) :]
-        except NczfsError:
-            self._spool.reserve(-claimed)
-            raise
-        self._valid.add(offset, stop)
-        self.size = max(self.size, stop)
-        self._log.wrote((a, min(b, self._base_stop)) for a, b in gaps if a < self._base_stop)
+        finally:
+            stop -= len(left)  # what is in the file counts, even if the rest found no room
+            self._valid.add(offset, stop)
+            self._spool.reserve(self._valid.total - before - claimed)
+            if stop > offset:
+                self.size, below = max(self.size, stop), min(stop, self._base_stop)
+                self._log.wrote((a, min(b, below)) for a, b in gaps if a < below)
 
     def _preserve(self, start: int, stop: int) -> None:
         for snapshot in self._snapshots:
