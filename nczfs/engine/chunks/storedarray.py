@@ -169,7 +169,7 @@ def chunk_layout(array: ArrayDescription) -> Hashable:
 
 def has_same_chunks(one: ArrayDescription, other: ArrayDescription) -> bool:
     """Return whether the chunks of two arrays are interchangeable."""
-    if one.codecs is other.codecs and one.dtype is other.dtype:
+    if one.codecs == other.codecs and one.dtype.typestr == other.dtype.typestr:
         return (one.chunk_shape, one.chunk_keys) == (other.chunk_shape, other.chunk_keys)
     return chunk_layout(one) == chunk_layout(other)
 
