@@ -227,7 +227,7 @@ def world(template: tuple[dict[Key, bytes], Path], place: Path) -> Iterator[Worl
 
 @pytest.fixture(autouse=True)
 def warned(expected_warnings: ExpectedWarnings) -> None:
-    for text in ("and saved in", "not stored at its last close", "tried again: ", "pieces of what"):
+    for text in ("and saved in", "not stored at its last close", "tried again", "pieces of what"):
         expected_warnings.add(text)
 
 

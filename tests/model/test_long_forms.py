@@ -14,7 +14,8 @@ from tests.conftest import ExpectedWarnings
 
 STEPS = 100_000
 STEPS_OF_AN_EXAMPLE = 50
-MACHINE = re.compile(r"^class (\w+)\((?:RuleBasedStateMachine|ObjectsTree)\):", re.MULTILINE)
+BASES = "RuleBasedStateMachine|ObjectsTree|TwoClients"
+MACHINE = re.compile(rf"^class (\w+)\((?:{BASES})\):", re.MULTILINE)
 
 
 def machines() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.paired import all_paired
 
 LENGTH, CHUNK, FILL = 10, 4, -1
 OPTIONS = EngineOptions(
@@ -176,3 +178,22 @@ class TwoClients(RuleBasedStateMachine):
 
 TestTwoClients = TwoClients.TestCase
 TestTwoClients.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+
+
+class TwoClientsOfPairs(TwoClients):
+    """The same, where two chunks share an object."""
+
+    @initialize(separate=st.booleans())
+    def open(self, separate: bool) -> None:
+        self.paired = ExitStack()
+        self.paired.enter_context(all_paired())
+        super().open(separate)
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "paired"):
+            self.paired.close()
+
+
+TestTwoClientsOfPairs = TwoClientsOfPairs.TestCase
+TestTwoClientsOfPairs.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)

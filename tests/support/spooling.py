@@ -51,10 +51,11 @@ class Mount:
         age_s: float | None = None,
         name: str = "v",
         threads: int = 3,
+        spool: Spool | None = None,
     ) -> None:
         self.before: Callable[[str, str], None] = lambda operation, key: None
         self.zmap = Faulty(memory, before_call=lambda *call: self.before(*call))
-        self.spool = Spool(spool_dir, "memory://store", spool_bytes)
+        self.spool = spool or Spool(spool_dir, "memory://store", spool_bytes)
         options = EngineOptions(
             memory_limit_bytes=budget,
             cache_bytes_max=0,

@@ -36,6 +36,7 @@ class Array:
     Attributes
     ----------
     stored : shared with the other incarnations, including the chunks in memory.
+    require_codecs : raises CodecError now if the values could never be decoded.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Array:
         self.stored = chunks.stored
         self.far = far
         self._chunks = chunks
+        self.require_codecs = chunks.source.require
         self._options = options
         self._rounding = rounding
         threads = options.decode_threads
@@ -73,10 +75,6 @@ class Array:
     def writer(self) -> ChunkStore:
         """Return where the chunks are stored. Raises NotWritable: they are computed."""
         return self._chunks.writer()
-
-    def require_codecs(self) -> None:
-        """Raise UnknownCodec now if the values could never be decoded."""
-        self._chunks.source.require()
 
     def read_box(self, box: Box, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
         """Copy the elements of a box into `out`, which has its shape and the native dtype."""
@@ -134,8 +132,8 @@ class Array:
         if first >= stop:
             return
         for box in boxes_of_run(first, stop - first, self.description.shape):
-            for part in self.description.grid.parts(box):
-                self._chunks.request(part.chunk, tally, fresh_since)
+            chunks = (part.chunk for part in self.description.grid.parts(box))
+            self._chunks.request_all(chunks, tally, fresh_since)
 
     def peek_bytes(self, start: int, stop: int, fresh_since: float) -> list[memoryview] | None:
         """Return bytes [start, stop) of all elements in C order, as slices of chunks in memory.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import prod
 
 from nczfs.engine.arrays.selection import ChunkSelection
-from nczfs.engine.chunks.base import ChunkSource, ChunkStore
+from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Fetched, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, access_of
-from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
+from nczfs.engine.chunks.loaded import Loaded, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools
@@ -51,6 +51,7 @@ class ArrayChunks:
         self.description = source.array
         self.source = source
         self._writer = source.writer
+        self._inputs = source.inputs
         self.pools = pools
         self.stored = stored
         self._cache = cache
@@ -108,6 +109,8 @@ class ArrayChunks:
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Return whether a chunk is dirty or cached. This does not count as a use of the chunk."""
+        if self._inputs:
+            fresh_since = self._as_fresh(fresh_since)
         chunk_id = (self.stored, index)
         return (
             self._writeback.find(chunk_id) is not None
@@ -119,6 +122,8 @@ class ArrayChunks:
         dirty = self._writeback.find((self.stored, index))
         if dirty is not None:
             return dirty.readable()
+        if self._inputs:
+            fresh_since = self._as_fresh(fresh_since)
         return self._cache.peek((self.stored, index), fresh_since, share)
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float) -> bool:
@@ -127,17 +132,23 @@ class ArrayChunks:
         Readers that already wait for the chunk get its error; otherwise the error is dropped,
         because the reader that needs the chunk asks again.
         """
-        chunk_id = (self.stored, index)
-        if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
-            return False
-        reserved = self.description.chunk_bytes
-        if not self._cache.start_load(chunk_id, reserved, fresh_since):
-            return False
-        return self._start(
-            lambda: self.pools.fetch.submit(self._fetch_ahead, chunk_id, reserved, tally),
-            chunk_id,
-            reserved,
-        )
+        here = (self.stored, index)
+        if not self._inputs and self._cache.peek(here, fresh_since, share=0.0) is not None:
+            return False  # the usual case, with as few calls as possible
+        return self._claim(index, fresh_since) and self._fetch([index], tally)
+
+    def request_all(self, indexes: Iterable[ChunkIndex], tally: Tally, fresh_since: float) -> None:
+        """Request several chunks, those of one unit together."""
+        if not self.source.is_grouped:
+            for index in indexes:
+                self.request(index, tally, fresh_since)
+            return
+        units: dict[UnitIndex, list[ChunkIndex]] = {}
+        for index in indexes:
+            if self._claim(index, fresh_since):
+                units.setdefault(self.source.unit(index), []).append(index)
+        for claimed in units.values():
+            self._fetch(claimed, tally)
 
     def write(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
         """Write elements of a chunk, counted from its first one. See `WriteBack.write`."""
@@ -152,9 +163,9 @@ class ArrayChunks:
         self._writeback.write((self.stored, chunk), self.writer(), clip, region, values)
 
     def send(self, part: Part, values: Values) -> Future[None] | None:
-        """Send a chunk as `WriteBack.send` does; None also if it is not a whole chunk."""
-        array = self.description
-        if part.source.stop != array.chunk_shape or part.source.size != prod(array.chunk_shape):
+        """Send a chunk as `WriteBack.send` does; None also if it is not a whole unit."""
+        shape = self.description.chunk_shape
+        if self.source.is_grouped or part.source.stop != shape or part.source.size != prod(shape):
             return None
         chunk_id = (self.stored, part.chunk)
         return self._writeback.send(chunk_id, self.writer(), part.source, values)
@@ -180,6 +191,8 @@ class ArrayChunks:
     ) -> AbstractContextManager[Values]:
         """Return the values of a chunk as the store has them."""
         load = partial(self._load, index, tally)
+        if self._inputs:
+            fresh_since = self._as_fresh(fresh_since)
         return self._cache.pinned(
             (self.stored, index), load, self.description.chunk_bytes, fresh_since, access
         )
@@ -204,42 +217,62 @@ class ArrayChunks:
         self.stored.check()
         return _tallied(self.source.load(index, known), known, tally)
 
-    def _start(self, submit: Callable[[], object], chunk_id: ChunkId, reserved: int) -> bool:
+    def _claim(self, index: ChunkIndex, fresh_since: float) -> bool:
+        """Claim the load of a chunk. Returns False if it is there, or there is no room."""
+        if self._inputs:
+            fresh_since = self._as_fresh(fresh_since)
+        chunk_id = (self.stored, index)
+        if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
+            return False
+        return self._cache.start_load(chunk_id, self.description.chunk_bytes, fresh_since)
+
+    def _fetch(self, claimed: list[ChunkIndex], tally: Tally) -> bool:
+        """Fetch claimed chunks of one unit in another thread. Returns False if that has ended."""
         try:
-            submit()
+            self.pools.fetch.submit(self._fetch_ahead, claimed, tally)
         except RuntimeError as error:  # the engine is closing, or the interpreter is ending
-            self._cache.fail_load(chunk_id, reserved, Unavailable(str(error)))
+            self._fail(claimed, Unavailable(str(error)))
             return False
         return True
 
-    def _fetch_ahead(self, chunk_id: ChunkId, reserved: int, tally: Tally) -> None:
-        known = self._cache.known(chunk_id)
+    def _fetch_ahead(self, claimed: list[ChunkIndex], tally: Tally) -> None:
+        known = [self._cache.known((self.stored, index)) for index in claimed]
         try:
             self.stored.check()
-            decode = self.source.fetch(chunk_id[1], known)
+            if len(claimed) == 1:
+                halves: Sequence[Fetched] = [self.source.fetch(claimed[0], known[0])]
+            else:
+                halves = self.source.fetch_several(list(zip(claimed, known, strict=True)))
         except NczfsError as error:
-            self._cache.fail_load(chunk_id, reserved, error)
+            self._fail(claimed, error)
             return
         except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._cache.fail_load(chunk_id, reserved, _unexpected(error))
+            self._fail(claimed, _unexpected(error))
             return
+        for index, before, decode in zip(claimed, known, halves, strict=True):
+            try:
+                self.pools.decode.submit(self._settle, index, before, decode, tally)
+            except RuntimeError as error:
+                self._fail([index], Unavailable(str(error)))
 
-        def load() -> Loaded:
-            return _tallied(decode(), known, tally)
-
-        self._start(
-            lambda: self.pools.decode.submit(self._settle, chunk_id, reserved, load),
-            chunk_id,
-            reserved,
-        )
-
-    def _settle(self, chunk_id: ChunkId, reserved: int, load: Callable[[], Loaded]) -> None:
+    def _settle(
+        self, index: ChunkIndex, known: Loaded | None, decode: Fetched, tally: Tally
+    ) -> None:
         try:
-            self._cache.finish_load(chunk_id, reserved, load())
+            loaded = _tallied(decode(), known, tally)
+            self._cache.finish_load((self.stored, index), self.description.chunk_bytes, loaded)
         except NczfsError as error:
-            self._cache.fail_load(chunk_id, reserved, error)
+            self._fail([index], error)
         except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._cache.fail_load(chunk_id, reserved, _unexpected(error))
+            self._fail([index], _unexpected(error))
+
+    def _fail(self, claimed: list[ChunkIndex], error: NczfsError) -> None:
+        for index in claimed:
+            self._cache.fail_load((self.stored, index), self.description.chunk_bytes, error)
+
+    def _as_fresh(self, fresh_since: float) -> float:
+        """Return since when computed values must be known: since the last change of an input."""
+        return max(fresh_since, *(array.changed_at for array in self._inputs))
 
 
 def _tallied(loaded: Loaded, known: Loaded | None, tally: Tally) -> Loaded:

@@ -45,6 +45,9 @@ class SelectionReader:
             for selected in first:
                 copy(selected, out, tally, fresh_since)
             return
+        if self._chunks.source.is_grouped and self._depth > 1:
+            self._in_groups(chain(first, selections), out, tally, fresh_since)
+            return
         pending: deque[ChunkSelection] = deque()
         for selected in chain(first, selections):
             if self._depth > 1:
@@ -54,6 +57,21 @@ class SelectionReader:
                 copy(pending.popleft(), out, tally, fresh_since)
         for selected in pending:
             copy(selected, out, tally, fresh_since)
+
+    def _in_groups(
+        self, selections: Iterator[ChunkSelection], out: Values, tally: Tally, fresh_since: float
+    ) -> None:
+        """Copy as `in_order` does; the next chunks are requested several at a time."""
+        count = max(2, self._depth // 2)
+        batch: list[ChunkSelection] = []
+        while True:
+            following = list(islice(selections, count))
+            self._chunks.request_all((each.chunk for each in following), tally, fresh_since)
+            for selected in batch:
+                self._chunks.copy(selected, out, tally, fresh_since)
+            if not following:
+                return
+            batch = following
 
     def shared_out(
         self, selections: Counted[ChunkSelection], out: Values, tally: Tally, fresh_since: float

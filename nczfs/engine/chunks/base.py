@@ -38,9 +38,11 @@ class ChunkSource(ABC):
     ----------
     array : the array of the chunks.
     inputs : the arrays that the values are computed from; empty: they are stored.
+    is_grouped : whether a unit may have several chunks.
     """
 
     array: ArrayDescription
+    is_grouped: bool = False
     inputs: tuple[StoredArray, ...] = ()
 
     @property

@@ -34,6 +34,7 @@ class StoredArray:
     place : its place; the same object as long as the array exists.
     revision : changes after each write, and when everything is read anew; a reader that sees the
         same revision twice has read no old values in between.
+    changed_at : the time of the last such change, on the monotonic clock.
     last_revision : of all arrays; while it is the same, no array has another revision.
     written_ns : the time of the last write; 0: there was none.
     doubts : how often its documents may have been changed in this process by others than its
@@ -53,6 +54,7 @@ class StoredArray:
         "_over",
         "_zmap",
         "appended_from",
+        "changed_at",
         "doubts",
         "has_lost",
         "held_from",
@@ -75,6 +77,7 @@ class StoredArray:
         self.is_waiting: Callable[[], bool] = lambda: False
         self.held_from: int | None = None
         self.appended_from: int | None = None
+        self.changed_at = 0.0
         self.revision = 0
         self.written_ns = 0
 
@@ -111,6 +114,7 @@ class StoredArray:
 
     def note_changed(self) -> None:
         """Note a change, so that readers look at the chunks anew."""
+        self.changed_at = time.monotonic()
         self.revision = revision = next(_revisions)
         # Afterwards: a reader that sees it sees the revision of the array as well.
         StoredArray.last_revision = revision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import until_stored
-from nczfs.engine.spool.basis import Basis, time_text
+from nczfs.engine.spool.basis import Basis, Sent, time_text
 from nczfs.errors import Conflict, SpoolError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
@@ -24,7 +25,7 @@ class Overlay:
 
     def __init__(self, zmap: ZMap) -> None:
         self._zmap = zmap
-        self._replaced: dict[Version, Stat | None] = {}
+        self._replaced: dict[Version, _Replaced] = {}
 
     def put(
         self,
@@ -67,8 +68,7 @@ class Overlay:
         unit = io.unit(index)
         stat = io.stat(unit)
         version = stat.version if stat is not None else ABSENT
-        before = self._replaced.get(version, stat)
-        may = force or may_replace(self._zmap, before, basis)
+        may, before = self._may_replace(stat, basis, force=force)
         grid = io.array.grid
         inside: Box = grid.box(index).relative_to(grid.origin(index))
         if may and flags[inside.slices()].all():
@@ -91,9 +91,29 @@ class Overlay:
         if stored is not None:
             self._replaced[stored] = before
 
+    def _may_replace(
+        self, stat: Stat | None, basis: Basis, *, force: bool
+    ) -> tuple[bool, _Replaced]:
+        """Return whether an object may be replaced, and what it was before that happened here."""
+        before = self._replaced.get(stat.version) if stat is not None else None
+        if before is not None:  # by other chunks of the object; its bytes are gone
+            return force or before.sent in basis.sent or is_older(before.stat, basis), before
+        if force or is_older(stat, basis):
+            return True, _Replaced(stat, None)
+        sent = sent_as(self._zmap, stat, basis)
+        return sent is not None, _Replaced(stat, sent)
 
-def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
-    """Return whether the stored object is not newer than what was written on some versions.
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """An object that was replaced here; `sent` is what it was, as far as that was looked at."""
+
+    stat: Stat | None
+    sent: Sent | None
+
+
+def is_older(stat: Stat | None, basis: Basis) -> bool:
+    """Return whether a stored object is not newer than what was written on some versions.
 
     Parameters
     ----------
@@ -103,9 +123,14 @@ def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
         return not basis.versions or ABSENT in basis.versions
     if stat.version in basis.versions:
         return True
-    if stat.stored_ns is not None and stat.stored_ns < basis.written_ns:
-        return True
-    return any(each.is_in(zmap, stat) for each in basis.sent)
+    return stat.stored_ns is not None and stat.stored_ns < basis.written_ns
+
+
+def sent_as(zmap: ZMap, stat: Stat | None, basis: Basis) -> Sent | None:
+    """Return what of the basis the stored object is. Reads it, if anything was sent."""
+    if stat is None:
+        return None
+    return next((each for each in basis.sent if each.is_in(zmap, stat)), None)
 
 
 def differs(one: Values, other: Values) -> Values:

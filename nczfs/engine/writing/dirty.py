@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 
-from nczfs.engine.chunks.base import ChunkStore
+from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.chunks.cache import ENTRY_BYTES
 from nczfs.engine.chunks.fill import fill_element
-from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.chunks.loaded import ChunkId, Values
+from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.basis import Basis, sent
 from nczfs.engine.spool.savedchunk import Frozen, Saved
@@ -46,15 +48,96 @@ class Snapshot:
 
 
 @dataclass(eq=False, slots=True)
-class DirtyChunk:
-    """A chunk on its way from writers to the store.
+class DirtyUnit:
+    """The dirty chunks of one unit, which are sent to the store together.
 
-    `lock` guards all attributes that are not set at construction. It is held while elements are
-    copied, never during a request to the store or while a codec runs.
+    `lock` guards all attributes that are not set at construction, and those of the chunks. It is
+    held while elements are copied, never during a request to the store or while a codec runs. The
+    dict of chunks is changed under the lock of the map, and read under either.
 
     Attributes
     ----------
-    io : reader and writer of the stored chunk, for the array as it was at the last write.
+    array, index : its identity in the store.
+    io : reader and writer of the stored unit, for the array as it was at the last write.
+    chunks : those in the map.
+    is_written : whether anything was ever written to one of them.
+    flying : the chunks on their way to the store.
+    basis : what the stored unit was when it was written to, for putting it back later.
+    sent : the bytes on their way to the store, while the basis has no digest of them.
+    """
+
+    array: StoredArray
+    index: UnitIndex
+    io: ChunkStore
+    chunks: dict[ChunkIndex, DirtyChunk] = field(default_factory=dict)
+    is_written: bool = False
+    flying: tuple[DirtyChunk, ...] = ()
+    basis: Basis = field(default_factory=Basis)
+    sent: Buffer | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def id(self) -> ChunkId:
+        return self.array, self.index
+
+    def placed(self) -> list[DirtyChunk]:
+        """Return the chunks without appended records whose place is uncertain."""
+        chunks, first = list(self.chunks.values()), self.array.held_from
+        if first is None:
+            return chunks
+        length = self.io.array.chunk_shape[0]
+        return [chunk for chunk in chunks if (chunk.index[0] + 1) * length <= first]
+
+    def take(
+        self, chunks: Iterable[DirtyChunk]
+    ) -> tuple[dict[ChunkIndex, Snapshot], NczfsError | None]:
+        """Begin a flush of some chunks. The caller holds `lock`, and no flush is under way.
+
+        Returns
+        -------
+        what is to be written, and why some of it cannot be read.
+        """
+        taken: dict[ChunkIndex, Snapshot] = {}
+        flying, unreadable = [], None
+        for chunk in chunks:
+            try:
+                snapshot = chunk.take()
+            except NczfsError as error:  # what is parked of it
+                unreadable = error
+                continue
+            if snapshot is not None:
+                taken[chunk.index] = snapshot
+                flying.append(chunk)
+        self.flying = tuple(flying)
+        return taken, unreadable
+
+    def sending(self, data: Buffer, replaces: Version | None) -> None:
+        """Note that `flying` is about to be sent, over a known version. The caller holds `lock`."""
+        self.basis, self.sent = self.basis.upon(replaces), data
+
+    def note_sent(self) -> None:
+        """Put the digest of what was sent into the basis. The caller holds `lock`."""
+        if self.sent is not None:
+            self.basis, self.sent = self.basis.sending(sent([self.sent])), None
+
+    def land(self) -> tuple[DirtyChunk, ...]:
+        """End a flush. Returns its chunks. The caller holds `lock`."""
+        flown, self.flying = self.flying, ()
+        return flown
+
+    def rest_upon(self, version: Version | None) -> None:
+        """Note what was stored, below what is left to write. The caller holds `lock`."""
+        self.basis = Basis().upon(version if version is not None else ABSENT)
+
+
+@dataclass(eq=False, slots=True)
+class DirtyChunk:
+    """A chunk on its way from writers to the store.
+
+    `lock`, that of its unit, guards all attributes that are not set at construction.
+
+    Attributes
+    ----------
     clip : the elements of the chunk that lie in the array.
     nbytes : its share of the budget, as last counted.
     values : of the whole chunk; None before the first write, and while the chunk is parked.
@@ -72,11 +155,9 @@ class DirtyChunk:
     saved_revision : the revision that `saved` has.
     is_parked : whether its values are in `saved` only.
     is_lent : whether `values` is the caller's own memory.
-    basis : what the stored chunk was when it was written to, for putting it back later.
-    sent : the bytes of `flying`, while the basis has no digest of them.
     """
 
-    io: ChunkStore
+    unit: DirtyUnit
     index: ChunkIndex
     clip: Box
     nbytes: int = 0
@@ -95,24 +176,27 @@ class DirtyChunk:
     saved_revision: int = -1
     is_parked: bool = False
     is_lent: bool = False
-    basis: Basis = field(default_factory=Basis)
-    sent: Buffer | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(init=False)
 
     def __post_init__(self) -> None:
-        self.written = WrittenMask(self.io.array.chunk_shape)
+        self.lock = self.unit.lock
+        self.written = WrittenMask(self.unit.io.array.chunk_shape)
 
     @property
     def memory(self) -> int:
         """Bytes of memory that the chunk takes."""
         is_free = self.is_parked or self.is_lent
-        own = 0 if is_free else self.io.array.chunk_bytes + ENTRY_BYTES
+        own = 0 if is_free else self.unit.io.array.chunk_bytes + ENTRY_BYTES
         return own + self.written.nbytes
+
+    @property
+    def id(self) -> ChunkId:
+        return self.unit.array, self.index
 
     @property
     def key(self) -> Key:
         """The current key of its object."""
-        return self.io.key(self.io.unit(self.index))
+        return self.unit.io.key(self.unit.index)
 
     @property
     def is_saved(self) -> bool:
@@ -129,6 +213,7 @@ class DirtyChunk:
         own = self._own_values(region)
         own[region.slices() if isinstance(region, Box) else region] = values
         self.written.add(region)
+        self.unit.is_written = True
         self.revision += 1
         if not self.complete and self.written.covers(self.clip):
             self.complete = True
@@ -138,6 +223,7 @@ class DirtyChunk:
         """Let the caller's own array be the values of the whole chunk, until it is flushed."""
         self.values, self.shared, self.complete, self.is_lent = values, True, True, True
         self.written.add(self.clip)
+        self.unit.is_written = True
         self.revision += 1
 
     def readable(self) -> Values | None:
@@ -191,13 +277,13 @@ class DirtyChunk:
         self.flying = Snapshot(
             values, self.written, whole, self.complete, self.version, is_borrowed
         )
-        self.written = WrittenMask(self.io.array.chunk_shape)
+        self.written = WrittenMask(self.unit.io.array.chunk_shape)
         self.shared = True
         return self.flying
 
     def settle(self, stored: Values, version: Version | None) -> bool:
         """End a flush that stored these values. Returns True if nothing is left to write."""
-        self.flying, self.error, self.sent = None, None, None
+        self.flying, self.error = None, None
         self.retry.succeeded()
         if self.written.is_empty:
             self.gone = True
@@ -207,17 +293,7 @@ class DirtyChunk:
         self.written.copy_onto(merged, self.values)
         self.values, self.shared, self.complete, self.version = merged, False, True, version
         self.since, self.revision = time.monotonic(), self.revision + 1
-        self.basis = Basis().upon(version if version is not None else ABSENT)
         return False
-
-    def sending(self, data: Buffer, replaces: Version | None) -> None:
-        """Note that `flying` is about to be sent, over a known version. The caller holds `lock`."""
-        self.basis, self.sent = self.basis.upon(replaces), data
-
-    def note_sent(self) -> None:
-        """Put the digest of what was sent into the basis. The caller holds `lock`."""
-        if self.sent is not None:
-            self.basis, self.sent = self.basis.sending(sent([self.sent])), None
 
     def own(self) -> None:
         """Copy lent values, so that the lender gets them back."""
@@ -236,7 +312,7 @@ class DirtyChunk:
         flags[box.slices()] = False
         if not flags.any():
             return None
-        left = DirtyChunk(self.io, self.index, self.clip, since=self.since)
+        left = DirtyChunk(self.unit, self.index, self.clip, since=self.since)
         where = tuple(axis.astype(np.int64) for axis in np.nonzero(flags))
         left.write(where, self._values()[where])
         return left
@@ -244,7 +320,6 @@ class DirtyChunk:
     def fail(self, error: NczfsError) -> None:
         """End a flush that failed: its elements are dirty again, below those written meanwhile."""
         assert self.flying is not None
-        self.note_sent()
         # `values` began as a copy of the flushed values, so it has both.
         self.flying.written.update(self.written)
         self.written = self.flying.written
@@ -260,14 +335,14 @@ class DirtyChunk:
         if self.gone or self.is_saved or (self.written.is_empty and self.flying is None):
             return None
         values = self._values()
-        self.note_sent()
+        self.unit.note_sent()
         self.shared = True
-        written = WrittenMask(self.io.array.chunk_shape)
+        written = WrittenMask(self.unit.io.array.chunk_shape)
         if self.flying is not None:
             written.update(self.flying.written)
         written.update(self.written)
         flags = None if written.covers(self.clip) else written.flags()
-        return Frozen(values, flags, self.version, self.revision, self.basis)
+        return Frozen(values, flags, self.version, self.revision, self.unit.basis)
 
     def save(self, frozen: Frozen, saved: Saved) -> Saved | None:
         """Note that the spool has the frozen elements. The caller holds `lock`.
@@ -300,7 +375,7 @@ class DirtyChunk:
         return _mapped(self.saved) if self.is_parked else self.values
 
     def _own_values(self, region: Region) -> Values:
-        array = self.io.array
+        array = self.unit.io.array
         if self.is_parked:
             self.written.load()
             self.values, self.shared, self.is_parked = np.array(self._current()), False, False

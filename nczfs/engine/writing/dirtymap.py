@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 from weakref import WeakSet
@@ -17,9 +17,10 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.chunks.storedversions import StoredVersions
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
-from nczfs.engine.writing.dirty import DirtyChunk, Snapshot
+from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit, Snapshot
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
+from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import ABSENT, Buffer, Version
 
 log = logging.getLogger(__name__)
@@ -32,8 +33,8 @@ class DirtyMap:
     """All chunks with unsaved elements. Nothing evicts them.
 
     They are listed by their identity in the store, whichever handle they were written through.
-    `_lock` guards the map and the sum of bytes; each chunk has its own lock. The order is map, then
-    chunk. No lock is held during a request to the store.
+    `_lock` guards the map, the units and the sum of bytes; each unit has its own lock. The order is
+    map, then unit. No lock is held during a request to the store.
 
     Parameters
     ----------
@@ -51,6 +52,7 @@ class DirtyMap:
         self.chunks: dict[ChunkId, DirtyChunk] = {}
         self.nbytes = 0
         self._of_array: dict[StoredArray, dict[ChunkId, None]] = {}
+        self._units: dict[ChunkId, DirtyUnit] = {}
         self._cache = cache
         self._journal = journal
         self.versions = StoredVersions()
@@ -110,47 +112,64 @@ class DirtyMap:
         with self._lock:
             chunk = self.chunks.get(chunk_id)
             if chunk is None:
-                chunk = DirtyChunk(io, chunk_id[1], clip)
+                array, index = chunk_id
+                unit = io.unit(index)
+                known = self._units.get((array, unit)) or DirtyUnit(array, unit, io)
+                chunk = DirtyChunk(known, index, clip)
                 self._put(chunk_id, chunk)
             return chunk
 
+    def units(self, ids: Iterable[ChunkId]) -> list[DirtyUnit]:
+        """Return the units of those of some chunks that are dirty. Takes no lock."""
+        found: dict[DirtyUnit, None] = {}
+        for chunk_id in ids:
+            chunk = self.chunks.get(chunk_id)
+            if chunk is not None:
+                found[chunk.unit] = None
+        return list(found)
+
     def known_version(self, chunk_id: ChunkId, io: ChunkStore) -> Version | None:
-        """Return the stored version of a chunk if it is known without a request, otherwise None."""
+        """Return the stored version of a chunk's unit if it is known without a request, or None."""
         if (known := self._cache.known(chunk_id)) is not None:
             return ABSENT if known.version is None else known.version
-        if (latest := self.versions.latest(chunk_id)) is not None or io.is_dated:
+        unit = io.unit(chunk_id[1])
+        if (latest := self.versions.latest((chunk_id[0], unit))) is not None or io.is_dated:
             return latest
         try:
-            stat = io.stat(io.unit(chunk_id[1]))
+            stat = io.stat(unit)
         except NczfsError as error:
-            log.debug("%s: its version is unknown: %s", io.key(io.unit(chunk_id[1])), error)
+            log.debug("%s: its version is unknown: %s", io.key(unit), error)
             return None
         return stat.version if stat is not None else ABSENT
 
-    def sending(self, chunk: DirtyChunk, data: Buffer, replaces: Version | None) -> None:
-        """Note what is about to be sent of a chunk: it may arrive although the answer is lost."""
-        with chunk.lock:
-            chunk.sending(data, replaces)
+    def sending(self, unit: DirtyUnit, data: Buffer, replaces: Version | None) -> None:
+        """Note what is about to be sent of a unit: it may arrive although the answer is lost."""
+        with unit.lock:
+            unit.sending(data, replaces)
             if self._journal is not None:
-                chunk.note_sent()
-                self._journal.sending(chunk.io, chunk.index, chunk.basis)
+                unit.note_sent()
+                self._tell_journal(self._journal, unit)
 
     def lend(
         self, chunk_id: ChunkId, io: ChunkStore, clip: Box, values: Values
-    ) -> tuple[DirtyChunk, Snapshot] | None:
-        """Begin a flush of the caller's own values. Returns None if the chunk is dirty already."""
+    ) -> tuple[DirtyChunk, dict[ChunkIndex, Snapshot]] | None:
+        """Begin a flush of the caller's own values of a chunk that is a unit of its own.
+
+        Returns None if the chunk is dirty already.
+        """
         if chunk_id in self.chunks:
             return None
         basis = Basis().upon(self.known_version(chunk_id, io))
         with self._lock:
             if chunk_id in self.chunks:
                 return None
-            chunk = DirtyChunk(io, chunk_id[1], clip, basis=basis)
+            array, index = chunk_id
+            unit = DirtyUnit(array, io.unit(index), io, basis=basis)
+            chunk = DirtyChunk(unit, index, clip)
             chunk.lend(values)
-            snapshot = chunk.take()
-            assert snapshot is not None
+            snapshots, _ = unit.take([chunk])
             self._put(chunk_id, chunk)
-        return chunk, snapshot
+        return chunk, snapshots
 
     def count(self, chunk: DirtyChunk) -> None:
         """Count the memory that a chunk takes now."""
@@ -160,44 +179,48 @@ class DirtyMap:
                 chunk.nbytes = chunk.memory
 
     def settle(
-        self, chunk_id: ChunkId, chunk: DirtyChunk, values: Values, version: Version | None
+        self, unit: DirtyUnit, values: Mapping[ChunkIndex, Values], version: Version | None
     ) -> None:
-        """End a flush that succeeded. The chunk leaves the map if nothing is left to write."""
+        """End a flush that succeeded. Chunks leave the map if nothing is left to write."""
         with self._landed:
-            with chunk.lock:
-                if chunk.settle(values, version):
-                    self._remove(chunk_id, chunk)
-                else:
-                    self.note_appended(chunk_id, chunk, always=True)
-            self.versions.note(chunk_id, version)
+            with unit.lock:
+                unit.sent = None
+                for chunk in unit.land():
+                    if chunk.settle(values[chunk.index], version):
+                        self._remove((unit.array, chunk.index), chunk)
+                if unit.chunks:
+                    unit.rest_upon(version)
+                    self.note_appended(unit, always=True)
+            self.versions.note(unit.id, version)
             self._landed.notify_all()
 
-    def note_appended(self, chunk_id: ChunkId, chunk: DirtyChunk, *, always: bool = False) -> None:
-        """Note from which record on the place is not certain. The caller holds the chunk's lock.
+    def note_appended(self, unit: DirtyUnit, *, always: bool = False) -> None:
+        """Note from which record on the place is not certain. The caller holds the unit's lock.
 
         Parameters
         ----------
         always : whether the basis has changed otherwise.
         """
-        first = chunk_id[0].appended_from
-        if always or chunk.basis.appended_from != first:
-            chunk.basis = replace(chunk.basis, appended_from=first)
+        first = unit.array.appended_from
+        if always or unit.basis.appended_from != first:
+            unit.basis = replace(unit.basis, appended_from=first)
             if self._journal is not None:
-                self._journal.sending(chunk.io, chunk.index, chunk.basis)
+                self._tell_journal(self._journal, unit)
 
-    def fail(self, chunk: DirtyChunk, error: NczfsError) -> None:
+    def fail(self, unit: DirtyUnit, error: NczfsError) -> None:
         """End a flush that failed."""
         with self._landed:
-            with chunk.lock:
-                chunk.fail(error)
+            with unit.lock:
+                unit.note_sent()
+                for chunk in unit.land():
+                    chunk.fail(error)
             self._landed.notify_all()
 
-    def wait_until_landed(self, ids: list[ChunkId]) -> None:
-        """Wait until none of some chunks is on its way to the store."""
+    def wait_until_landed(self, units: Iterable[DirtyUnit]) -> None:
+        """Wait until nothing of some units is on its way to the store."""
 
         def landed() -> bool:
-            found = (self.chunks.get(chunk_id) for chunk_id in ids)
-            return all(chunk is None or chunk.flying is None for chunk in found)
+            return not any(unit.flying for unit in units)
 
         with self._landed:
             self._landed.wait_for(landed)
@@ -237,6 +260,8 @@ class DirtyMap:
                 left = chunk.without(box)
                 self._remove(chunk_id, chunk)
             if left is not None:
+                if not chunk.unit.chunks:
+                    chunk.unit.basis = Basis()  # it was put there just now
                 self._put(chunk_id, left)
                 self._take(left.memory)
                 left.nbytes = left.memory
@@ -264,6 +289,8 @@ class DirtyMap:
         """Add a chunk. Raises StructureChanged if its array is gone."""
         chunk_id[0].check()
         self.chunks[chunk_id] = chunk
+        chunk.unit.chunks[chunk.index] = chunk
+        self._units[chunk.unit.array, chunk.unit.index] = chunk.unit
         self._of_array.setdefault(chunk_id[0], {})[chunk_id] = None
 
     def _remove(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
@@ -276,9 +303,19 @@ class DirtyMap:
         del of_array[chunk_id]
         if not of_array:
             del self._of_array[chunk_id[0]]
+        unit = chunk.unit
+        del unit.chunks[chunk.index]
+        if not unit.chunks:
+            del self._units[unit.array, unit.index]
         self._take(-chunk.nbytes)
         if self._journal is not None:
-            self._journal.stored(chunk.io, chunk.index, is_last=not self.chunks)
+            self._journal.stored(unit.io, chunk.index, is_last=not self.chunks)
+
+    @staticmethod
+    def _tell_journal(journal: Journal, unit: DirtyUnit) -> None:
+        """Note in the journal upon what the chunks of a unit are written."""
+        for chunk in list(unit.chunks.values()):
+            journal.sending(unit.io, chunk.index, unit.basis)
 
     def _take(self, nbytes: int) -> None:
         """Count bytes, also in the budget of the cache."""

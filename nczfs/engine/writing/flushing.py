@@ -1,25 +1,25 @@
-"""The flush of dirty chunks: one thread takes each chunk, stores it, and notes the outcome."""
+"""The flush of dirty chunks: one thread takes each unit, stores it, and notes the outcome."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.loaded import ChunkId, Loaded
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import StoreHealth, may_pass
 from nczfs.engine.weight import weight_of_values
-from nczfs.engine.writing.dirty import DirtyChunk, Snapshot
+from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit, Snapshot
 from nczfs.engine.writing.dirtymap import DirtyMap
 from nczfs.engine.writing.saving import Saver
-from nczfs.engine.writing.storing import store_snapshots
+from nczfs.engine.writing.storing import is_whole, store_snapshots
 from nczfs.errors import NczfsError, StructureChanged, Unavailable
+from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
 
 T = TypeVar("T")
@@ -69,23 +69,23 @@ class Flusher:
         """
         errors: list[NczfsError] = []
         answers = _Answers()
-        while len(ids) > 1:
-            futures = {i: self._submit(self._flush_one, i, answers, only_due) for i in ids}
-            failed = {i: error for i, f in futures.items() if (error := _error_of(f)) is not None}
+        units = self._dirty.units(ids)
+        while len(units) > 1:
+            futures = {u: self._submit(self._flush_one, u, answers, only_due) for u in units}
+            failed = {u: error for u, f in futures.items() if (error := _error_of(f)) is not None}
             errors += failed.values()
-            ids = [i for i, f in futures.items() if i not in failed and not f.result()]
-            self._dirty.wait_until_landed(ids)
-        for chunk_id in ids:
-            while not self._flush_one(chunk_id, answers, only_due):
-                self._dirty.wait_until_landed([chunk_id])
+            units = [u for u, f in futures.items() if u not in failed and not f.result()]
+            self._dirty.wait_until_landed(units)
+        for unit in units:
+            while not self._flush_one(unit, answers, only_due):
+                self._dirty.wait_until_landed([unit])
         if errors:
             raise errors[0]
 
     def send(
         self,
-        chunk_id: ChunkId,
         chunk: DirtyChunk,
-        snapshot: Snapshot,
+        snapshots: Mapping[ChunkIndex, Snapshot],
         kept: Callable[[DirtyChunk], None],
     ) -> Future[None]:
         """Store the values that a chunk was lent in another thread.
@@ -103,7 +103,7 @@ class Flusher:
 
         def land(stored: Future[None]) -> None:
             if stored.cancelled():
-                self._land_failed(chunk_id, chunk, _closed())
+                self._land_failed(chunk.unit, _closed())
                 error: BaseException | None = _closed()
             else:
                 error = stored.exception()
@@ -120,35 +120,33 @@ class Flusher:
                 returned.set_result(None)
 
         try:
-            future = self._submit(self._store, chunk_id, chunk, snapshot)
+            future = self._submit(self._store, chunk.unit, snapshots)
         except Unavailable:
             future = Future()
             future.cancel()
         future.add_done_callback(land)
         return returned
 
-    def _flush_one(self, chunk_id: ChunkId, answers: _Answers, only_due: bool) -> bool:
-        """Store what was written to a chunk. Returns False if another thread is storing it."""
-        chunk = self._dirty.chunks.get(chunk_id)
-        if chunk is None:
-            return True
-        with chunk.lock:
-            if chunk.flying is not None:
+    def _flush_one(self, unit: DirtyUnit, answers: _Answers, only_due: bool) -> bool:
+        """Store what was written to a unit. Returns False if another thread is storing it."""
+        with unit.lock:
+            if unit.flying:
                 return False
-            if _is_held(chunk_id, chunk.io):
+            chunks = unit.placed()
+            if only_due and not (self._health.is_due and all(c.retry.is_due for c in chunks)):
                 return True
-            if only_due and not (chunk.retry.is_due and self._health.is_due):
-                return True
-            if (last := answers.error) is not None:
+            if chunks and (last := answers.error) is not None:
                 raise type(last)(str(last))
-            snapshot = chunk.take()
-        if snapshot is not None:
+            snapshots, unreadable = unit.take(chunks)
+        if snapshots:
             try:
-                self._store(chunk_id, chunk, snapshot)
+                self._store(unit, snapshots)
             except NczfsError as error:
                 answers.error = error if may_pass(error) else None
                 raise
             answers.error = None
+        if unreadable is not None:
+            raise unreadable
         return True
 
     def _submit(self, task: Callable[..., T], *arguments: object) -> Future[T]:
@@ -157,76 +155,74 @@ class Flusher:
         except RuntimeError as error:
             raise _closed() from error
 
-    def _store(self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot) -> None:
+    def _store(self, unit: DirtyUnit, snapshots: Mapping[ChunkIndex, Snapshot]) -> None:
         try:
-            io, index = chunk.io, chunk.index
-            group, version = store_snapshots(
-                io,
-                io.unit(index),
-                {index: snapshot},
-                partial(self._dirty.sending, chunk),
-                self._newest(chunk_id, chunk, snapshot),
-                is_in_doubt=bool(chunk.basis.sent),
+            values, version = store_snapshots(
+                unit.io,
+                unit.index,
+                snapshots,
+                partial(self._dirty.sending, unit),
+                self._newest(unit, snapshots),
+                is_in_doubt=bool(unit.basis.sent),
             )
-            values = group[index]
         except BaseException as error:
             known = error if isinstance(error, NczfsError) else Unavailable(repr(error))
-            self._land_failed(chunk_id, chunk, known)
+            self._land_failed(unit, known)
             if isinstance(error, Exception) and known is not error:
                 raise known from error
             raise
         # Readers look at dirty chunks before they look into the cache, so the cache is updated
         # first.
-        if snapshot.is_borrowed and values is snapshot.values:
-            self._cache.drop(chunk_id)
-        else:
-            self._cache.put(chunk_id, Loaded(values, weight_of_values(values), version))
+        for index, stored in values.items():
+            if snapshots[index].is_borrowed and stored is snapshots[index].values:
+                self._cache.drop((unit.array, index))
+            else:
+                loaded = Loaded(stored, weight_of_values(stored), version)
+                self._cache.put((unit.array, index), loaded)
         self._health.stored()
-        self._dirty.settle(chunk_id, chunk, values, version)
-        if chunk.gone:
-            self._saver.forget(chunk)
-        elif chunk.saved is not None:
-            self._saver.save_or_tell(chunk)  # what was written meanwhile, instead of what is stored
-        else:
-            self._dirty.count(chunk)
+        flown = unit.flying
+        self._dirty.settle(unit, values, version)
+        for chunk in flown:
+            if chunk.gone:
+                self._saver.forget(chunk)
+            elif chunk.saved is not None:
+                self._saver.save_or_tell(chunk)  # what was written meanwhile, not what is stored
+            else:
+                self._dirty.count(chunk)
 
     def _newest(
-        self, chunk_id: ChunkId, chunk: DirtyChunk, snapshot: Snapshot
+        self, unit: DirtyUnit, snapshots: Mapping[ChunkIndex, Snapshot]
     ) -> Callable[[], Version | None]:
-        """Return what returns the version that a chunk replaces; None: it is unknown.
+        """Return what returns the version that a unit replaces; None: it is unknown.
 
         The store is asked while it is asked whether it still has the array.
         """
-        known, io, versions = chunk.basis.versions, chunk.io, self._dirty.versions
-        if known or not snapshot.is_whole:
+        io, known, versions = unit.io, unit.basis.versions, self._dirty.versions
+        if known or not is_whole(io, unit.index, snapshots):
             return lambda: known[-1] if known else None
-        if io.is_conditional and not versions.has_met(chunk_id[0], io):
+        if io.is_conditional and not versions.has_met(unit.array, io):
             with contextlib.suppress(RuntimeError):  # the engine is closing
-                self._pools.ask.submit(versions.ask, chunk_id, io)
+                self._pools.ask.submit(versions.ask, unit.id, io)
         # Later, because a trial may still have to show whether it is conditional.
-        return lambda: versions.ask(chunk_id, io) if io.is_conditional else None
+        return lambda: versions.ask(unit.id, io) if io.is_conditional else None
 
-    def _land_failed(self, chunk_id: ChunkId, chunk: DirtyChunk, error: NczfsError) -> None:
-        # Threads that wait for the chunk must find the pause when the flush has ended.
+    def _land_failed(self, unit: DirtyUnit, error: NczfsError) -> None:
+        # Threads that wait for the chunks must find the pause when the flush has ended.
         self._health.refused(error)
-        with chunk.lock:
-            chunk.own()
-        self._dirty.fail(chunk, error)
-        if isinstance(error, StructureChanged):
-            chunk_id[0].has_lost = True
-            if self._saver.abandon(chunk):
-                self._dirty.drop(chunk_id)
-        elif may_pass(error) and not self._saver.is_ending:
-            self._dirty.count(chunk)
-        else:
-            self._saver.save_or_tell(chunk)
-
-
-def _is_held(chunk_id: ChunkId, io: ChunkStore) -> bool:
-    """Return whether a chunk may have appended records that have no place yet."""
-    array, index = chunk_id
-    first = array.held_from
-    return first is not None and (index[0] + 1) * io.array.chunk_shape[0] > first
+        flown = unit.flying
+        with unit.lock:
+            for chunk in flown:
+                chunk.own()
+        self._dirty.fail(unit, error)
+        for chunk in flown:
+            if isinstance(error, StructureChanged):
+                unit.array.has_lost = True
+                if self._saver.abandon(chunk):
+                    self._dirty.drop(chunk.id)
+            elif may_pass(error) and not self._saver.is_ending:
+                self._dirty.count(chunk)
+            else:
+                self._saver.save_or_tell(chunk)
 
 
 def _error_of(future: Future[bool]) -> NczfsError | None:

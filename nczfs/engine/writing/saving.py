@@ -39,7 +39,7 @@ class Saver:
         if self._spool is not None:
             with chunk.lock:
                 frozen = chunk.freeze()
-                io = chunk.io
+                io = chunk.unit.io
             if frozen is not None:
                 reason = str(chunk.error or self._health.error)
                 saved = save_chunk(

@@ -48,9 +48,13 @@ def store_snapshots(
     StructureChanged : the store has another array now. CodecError, StoreError.
     """
     io.confirm()
-    partial = [chunk for chunk, snapshot in snapshots.items() if not snapshot.is_whole]
-    values = {chunk: snapshot.values for chunk, snapshot in snapshots.items()}
-    if not partial and all(chunk in snapshots for chunk in io.members(unit)):
+    values: dict[ChunkIndex, Values] = {}
+    partial: list[ChunkIndex] = []
+    for chunk, snapshot in snapshots.items():
+        values[chunk] = snapshot.values
+        if not snapshot.is_whole:
+            partial.append(chunk)
+    if not partial and snapshots.keys() >= set(io.members(unit)):
         first = newest()
         is_hole = first == ABSENT and not is_in_doubt and _is_hole(io, values)
         if first is None or not io.is_conditional or is_hole:
@@ -75,6 +79,13 @@ def store_snapshots(
         return merged, io.store(unit, merged, known, sending, explicitly=is_in_doubt)
 
     return until_stored(store, io.key(unit))
+
+
+def is_whole(io: ChunkStore, unit: UnitIndex, snapshots: Mapping[ChunkIndex, Snapshot]) -> bool:
+    """Return whether snapshots have all elements of a unit."""
+    if not all(snapshot.is_whole for snapshot in snapshots.values()):
+        return False
+    return snapshots.keys() >= set(io.members(unit))
 
 
 def _is_hole(io: ChunkStore, values: Mapping[ChunkIndex, Values]) -> bool:

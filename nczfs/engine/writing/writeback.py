@@ -120,15 +120,16 @@ class WriteBack:
         self.wait_for_room()
         while True:
             chunk = self._dirty.entry(chunk_id, io, clip)
+            unit = chunk.unit
             try:
-                version = None if chunk.revision else self._dirty.known_version(chunk_id, io)
-                with chunk.lock:
+                version = None if unit.is_written else self._dirty.known_version(chunk_id, io)
+                with unit.lock:
                     if not chunk.gone:
-                        if not chunk.revision:
-                            chunk.basis = Basis().upon(version)
-                        self._dirty.note_appended(chunk_id, chunk)
+                        if not unit.is_written:
+                            unit.basis = Basis().upon(version)
+                        self._dirty.note_appended(unit)
                         self._put_into_journal(io, chunk, region, values)
-                        chunk.io, chunk.clip = io, clip
+                        unit.io, chunk.clip = io, clip
                         chunk.write(region, values)
                         break
             except BaseException:
@@ -158,7 +159,7 @@ class WriteBack:
         lent = self._dirty.lend(chunk_id, io, clip, values)
         if lent is None:
             return None
-        return self._flusher.send(chunk_id, *lent, self._keep)
+        return self._flusher.send(*lent, self._keep)
 
     def wait_for_room(self) -> None:
         """Wait for room after it was missing the last time.
@@ -206,7 +207,7 @@ class WriteBack:
 
     def retract(self, chunk_id: ChunkId, box: Box) -> None:
         """Take back that elements were written. Raises Unavailable."""
-        self._dirty.wait_until_landed([chunk_id])
+        self._dirty.wait_until_landed(self._dirty.units([chunk_id]))
         chunk = self._dirty.retract(chunk_id, box)
         if chunk is not None:
             left = self.find(chunk_id)
@@ -228,7 +229,7 @@ class WriteBack:
         """Forget dirty chunks for which `is_wanted` is false; those on their way still arrive."""
         left = [i for i in self._dirty.ids(lambda known: known is array) if not is_wanted(i)]
         while left:
-            self._dirty.wait_until_landed(left)
+            self._dirty.wait_until_landed(self._dirty.units(left))
             left = [chunk_id for chunk_id in left if not self._is_dropped(chunk_id)]
 
     def save(self) -> list[DirtyChunk]:
@@ -276,7 +277,7 @@ class WriteBack:
     ) -> None:
         if self._journal is not None and io.array.dtype.vlen is None:
             assert isinstance(region, Box)
-            self._journal.wrote(io, chunk.index, region, values, chunk.basis)
+            self._journal.wrote(io, chunk.index, region, values, chunk.unit.basis)
 
     def _keep(self, chunk: DirtyChunk) -> None:
         """Put a chunk that was sent in vain into the journal, like any other write.
@@ -290,10 +291,10 @@ class WriteBack:
         with chunk.lock:
             if chunk.gone or chunk.values is None:  # stored meanwhile, or in the spool
                 return
-            if chunk.io.array.dtype.vlen is not None:
+            if chunk.unit.io.array.dtype.vlen is not None:
                 raise Unavailable(f"{chunk.key}: not stored: {chunk.error}")
             values = chunk.values[chunk.clip.slices()]
-            self._put_into_journal(chunk.io, chunk, chunk.clip, values)
+            self._put_into_journal(chunk.unit.io, chunk, chunk.clip, values)
 
     def _is_dropped(self, chunk_id: ChunkId) -> bool:
         """Forget a chunk. Returns False if it is on its way to the store."""

@@ -13,10 +13,11 @@ import pytest
 from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.place import ArrayPlace
+from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.savedchunk import Saved
-from nczfs.engine.writing.dirty import DirtyChunk
+from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
 from nczfs.engine.writing.written import WrittenMask
 from nczfs.errors import Unavailable
 from nczfs.model.boxes import Box
@@ -32,9 +33,10 @@ WHOLE = Box((0, 0), SHAPE)
 
 def chunk(clip: Box = WHOLE, fill: int = -1) -> DirtyChunk:
     dtype = np.dtype("<i4")
-    array = ArrayDescription(SHAPE, SHAPE, DataType("<i4", dtype), fill, CodecChain(2))
-    io = ChunkIO(MemoryZMap(), ArrayPlace(ROOT), array, MissingChunks.FILL)
-    return DirtyChunk(io, (0, 0), clip)
+    described = ArrayDescription(SHAPE, SHAPE, DataType("<i4", dtype), fill, CodecChain(2))
+    io = ChunkIO(MemoryZMap(), ArrayPlace(ROOT), described, MissingChunks.FILL)
+    array = StoredArray(MemoryZMap(), ArrayPlace(ROOT))
+    return DirtyChunk(DirtyUnit(array, (0, 0), io), (0, 0), clip)
 
 
 def full(value: int) -> np.ndarray[Any, np.dtype[Any]]:

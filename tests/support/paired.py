@@ -1,0 +1,251 @@
+"""A source of chunks of which two share an object, which ends with an index of the two."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from nczfs.codecs.base import Pipeline, TooLong
+from nczfs.codecs.registry import pipeline_of
+from nczfs.engine.chunks.base import ChunkStore, Fetched, Sending, UnitIndex
+from nczfs.engine.chunks.fill import fill_chunk, is_fill
+from nczfs.engine.chunks.loaded import Loaded, Values
+from nczfs.engine.chunks.place import ArrayPlace
+from nczfs.engine.options import MissingChunks
+from nczfs.engine.retrying import Confirmation
+from nczfs.engine.weight import weight_of_values
+from nczfs.errors import Conflict, NoSuchObject, ObjectExists
+from nczfs.model.grid import ChunkIndex
+from nczfs.model.hierarchy import ArrayDescription
+from nczfs.zmap.base import ABSENT, Buffer, Stat, Version, ZMap
+from nczfs.zmap.keys import Key, Prefix, join
+from nczfs.zmap.run import Run
+
+_INDEX = struct.Struct("<4q")  # start and stop of both chunks; a chunk that is missing: -1, -1
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where the chunks of an object are, in a version of it."""
+
+    version: Version
+    places: tuple[tuple[int, int], tuple[int, int]]
+
+
+class PairedChunks(ChunkStore):
+    """Chunks of which two neighbours along the first dimension share an object.
+
+    Parameters
+    ----------
+    indexes : those that were read, by unit.
+    """
+
+    def __init__(
+        self,
+        zmap: ZMap,
+        place: ArrayPlace,
+        array: ArrayDescription,
+        missing_chunks: MissingChunks = MissingChunks.FILL,
+        confirm: Confirmation | None = None,
+        indexes: dict[UnitIndex, Index] | None = None,
+    ) -> None:
+        self._zmap = zmap
+        self._at = place
+        self.array = array
+        self.confirm = confirm or Confirmation(lambda: None)
+        self._indexes = {} if indexes is None else indexes
+
+    is_grouped = True
+
+    @property
+    def is_cheap(self) -> bool:
+        return False
+
+    def require(self) -> None:
+        return
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return pipeline_of(self.array)
+
+    @property
+    def prefix(self) -> Prefix:
+        return self._at.prefix
+
+    @property
+    def unit_shape(self) -> tuple[int, ...]:
+        return (2 * self.array.chunk_shape[0], *self.array.chunk_shape[1:])
+
+    def unit(self, chunk: ChunkIndex) -> UnitIndex:
+        return (chunk[0] // 2, *chunk[1:])
+
+    def members(self, unit: UnitIndex) -> Iterable[ChunkIndex]:
+        both = [(2 * unit[0] + slot, *unit[1:]) for slot in (0, 1)]
+        return [chunk for chunk in both if chunk in self.array.grid]
+
+    def key(self, unit: UnitIndex) -> Key:
+        return join(self.prefix, self.array.chunk_keys.name(unit))
+
+    def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Fetched:
+        return self.fetch_several([(chunk, known)])[0]
+
+    def fetch_several(
+        self, wanted: Sequence[tuple[ChunkIndex, Loaded | None]]
+    ) -> Sequence[Fetched]:
+        unit = self.unit(wanted[0][0])
+        while True:
+            try:
+                index = self._indexes.get(unit) or self._read_index(unit)
+                found = self._read(unit, [chunk for chunk, _ in wanted], index)
+            except Conflict:
+                self._indexes.pop(unit, None)
+                continue
+            except NoSuchObject:
+                self._indexes.pop(unit, None)
+                return [lambda: Loaded(fill_chunk(self.array), 0, None) for _ in wanted]
+            return [self._half(data, index.version) for data in found]
+
+    def resized(self, array: ArrayDescription) -> PairedChunks:
+        return PairedChunks(
+            self._zmap, self._at, array, confirm=self.confirm, indexes=self._indexes
+        )
+
+    def reporting(self, too_long: TooLong) -> PairedChunks:
+        return self
+
+    @property
+    def is_conditional(self) -> bool:
+        return self._zmap.features.conditional_writes
+
+    @property
+    def is_dated(self) -> bool:
+        return self._zmap.features.dates_objects
+
+    def stat(self, unit: UnitIndex) -> Stat | None:
+        try:
+            return self._zmap.stat(self.key(unit))
+        except NoSuchObject:
+            return None
+
+    def version(self, unit: UnitIndex) -> Version:
+        stat = self.stat(unit)
+        return ABSENT if stat is None else stat.version
+
+    def run_from(self, unit: UnitIndex) -> Run | None:
+        return self._zmap.run_from(self.prefix, None)
+
+    def newest(
+        self, unit: UnitIndex, chunks: Collection[ChunkIndex]
+    ) -> tuple[Mapping[ChunkIndex, Values], Version]:
+        while True:
+            try:
+                index = self._read_index(unit)
+                found = self._read(unit, list(chunks), index)
+            except NoSuchObject:
+                return dict.fromkeys(chunks, fill_chunk(self.array)), ABSENT
+            except Conflict:
+                continue
+            values = [self._half(data, index.version)().values for data in found]
+            return dict(zip(chunks, values, strict=True)), index.version
+
+    def store(
+        self,
+        unit: UnitIndex,
+        values: Mapping[ChunkIndex, Values],
+        replaces: Version | None,
+        sending: Sending | None = None,
+        *,
+        explicitly: bool = False,
+    ) -> Version | None:
+        members = list(self.members(unit))
+        assert set(values) <= set(members)
+        with self._at.gate.inside(lambda: self.prefix):
+            self.confirm()
+            parts = {
+                chunk: b"" if is_fill(self.array, each) else self.pipeline.encode(each)
+                for chunk, each in values.items()
+            }
+            others = [chunk for chunk in members if chunk not in values]
+            assert replaces is not None or not others
+            if others and replaces is not None and replaces != ABSENT:
+                try:
+                    index = self._read_index(unit, replaces)
+                    found = map(bytes, self._read(unit, others, index))
+                    parts |= zip(others, found, strict=True)
+                except NoSuchObject as error:
+                    raise Conflict(f"{self.key(unit)}: is gone") from error
+            if not (any(parts.values()) or explicitly) and self._is_absent(unit, replaces):
+                return None
+            data = _packed([bytes(parts.get(chunk, b"")) for chunk in members])
+            if sending is not None:
+                sending(data, replaces)
+            try:
+                return self._zmap.write(self.key(unit), data, replaces=replaces)
+            except (Conflict, ObjectExists):
+                self.confirm.doubt()
+                raise
+
+    def delete(self, is_wanted: Callable[[ChunkIndex], bool]) -> Collection[ChunkIndex]:
+        raise NotImplementedError
+
+    def _is_absent(self, unit: UnitIndex, replaces: Version | None) -> bool:
+        return (self.version(unit) if replaces is None else replaces) == ABSENT
+
+    def _read_index(self, unit: UnitIndex, version: Version | None = None) -> Index:
+        blob = self._zmap.read(self.key(unit), -_INDEX.size, version=version)
+        a, b, c, d = _INDEX.unpack(blob.data)
+        index = self._indexes[unit] = Index(blob.version, ((a, b), (c, d)))
+        return index
+
+    def _read(self, unit: UnitIndex, chunks: list[ChunkIndex], index: Index) -> list[Buffer]:
+        """Return the bytes of chunks, by one request; those that are missing have none."""
+        places = [index.places[chunk[0] % 2] for chunk in chunks]
+        there = [place for place in places if place[0] >= 0]
+        if not there:
+            stat = self._zmap.stat(self.key(unit))
+            if stat.version != index.version:
+                raise Conflict(f"{self.key(unit)}: has another version")
+            return [b"" for _ in chunks]
+        found = iter(self._zmap.read_ranges(self.key(unit), there, version=index.version))
+        return [next(found) if place[0] >= 0 else b"" for place in places]
+
+    def _half(self, data: Buffer, version: Version) -> Fetched:
+        def decode() -> Loaded:
+            if not len(data):
+                return Loaded(fill_chunk(self.array), 0, version)
+            values = self.pipeline.decode(data)
+            return Loaded(values, weight_of_values(values), version)
+
+        return decode
+
+
+def _packed(parts: list[bytes]) -> bytes:
+    places, at = [-1] * 4, 0
+    for slot, part in enumerate(parts):
+        if part:
+            places[2 * slot : 2 * slot + 2] = at, at + len(part)
+            at += len(part)
+    return b"".join(parts) + _INDEX.pack(*places)
+
+
+def source_of(
+    zmap: ZMap,
+    place: ArrayPlace,
+    array: ArrayDescription,
+    missing_chunks: MissingChunks,
+    confirm: Confirmation,
+) -> ChunkStore:
+    """As `nczfs.engine.chunks.sources.source_of`: the chunks of all arrays are paired."""
+    return PairedChunks(zmap, place, array, missing_chunks, confirm)
+
+
+@contextmanager
+def all_paired() -> Iterator[None]:
+    """Let the chunks of all arrays that are opened be paired."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nczfs.engine.dataset.source_of", source_of)
+        yield

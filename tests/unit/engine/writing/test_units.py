@@ -1,0 +1,263 @@
+"""Chunks that share an object are stored together: whoever else writes it, and whatever fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nczfs.engine.options import Tally
+from nczfs.engine.spool.space import Spool, Survives
+from nczfs.errors import StoreError, Unavailable
+from nczfs.testing.faults import Fault
+from nczfs.zmap.memory import MemoryZMap
+from tests.conftest import ExpectedWarnings
+from tests.support import spooling
+from tests.support.clients import FILL, LENGTH, WRITES, Client, another, chunk_keys, created, stored
+from tests.support.killed import left_by, recovered
+from tests.support.paired import all_paired
+from tests.support.spooling import CHUNK, DOWN, Mount, mounted, new_memory, recover
+
+# The array of a client has ten elements, in chunks of four: v/0 holds the first eight, v/1 two.
+
+
+@pytest.fixture(autouse=True)
+def paired() -> Iterator[None]:
+    with all_paired():
+        yield
+
+
+@pytest.fixture
+def memory() -> MemoryZMap:
+    return MemoryZMap()
+
+
+@pytest.fixture
+def client(memory: MemoryZMap) -> Iterator[Client]:
+    with created(memory) as client:
+        yield client
+
+
+def test_what_was_written_to_both_chunks_of_an_object_is_stored_by_one_write(
+    memory: MemoryZMap, client: Client
+) -> None:
+    client.v[1:7] = np.arange(1, 7)
+    client.dataset.sync()
+    assert [call for call in client.calls if call[0] == "write"] == [("write", "v/0")]
+    assert stored(memory) == [FILL, 1, 2, 3, 4, 5, 6, FILL, FILL, FILL]
+
+
+def test_an_object_that_is_written_whole_is_never_read(memory: MemoryZMap, client: Client) -> None:
+    for start in range(0, LENGTH, 2):
+        client.v[start : start + 2] = start
+    client.dataset.sync()
+    assert {operation for operation, _ in client.calls} <= {"write", "run_from"}
+    assert sorted(key for operation, key in client.calls if operation == "write") == ["v/0", "v/1"]
+    assert stored(memory) == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]
+
+
+@pytest.mark.parametrize("index", [slice(4, 8), slice(5, 6)], ids=["whole", "in part"])
+def test_the_other_chunk_of_an_object_stays_as_it_is(
+    memory: MemoryZMap, client: Client, index: slice
+) -> None:
+    client.v[...] = np.arange(LENGTH)
+    client.dataset.sync()
+    client.v[index] = 77
+    client.dataset.sync()
+    wanted = np.arange(LENGTH)
+    wanted[index] = 77
+    assert stored(memory) == wanted.tolist()
+    assert client.v[...].tolist() == wanted.tolist()
+
+
+def test_two_clients_that_write_the_chunks_of_one_object_lose_nothing(
+    memory: MemoryZMap, client: Client
+) -> None:
+    client.v[0] = 0
+    client.dataset.sync()
+    with another(memory) as other:
+        for number in range(1, 20):
+            client.v[0:4] = number
+            other.v[4:8] = -number
+            both = [threading.Thread(target=each.dataset.sync) for each in (client, other)]
+            for thread in both:
+                thread.start()
+            for thread in both:
+                thread.join()
+            assert stored(memory)[:8] == [number] * 4 + [-number] * 4
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_write_of_another_client_between_reading_and_replacing_is_kept(
+    memory: MemoryZMap, client: Client, there: bool
+) -> None:
+    if there:
+        client.v[...] = 5
+        client.dataset.sync()
+    with another(memory) as other:
+        other.v[3:5] = 33
+        intrusions: list[str] = []
+
+        def intrude(operation: str, key: str) -> None:
+            if operation == "write" and not intrusions:
+                intrusions.append(key)
+                other.dataset.sync()
+
+        client.before = intrude
+        client.v[0] = 30
+        client.v[7] = 70
+        client.dataset.sync()
+    base = 5 if there else FILL
+    assert intrusions == ["v/0"]
+    assert stored(memory)[:8] == [30, base, base, 33, 33, base, base, 70]
+
+
+def test_what_is_written_while_its_object_is_on_its_way_is_stored_afterwards(
+    memory: MemoryZMap, client: Client
+) -> None:
+    written: list[str] = []
+
+    def write(operation: str, key: str) -> None:
+        if operation == "write" and not written:
+            written.append(key)
+            client.v[1] = 11
+            client.v[6] = 66
+
+    client.before = write
+    client.v[0:2] = 1
+    client.dataset.sync()
+    assert client.writeback.unsaved == 2
+    assert client.v[0:8].tolist() == [1, 11, FILL, FILL, FILL, FILL, 66, FILL]
+    client.dataset.sync()
+    assert client.writeback.unsaved == 0
+    assert stored(memory)[:8] == [1, 11, FILL, FILL, FILL, FILL, 66, FILL]
+
+
+@pytest.mark.parametrize("call", range(6))
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+def test_whichever_call_fails_nothing_is_lost_and_nothing_else_changes(
+    memory: MemoryZMap, client: Client, call: int, after: bool
+) -> None:
+    client.v[...] = np.arange(LENGTH)
+    client.dataset.sync()
+    client.v[2:6] = [12, 13, 14, 15]
+    client.v[9] = 19
+    client.zmap.arm(Fault(call, after=after))
+    try:
+        client.dataset.sync()
+    except StoreError:
+        assert client.zmap.fired
+    client.zmap.arm()
+    wanted = [0, 1, 12, 13, 14, 15, 6, 7, 8, 19]
+    found = stored(memory)
+    assert all(new in {old, to} for new, old, to in zip(found, range(LENGTH), wanted, strict=True))
+    assert client.v[...].tolist() == wanted
+    client.dataset.sync()
+    assert stored(memory) == wanted
+
+
+def test_an_object_of_fill_is_not_stored_where_there_is_none(
+    memory: MemoryZMap, client: Client
+) -> None:
+    client.v[...] = FILL
+    client.dataset.sync()
+    assert chunk_keys(memory) == set()
+    client.v[0:4] = 1
+    client.dataset.sync()
+    client.v[0:4] = FILL
+    client.dataset.sync()
+    assert chunk_keys(memory) == {"v/0"}
+    assert stored(memory) == [FILL] * LENGTH
+
+
+def test_the_index_of_an_object_is_read_once_and_neighbours_by_one_request(
+    memory: MemoryZMap, client: Client
+) -> None:
+    client.v[...] = np.arange(LENGTH)
+    client.dataset.sync()
+    with another(memory) as reader:
+        assert reader.v[0:8].tolist() == list(range(8))
+        assert [call for call in reader.calls if call[1] == "v/0"] in (
+            [("read", "v/0"), ("read_ranges", "v/0")],
+            [("read", "v/0"), ("read", "v/0")],
+        )
+
+
+def test_chunks_of_an_object_that_the_store_does_not_take_are_spooled_and_recovered(
+    tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add("nczfs recover")
+    memory = new_memory()
+    with mounted(memory, tmp_path) as mount:
+        mount.write(0, *range(4 * CHUNK))
+        mount.v.flush()
+    mount = Mount(memory, tmp_path)
+    mount.zmap.arm(DOWN)
+    mount.write(CHUNK - 2, 1, 2, 3, 4)
+    with pytest.raises(Unavailable):
+        mount.v.flush()
+    mount.close()
+    wanted = list(range(4 * CHUNK))
+    assert spooling.stored(memory)[: 4 * CHUNK] == wanted
+    recover(memory, tmp_path)
+    wanted[CHUNK - 2 : CHUNK + 2] = 1, 2, 3, 4
+    assert spooling.stored(memory)[: 4 * CHUNK] == wanted
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("when", ["before", "answer lost", "while it is on its way"])
+def test_what_the_journal_has_of_an_object_is_put_back_after_a_kill(
+    tmp_path: Path, when: str
+) -> None:
+    memory, left = new_memory(), tmp_path / "killed"
+    spool = Spool(tmp_path / "spool", "memory://store", survives=Survives.KILL)
+    mount = Mount(memory, tmp_path, spool=spool)
+    mount.write(0, *range(4 * CHUNK))
+    mount.v.flush()
+    mount.write(CHUNK - 2, 1, 2, 3, 4)
+    if when == "answer lost":
+        mount.zmap.arm(Fault(0, after=True, operations=WRITES))
+        with pytest.raises(Unavailable):
+            mount.v.flush()
+    elif when == "while it is on its way":
+        written: list[str] = []
+
+        def write(operation: str, key: str) -> None:
+            if operation == "write" and not written:
+                written.append(key)
+                mount.write(0, 9)
+
+        mount.before = write
+        mount.v.flush()
+    left_by(spool.directory.parent, left)
+    recovered(left, memory)
+    wanted = list(range(4 * CHUNK))
+    wanted[CHUNK - 2 : CHUNK + 2] = 1, 2, 3, 4
+    if when == "while it is on its way":
+        wanted[0] = 9
+    assert spooling.stored(memory)[: 4 * CHUNK] == wanted
+    mount.zmap.arm()
+    mount.v.flush()
+    mount.close()
+
+
+def test_chunks_of_variable_length_share_an_object_too(memory: MemoryZMap) -> None:
+    with created(memory, dtype=str, fillvalue=None, codecs=None) as client:
+        client.v[2:6] = ["a", "bb", "ccc", "d"]
+        client.dataset.sync()
+        with another(memory) as other:
+            assert other.v[...].tolist() == ["", "", "a", "bb", "ccc", "d", "", "", "", ""]
+
+
+def test_elements_read_ahead_are_those_of_their_chunks(memory: MemoryZMap, client: Client) -> None:
+    client.v[...] = np.arange(LENGTH)
+    client.dataset.sync()
+    with another(memory) as reader:
+        array = reader.dataset._dataset.array(reader.v.description)
+        array.request_run(0, LENGTH, Tally(), 0.0)
+        out = np.empty(LENGTH, np.int32)
+        array.read_run(0, out, Tally())
+        assert out.tolist() == list(range(LENGTH))
