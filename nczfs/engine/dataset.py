@@ -177,7 +177,7 @@ class Dataset(Hierarchy):
         super().__init__(metadata, root, metadata_format, options, edits)
         self.copy = ConsolidatedCopy(self, edits.store)
         self.appends = Appends(self, self.array, lambda: metadata.zmap.features.conditional_writes)
-        self._storing = Storing(
+        self.storing = Storing(
             self,
             self.appends,
             self.copy,
@@ -351,11 +351,11 @@ class Dataset(Hierarchy):
         CodecError, StoreError : what could not be stored is kept. DatasetError, MetadataError : a
             change can never be stored, and was withdrawn.
         """
-        self._storing.store(asked)
+        self.storing.store(asked)
 
     def trouble(self, pause_s: float | None) -> Trouble | None:
         """See `Storing.trouble`."""
-        return self._storing.trouble(pause_s)
+        return self.storing.trouble(pause_s)
 
     def forget_clean(self) -> None:
         """Forget chunks and documents without unsaved changes, so that the store is asked anew."""

@@ -64,10 +64,14 @@ class Editing:
     def store(
         self, dataset: Dataset, variables: Sequence[Variable], arrays: Sequence[StoredArray]
     ) -> None:
-        """Store everything that was written to variables, and their new lengths."""
+        """Store everything that was written to variables, and their new lengths.
+
+        Other changes of the dataset are left to the background, or to those who made them: a store
+        that does not answer about one variable keeps nobody from storing another one.
+        """
         wanted = set(arrays)
         self._engine.writeback.flush(lambda known: known in wanted)
-        if dataset.has_changes:
+        if dataset.has_changes and dataset.storing.concern(variables):
             groups = {each.group for variable in variables for each in variable.dimensions}
             dataset.store({variable.path for variable in variables} | groups)
         for variable, array in zip(variables, arrays, strict=True):

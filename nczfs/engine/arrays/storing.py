@@ -12,6 +12,7 @@ from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.retrying import Trouble
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError
+from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
 
 
@@ -53,6 +54,14 @@ class Storing:
         """Return why documents are not stored, and when they are tried again."""
         failure = self.failure
         return None if failure is None else Trouble(str(failure[0]), failure[1], pause_s)
+
+    def concern(self, variables: Iterable[Variable]) -> bool:
+        """Return whether others need a change that is not stored to find some variables."""
+        keys = self._hierarchy.format.single.keys
+        return any(
+            self._edits.concern(each) or self._copy.owes(frozenset(keys(each.path)))
+            for each in variables
+        )
 
     def store(self, asked: Iterable[str] | None) -> None:
         """Store all. Parameters and errors are those of `Dataset.store`."""

@@ -225,6 +225,25 @@ class Edits:
         """Return whether a change of the node at a path changes a length."""
         return any(isinstance(each, Resize | ResizeDimension) for each in self._changes_of(path))
 
+    def concern(self, variable: Variable) -> bool:
+        """Return whether others need a pending change to find a variable as it is here."""
+        with self._lock:
+            subjects = {path: set(changes) for path, changes in self._changes.items()}
+        if variable.path in subjects:
+            return True
+        path = variable.path
+        while path:
+            above, _, name = path.rpartition("/")
+            if not {("node",), ("member", name)}.isdisjoint(subjects.get(above, ())):
+                return True
+            path = above
+        return any(
+            not {("dimension", each.name), ("length", each.name)}.isdisjoint(
+                subjects.get(each.group, ())
+            )
+            for each in variable.dimensions
+        )
+
     def store(self, key: str, data: bytes, replaces: Version) -> None:
         """Replace a version of a document. Raises Conflict, ObjectExists, StoreError."""
         with self._guard():
