@@ -191,6 +191,8 @@ class HttpZMap(ZMap):
                 raise StoreError(f"{where}: the server answers {status}")
 
     def _remedy(self) -> str:
+        if hint := self._transport.s3_hint:
+            return hint
         if self._transport.has_credentials:
             return "check user and password, and the token if the URL has one"
         return (

@@ -173,7 +173,10 @@ class Names:
             raise StoreError(
                 f"{self._transport.where(prefix)}: the names are unknown: the server "
                 "lists no directories, and there are no consolidated metadata; "
-                "switch listings on in the server (autoindex), or name a dataset in the URL"
+                + (
+                    self._transport.s3_hint
+                    or "switch listings on in the server (autoindex), or name a dataset in the URL"
+                )
             )
         root, names = found
         inner = prefix[len(root) :].lstrip("/")

@@ -27,6 +27,7 @@ from nczfs.zmap.web.redirects import HOPS_MAX, MOVED, Redirects, leads_to_direct
 
 CONNECTIONS_MAX = 48  # small web servers accept few connections at the same time
 
+_OF_S3 = "x-amz-request-id"  # every server of S3 sends it
 _AGAIN = frozenset({408, 425, 429, 502, 503, 504, 509})
 
 _log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ class Transport:
             "accept-encoding": "identity",
         }
         self._authorization = _authorization(parts)
+        self._is_s3 = False
         self._redirects = Redirects(options.allow_redirects, options.redirects_within_origin)
         if options.ca_bundle is not None:
             check_authorities(options.ca_bundle)
@@ -111,6 +113,14 @@ class Transport:
     def has_credentials(self) -> bool:
         """Whether requests carry credentials."""
         return bool(self._authorization)
+
+    @property
+    def s3_hint(self) -> str:
+        """What to write instead of the URL, if the server answers as those of S3; "" otherwise."""
+        if not self._is_s3:
+            return ""
+        url = self.root_url if urlsplit(self.root_url).path else f"{self.root_url}/BUCKET/KEY"
+        return f"the server speaks S3: write {url}#mode=s3"
 
     def where(self, key: str) -> str:
         """Return the URL of a key for messages, without secrets."""
@@ -173,7 +183,9 @@ class Transport:
         if self._authorization and origin_of(urlsplit(url)) == self._origin:
             headers["authorization"] = self._authorization
         question = Question(request.method, url, headers, request.wanted)
-        return self._exchange.ask(question, deadline, self.where(request.key))
+        answer = self._exchange.ask(question, deadline, self.where(request.key))
+        self._is_s3 = self._is_s3 or _OF_S3 in answer.headers
+        return answer
 
 
 def _escaped(path: str) -> str:

@@ -51,3 +51,22 @@ def test_a_place_in_a_bucket_that_is_no_dataset_is_called_so(
     assert found.err == expected.err.replace(f"s3://{place}", shown)
     assert found.out == expected.out.replace(f"s3://{place}", shown)
     assert "no bucket" not in found.err
+
+
+@pytest.mark.parametrize("acl", ["private", "public-read"])
+def test_a_plain_url_of_an_s3_server_is_answered_with_the_form_that_works(
+    acl: str, ceph: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket = ceph.new_bucket()
+    client = ceph.client()
+    client.put_object(Bucket=bucket, Key="d/letter", Body=b"dear")
+    client.put_bucket_acl(Bucket=bucket, ACL=acl)
+    client.close()
+    assert main(["ls", f"{ceph.endpoint_url}/{bucket}/d"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    named = f"{ceph.endpoint_url}/{bucket}/d#mode=s3"
+    assert f"the server speaks S3: write {named}" in line
+    assert main(["ls", f"{named}&aws.profile={ceph.profile}"]) == 0
+    assert capsys.readouterr().out == "letter\n"
+    assert main(["ls", ceph.endpoint_url]) == 1
+    assert f"write {ceph.endpoint_url}/BUCKET/KEY#mode=s3" in capsys.readouterr().err
