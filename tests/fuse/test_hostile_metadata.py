@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from nczfs.testing.datasets import put_array, put_group, put_json
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.registry import open_store
 from tests.support.enduring import enduring
-from tests.support.looking import failing_with, store_served
+from tests.support.looking import failing_with, peak_bytes, store_served
 from tests.support.neighbour import cpu_s
 
 MANY_CPU_S = 20.0  # a sixth of it, measured; one look after the other at all took a minute
@@ -143,3 +144,24 @@ def test_a_directory_of_many_attributes_takes_a_moment(tmp_path: Path) -> None:
             for n in range(0, 60_000, 600):
                 assert (place / f"many/attributes/a{n}").read_text() == f"{n}\n"
             assert cpu_s(mount.process.pid) - before < MANY_CPU_S
+
+
+def test_huge_grids_of_chunks_are_listed_in_little_memory(tmp_path: Path) -> None:
+    """Each listed name of a chunk stayed in the daemon: 870 MB for two such directories."""
+    store = open_store(str(tmp_path))
+    put_group(store, "")
+    names = ("one", "two")
+    for name in names:
+        put_array(store, name, np.empty(0, "u1"), (1,))
+        document = json.loads((tmp_path / name / ".zarray").read_bytes())
+        put_json(store, f"{name}/.zarray", document | {"shape": [10**9]})
+    with store_served(tmp_path) as mount:
+        places = [mount.path / "datasets" / tmp_path.name / name / "chunks" for name in names]
+        before = peak_bytes(mount.process.pid)
+        with ExitStack() as stack:
+            listings = [stack.enter_context(os.scandir(place)) for place in places]
+            for _ in range(40_000):
+                for listing in listings:
+                    next(listing)
+        grown = peak_bytes(mount.process.pid) - before
+    assert grown < 16 << 20
