@@ -222,6 +222,7 @@ def test_what_the_journal_has_of_an_object_is_put_back_after_a_kill(
         mount.zmap.arm(Fault(0, after=True, operations=WRITES))
         with pytest.raises(Unavailable):
             mount.v.flush()
+        mount.write(CHUNK - 1, 20, 30)
     elif when == "while it is on its way":
         written: list[str] = []
 
@@ -236,6 +237,8 @@ def test_what_the_journal_has_of_an_object_is_put_back_after_a_kill(
     recovered(left, memory)
     wanted = list(range(4 * CHUNK))
     wanted[CHUNK - 2 : CHUNK + 2] = 1, 2, 3, 4
+    if when == "answer lost":
+        wanted[CHUNK - 1 : CHUNK + 1] = 20, 30
     if when == "while it is on its way":
         wanted[0] = 9
     assert spooling.stored(memory)[: 4 * CHUNK] == wanted
