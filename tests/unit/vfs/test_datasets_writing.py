@@ -22,6 +22,7 @@ from nczfs.errors import (
     DeadlinePassed,
     NotPermitted,
     ReadOnlyMount,
+    StructureChanged,
     Unavailable,
 )
 from nczfs.library.opening import open_zmap
@@ -37,6 +38,7 @@ from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
+from tests.conftest import ExpectedWarnings
 from tests.support.trees import find, listing, read
 from tests.support.waiting import until
 from tests.support.writing import close, open_file
@@ -194,6 +196,22 @@ def test_a_far_chunk_that_was_replaced_shows_in_files_opened_after_its_time(
     assert read(fs, raw) == (-FIELD).tobytes()
     close(fs, before)
     fs.close()
+
+
+def test_every_handle_of_a_replaced_variable_reports_what_was_lost(
+    fs: TreeFileSystem, store: ZMap, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS W1."""
+    expected_warnings.add("another client has removed or replaced it")
+    writer, other = open_file(fs, f"{V}/values.raw"), open_file(fs, f"{V}/values.raw")
+    fs.write(writer, 0, b"1234")
+    with open_zmap(Prefixed(store, parse_prefix("a.zarr")), "r+") as root:
+        del root["v"]
+        root.create_variable("v", (3, 3), "i2", chunks=(3, 3))
+    with pytest.raises(StructureChanged):
+        close(fs, writer)
+    with pytest.raises(StructureChanged):
+        close(fs, other)
 
 
 def _windows_read_ahead() -> float:
