@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nczfs.errors import BadKey
+from nczfs.messages import shown
 
 OBJECTS, DATASETS = "objects", "datasets"
 
@@ -42,7 +43,7 @@ class MountPaths:
         """
         words = [word for word in path.strip().split("/") if word and word != "."]
         if ".." in words:
-            raise BadKey(f"{path!r}: give the path as in the mount, without '..'")
+            raise BadKey(f"{shown(path)}: give the path as in the mount, without '..'")
         if words and words[0] == OBJECTS:
             words = words[1:]
         elif words and words[0] == DATASETS:

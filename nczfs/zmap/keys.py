@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import NewType
 
 from nczfs.errors import BadKey, KeyNotText, KeyTooLong
+from nczfs.messages import shown
 
 Key = NewType("Key", str)
 Prefix = NewType("Prefix", str)
@@ -49,7 +50,7 @@ def checked_length(text: str) -> Key:
     if len(text) > MAX_KEY_BYTES // 4 and len(text.encode("utf-8", "surrogateescape")) > (
         MAX_KEY_BYTES
     ):
-        raise KeyTooLong(f"key {text[:80]!r}... has more than {MAX_KEY_BYTES} bytes")
+        raise KeyTooLong(f"key {shown(text)} has more than {MAX_KEY_BYTES} bytes")
     return Key(text)
 
 
@@ -60,7 +61,7 @@ def checked_text(key: Key) -> Key:
             key.encode()
         except UnicodeEncodeError as error:
             raise KeyNotText(
-                f"key {key!r} is not UTF-8, which all keys of this store are"
+                f"key {shown(key)} is not UTF-8, which all keys of this store are"
             ) from error
     return key
 
@@ -103,7 +104,7 @@ def moved(key: str, prefix: Prefix, goal: Prefix) -> Key:
 
 def _check(text: str) -> None:
     if fault := _fault(text):
-        raise BadKey(f"{text!r} is not a key: {fault}")
+        raise BadKey(f"{shown(text)} is not a key: {fault}")
     checked_length(text)
 
 

@@ -14,6 +14,7 @@ import pytest
 from nczfs.engine.options import EngineOptions, MissingChunks
 from nczfs.errors import (
     BadHandle,
+    BadKey,
     CorruptChunk,
     MissingChunk,
     NameTooLong,
@@ -247,6 +248,16 @@ def test_a_view_whose_layout_changed_is_a_new_file(store: ZMap, url: str) -> Non
     assert after.size == 4 * 12 * 4
     assert len(fs.read(handle, 0, 1 << 20)) == FIELD.nbytes
     fs.release(handle)
+    fs.close()
+
+
+@pytest.mark.parametrize("line", ["../" * 3000, "a\0" * 3000])
+def test_a_line_that_is_no_path_is_refused_with_its_beginning(url: str, line: str) -> None:
+    """SEMANTICS A7."""
+    fs = mount_tree(url)
+    with pytest.raises(BadKey) as caught:
+        write_line(fs, ".nczfs/refresh", line)
+    assert len(str(caught.value)) < 200
     fs.close()
 
 

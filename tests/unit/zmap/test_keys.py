@@ -49,6 +49,15 @@ def test_what_could_leave_the_store_or_hide_in_it_is_no_key(text: str) -> None:
         parse_key(text)
 
 
+@pytest.mark.parametrize("text", ["a\0" + "x" * 9000, "../" * 3000, "x" * 9000])
+def test_a_refusal_shows_the_beginning_of_a_long_text(text: str) -> None:
+    """SEMANTICS A7."""
+    with pytest.raises((BadKey, KeyTooLong)) as caught:
+        parse_key(text)
+    assert len(str(caught.value)) < 200
+    assert text[:1] in str(caught.value)
+
+
 def test_the_root_is_a_prefix_and_no_key() -> None:
     assert parse_prefix("") == ROOT
     with pytest.raises(BadKey):
