@@ -1,0 +1,45 @@
+"""The bar that long commands show on a terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from nczfs.cli.progress import progress_bar
+from tests.support.waiting import until
+
+MIB = 1 << 20
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def drawn(self) -> list[str]:
+        return [text for text in self.getvalue().split("\r") if text.strip()]
+
+
+def test_a_bar_shows_speed_and_time_left_and_moves_without_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress_bar(100 * MIB, "B") as advance:
+        advance(10 * MIB)
+        until(lambda: any("B/s" in text and "10.5M/105M" in text for text in terminal.drawn()))
+        before = len(terminal.drawn())
+        until(lambda: len(terminal.drawn()) >= before + 2)
+        shown = terminal.drawn()[-1]
+    assert " 10%|" in shown
+    elapsed, _, left = shown.rpartition("[")[2].partition(",")[0].partition("<")
+    assert elapsed.count(":") == left.count(":") == 1
+
+
+def test_without_a_terminal_there_is_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    with progress_bar(MIB, "B") as advance:
+        advance(MIB)
+    assert file.getvalue() == ""
