@@ -135,6 +135,11 @@ class Open:
     flags: int
 
     @property
+    def maps(self) -> bool:
+        """Whether it may have a shared mapping that is written to."""
+        return self.flags & os.O_ACCMODE == os.O_RDWR
+
+    @property
     def writes(self) -> bool:
         return self.flags & os.O_ACCMODE != os.O_RDONLY
 
@@ -226,7 +231,10 @@ class MountsOfObjects(RuleBasedStateMachine):
     @rule(data=st.data(), offset=offsets, piece=pieces)
     def write_through_a_mapping(self, data: st.DataObject, offset: int, piece: bytes) -> None:
         """Which changes bytes of one page, and not beyond the end."""
-        content = data.draw(st.sampled_from(self.writers())).content
+        mapped = data.draw(st.sampled_from(self.writers()))
+        if not mapped.maps:
+            return
+        content = mapped.content
         number, place = divmod(offset, PAGE)
         page = content.pages.get(number, content.seen[number * PAGE : (number + 1) * PAGE])
         if place < len(page):
@@ -280,7 +288,7 @@ class MountsOfObjects(RuleBasedStateMachine):
         found = data.draw(st.sampled_from(self.handles))
         content = found.content
         others = [each for each in self.writers() if each is not found and each.content is content]
-        if found.writes and not others:
+        if found.maps and not any(each.maps for each in others):
             self.write_pages(found)
         if found.writes:
             self.stores(content, trouble, lambda: self.fs.flush(found.handle))
