@@ -29,10 +29,10 @@ from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.registry import StoreOptions, open_store
 from nczfs.zmap.s3 import S3ZMap
-from nczfs.zmap.s3.access import Access
+from nczfs.zmap.s3.access import S3Access
 from nczfs.zmap.s3.listing import question
-from nczfs.zmap.s3.messages import Request
-from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.s3.messages import S3Request
+from nczfs.zmap.s3.transport import S3Transport
 
 BUCKET = "bench"
 DELAY_MS = 20
@@ -109,7 +109,7 @@ def listing(direct: str, slow: str, keys: int, pairs: int) -> None:
         zmap.close()
     for delay, endpoint in ((0, direct), (DELAY_MS, slow)):
         options = StoreOptions(endpoint_url=endpoint)
-        transport = Transport(Access(BUCKET, options), BUCKET, options)
+        transport = S3Transport(S3Access(BUCKET, options), BUCKET, options)
         ours = S3ZMap(BUCKET, options)
         paired(
             f"listing {keys} keys, +{delay} ms: the LIST calls alone",
@@ -136,11 +136,11 @@ def list_by_boto3(endpoint: str, keys: int) -> None:
     assert sum(len(page["Contents"]) for page in pages) == keys
 
 
-def ask_only(transport: Transport) -> None:
+def ask_only(transport: S3Transport) -> None:
     token = ""
     while True:
         query = question("many/", token, one_level=False)
-        body = transport.send(Request("GET", "", query=query)).body
+        body = transport.send(S3Request("GET", "", query=query)).body
         found = re.search(rb"<NextContinuationToken>(.*?)<", body)
         if found is None:
             return

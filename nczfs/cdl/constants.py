@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nczfs.cdl.tokens import NUMBER_BEGINS, Kind, Token, unquoted
+from nczfs.cdl.tokens import NUMBER_BEGINS, Token, TokenKind, unquoted
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 
 
@@ -76,15 +76,15 @@ def item_of(token: Token) -> Item | None:
     Misfit : a number fits no type.
     """
     match token.kind:
-        case Kind.NUMBER:
+        case TokenKind.NUMBER:
             return _number(token.source)
-        case Kind.TEXT:
+        case TokenKind.TEXT:
             return Constant(NcType.STRING, unquoted(token.source))
-        case Kind.CHARACTER:
+        case TokenKind.CHARACTER:
             # netCDF has no constants of a single character: for ncgen they are bytes.
             (code,) = unquoted(token.source)
             return Constant(NcType.BYTE, code - 256 if code > 127 else code)
-        case Kind.WORD:
+        case TokenKind.WORD:
             return _WORDS.get(token.source) or _MARKERS.get(token.source)
         case _:
             return None

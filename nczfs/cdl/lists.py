@@ -29,18 +29,18 @@ BYTES_MAX = 1 << 32
 class Branch:
     """Parts in braces, each with the elements of another unlimited dimension."""
 
-    parts: list[Node]
+    parts: list[ListNode]
 
     @property
     def count(self) -> int:
         return len(self.parts)
 
 
-Node: TypeAlias = "Leaf | Branch"
+ListNode: TypeAlias = "Leaf | Branch"
 
 
 @dataclass(frozen=True)
-class Layout:
+class ListLayout:
     """The required form of a variable's list.
 
     Attributes
@@ -64,7 +64,7 @@ class Layout:
         return NumberLeaf(self.type)
 
 
-def read_list(scanner: Scanner, layout: Layout, level: int = 0) -> Node:
+def read_list(scanner: Scanner, layout: ListLayout, level: int = 0) -> ListNode:
     """Read the list that begins with the next token, up to its end (``;`` or ``}``).
 
     Raises
@@ -75,7 +75,7 @@ def read_list(scanner: Scanner, layout: Layout, level: int = 0) -> Node:
         leaf = layout.leaf()
         _read_row(scanner, leaf)
         return leaf
-    parts: list[Node] = []
+    parts: list[ListNode] = []
     while not _at_end(scanner):
         if not scanner.take(b"{"):
             scanner.fail(
@@ -128,11 +128,11 @@ def _add(scanner: Scanner, leaf: Leaf) -> None:
     scanner.next()
 
 
-def needed_lengths(node: Node, layout: Layout) -> dict[int, int]:
+def needed_lengths(node: ListNode, layout: ListLayout) -> dict[int, int]:
     """Return the lengths that a list gives the unlimited dimensions, by their position."""
     lengths: dict[int, int] = {}
     starts = (0, *layout.inner, len(layout.fixed))
-    nodes: list[Node] = [node]
+    nodes: list[ListNode] = [node]
     for start, stop in pairwise(starts):
         if layout.fixed[start:stop] and layout.fixed[start] is None:
             row = prod(length or 0 for length in layout.fixed[start + 1 : stop])
@@ -142,19 +142,21 @@ def needed_lengths(node: Node, layout: Layout) -> dict[int, int]:
     return lengths
 
 
-def placed(node: Node, layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[int, Leaf], ...]:
+def placed(
+    node: ListNode, layout: ListLayout, shape: tuple[int, ...]
+) -> tuple[tuple[int, Leaf], ...]:
     """Yield the rows of a list, each with the index of its first element in the whole array.
 
     Raises
     ------
     Misfit : there are more elements than the array has.
     """
-    found: list[tuple[int, Node]] = [(0, node)]
+    found: list[tuple[int, ListNode]] = [(0, node)]
     start = 0
     for stop in (*layout.inner, len(shape)):
         room = prod(shape[start:stop])
         step = prod(shape[stop:])
-        below: list[tuple[int, Node]] = []
+        below: list[tuple[int, ListNode]] = []
         for offset, part in found:
             if part.count > room:
                 raise Misfit(f"{part.count} values, but there is room for {room}")

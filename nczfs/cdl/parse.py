@@ -21,7 +21,7 @@ from typing import NoReturn
 from nczfs.cdl.constants import Constant, Item, Misfit, item_of
 from nczfs.cdl.lists import CdlData, read_list
 from nczfs.cdl.scope import GroupScope, VariableScope
-from nczfs.cdl.tokens import Kind, Scanner, Token, name_of, names_of_path
+from nczfs.cdl.tokens import Scanner, Token, TokenKind, name_of, names_of_path
 from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.names import is_name
 from nczfs.model.declaration import GroupDeclaration
@@ -99,7 +99,7 @@ class _Parser:
     def cdl(self) -> Cdl:
         self._body(self._root, 0)
         self._scanner.expect(b"}", "the groups")
-        if self._scanner.token.kind is not Kind.END:
+        if self._scanner.token.kind is not TokenKind.END:
             self._scanner.fail(f"{self._scanner.shown()} after the end of the dataset")
         for variable in self._variables:
             self._at(variable.start, variable.lengthen)
@@ -126,7 +126,7 @@ class _Parser:
         self._section(b"dimensions:", group, self._dimensions)
         self._section(b"variables:", group, self._declared_variables)
         if self._take_section(b"data:"):
-            while self._scanner.token.kind in (Kind.WORD, Kind.PATH):
+            while self._scanner.token.kind in (TokenKind.WORD, TokenKind.PATH):
                 self._data(group)
                 self._scanner.expect(b";", "the values")
         while self._take_section(b"group:"):
@@ -147,7 +147,7 @@ class _Parser:
 
     def _take_section(self, word: bytes) -> bool:
         token = self._scanner.token
-        if token.kind is not Kind.SECTION or token.source != word:
+        if token.kind is not TokenKind.SECTION or token.source != word:
             return False
         self._scanner.next()
         return True
@@ -157,7 +157,7 @@ class _Parser:
     ) -> None:
         """Parse a section of declarations, with attributes between them."""
         if self._take_section(word):
-            while self._scanner.token.kind in (Kind.WORD, Kind.PATH) or self._at_global():
+            while self._scanner.token.kind in (TokenKind.WORD, TokenKind.PATH) or self._at_global():
                 if self._is_attribute(group):
                     self._attribute(group)
                 else:
@@ -165,7 +165,7 @@ class _Parser:
                 self._scanner.expect(b";", "the declaration")
 
     def _attributes(self, group: GroupScope) -> None:
-        while self._scanner.token.kind in (Kind.WORD, Kind.PATH) or self._at_global():
+        while self._scanner.token.kind in (TokenKind.WORD, TokenKind.PATH) or self._at_global():
             self._attribute(group)
             self._scanner.expect(b";", "the attribute")
 
@@ -201,7 +201,7 @@ class _Parser:
         item = self._item(token)
         length = item.value if isinstance(item, Constant) else None
         if (
-            token.kind is not Kind.NUMBER
+            token.kind is not TokenKind.NUMBER
             or not isinstance(length, int)
             or not 0 <= length < 1 << 63
         ):
@@ -232,9 +232,9 @@ class _Parser:
         while True:
             token = self._scanner.next()
             match token.kind:
-                case Kind.WORD:
+                case TokenKind.WORD:
                     found.append(name_of(token.source))
-                case Kind.PATH:
+                case TokenKind.PATH:
                     found.append("/" + "/".join(names_of_path(token.source)))
                 case _:
                     self._scanner.fail("expected a dimension between the brackets", token.start)
@@ -254,7 +254,7 @@ class _Parser:
         for _ in range(3):
             if scanner.token.is_mark(b":"):
                 break
-            if scanner.token.kind not in (Kind.WORD, Kind.PATH):
+            if scanner.token.kind not in (TokenKind.WORD, TokenKind.PATH):
                 break
             scanner.next()
         found = scanner.token.is_mark(b":")
@@ -265,7 +265,7 @@ class _Parser:
         start = self._scanner.token
         words: list[Token] = []
         while not self._scanner.take(b":"):
-            if self._scanner.token.kind not in (Kind.WORD, Kind.PATH) or len(words) == 2:
+            if self._scanner.token.kind not in (TokenKind.WORD, TokenKind.PATH) or len(words) == 2:
                 self._scanner.fail(f"{self._scanner.shown()} found; expected an attribute")
             words.append(self._scanner.next())
         nc_type, variable = self._owner(words, group)
@@ -333,7 +333,7 @@ class _Parser:
 
     def _name(self, what: str) -> str:
         token = self._scanner.token
-        if token.kind is not Kind.WORD:
+        if token.kind is not TokenKind.WORD:
             self._scanner.fail(f"{self._scanner.shown()} found; expected the name {what}")
         name = name_of(token.source)
         if not is_name(name):
@@ -345,14 +345,14 @@ class _Parser:
         return self._as_type(self._scanner.next())
 
     def _as_type(self, token: Token) -> NcType:
-        nc_type = _TYPES.get(token.source) if token.kind is Kind.WORD else None
+        nc_type = _TYPES.get(token.source) if token.kind is TokenKind.WORD else None
         if nc_type is None:
             shown = token.source[:40].decode("utf-8", "replace")
             self._scanner.fail(f"{shown!a} is not a type", token.start)
         return nc_type
 
     def _found_variable(self, token: Token, group: GroupScope) -> VariableScope | None:
-        if token.kind is Kind.PATH:
+        if token.kind is TokenKind.PATH:
             *groups, name = names_of_path(token.source)
             home = self._root.below(groups)
             return None if home is None else home.variables.get(name)

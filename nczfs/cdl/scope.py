@@ -13,7 +13,7 @@ from nczfs.cdl.constants import (
     joined,
     text_of,
 )
-from nczfs.cdl.lists import CdlData, Layout, Node, needed_lengths, placed
+from nczfs.cdl.lists import CdlData, ListLayout, ListNode, needed_lengths, placed
 from nczfs.cdl.special import OF_THE_FILE, StoredForm
 from nczfs.cdl.tokens import decoded
 from nczfs.formats.names import below
@@ -125,7 +125,7 @@ class VariableScope:
         self.name = name
         self.path = below(group.path, name)
         self.start = start
-        self.list: Node | None = None
+        self.list: ListNode | None = None
         self.data: CdlData | None = None
         self._type = nc_type
         self._references = references
@@ -133,7 +133,7 @@ class VariableScope:
         self._attributes: dict[str, Attribute] = {}
         self._form = StoredForm()
         self._fill: object = Fill.DEFAULT
-        self.layout = Layout(nc_type, tuple(dimension.fixed for dimension in self._dimensions))
+        self.layout = ListLayout(nc_type, tuple(dimension.fixed for dimension in self._dimensions))
 
     def set_attribute(self, name: str, nc_type: NcType | None, items: Sequence[Item]) -> None:
         """Set an attribute, or a special attribute about how the variable is stored.

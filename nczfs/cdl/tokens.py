@@ -15,7 +15,7 @@ from nczfs.errors import BadMetadata
 _SHOWN_BYTES_MAX = 40
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """A kind of token."""
 
     SECTION = "section"
@@ -28,7 +28,7 @@ class Kind(Enum):
     END = "end"
 
 
-_KINDS = dict(Kind.__members__)
+_KINDS = dict(TokenKind.__members__)
 
 
 class Token(NamedTuple):
@@ -40,12 +40,12 @@ class Token(NamedTuple):
     start : where it begins, in bytes.
     """
 
-    kind: Kind
+    kind: TokenKind
     source: bytes
     start: int
 
     def is_mark(self, mark: bytes) -> bool:
-        return self.source == mark and self.kind is Kind.MARK
+        return self.source == mark and self.kind is TokenKind.MARK
 
 
 _BLANK = rb"(?:[ \t\r\n\f]++|//[^\n]*+|/\*(?s:.*?)\*/)*+"
@@ -97,7 +97,7 @@ class Scanner:
         self._where = where
         begin = _BEGIN.match(text)
         if begin is None:
-            self.token = Token(Kind.END, b"", 0)
+            self.token = Token(TokenKind.END, b"", 0)
             self.fail("does not begin with `netcdf NAME {`")
         self.name = begin["name"]
         self.go_on(begin.end())
@@ -129,7 +129,7 @@ class Scanner:
 
     def shown(self) -> str:
         """Return the next token, for a message."""
-        if self.token.kind is Kind.END:
+        if self.token.kind is TokenKind.END:
             return "the end of the text"
         source = self.token.source[:_SHOWN_BYTES_MAX].decode("utf-8", "replace")
         return f"`{source}`" if source.isprintable() else ascii(source)

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nczfs.cli import logs, terminal
-from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.store import shown
 from nczfs.errors import BadSelection, UsageError
 
@@ -29,7 +29,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="print nested lists")
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Print values piece by piece, so that memory does not grow with their number."""
     arguments = request.arguments
     logs.configure_command(request.settings)

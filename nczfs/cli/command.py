@@ -12,7 +12,7 @@ from nczfs.cli.sources import MountWords, Settings, read_words, resolve
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CommandLine:
     """What a user requests of a command.
 
     Attributes
@@ -46,7 +46,7 @@ class Command:
     name: str
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[Request], int]
+    run: Callable[[CommandLine], int]
     examples: tuple[str, ...]
     scopes: frozenset[Scope] = frozenset()
     aliases: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ STORE_SCOPES = frozenset({Scope.STORE, Scope.LOG})
 """Options of commands that look into a store without a mount."""
 
 
-def settings_for(request: Request, url: str) -> Settings:
+def settings_for(request: CommandLine, url: str) -> Settings:
     """Return the options of a request for a URL other than its first."""
     arguments = request.arguments
     return resolve(
@@ -82,7 +82,7 @@ def parser_of(command: Command) -> Parser:
     return parser
 
 
-def parse(command: Command, argv: list[str], *, sloppy: bool = False) -> Request:
+def parse(command: Command, argv: list[str], *, sloppy: bool = False) -> CommandLine:
     """Read a command line.
 
     Raises
@@ -100,4 +100,4 @@ def parse(command: Command, argv: list[str], *, sloppy: bool = False) -> Request
         source=getattr(arguments, "url", None) or "",
         config=getattr(arguments, "config", None),
     )
-    return Request(arguments, settings, words)
+    return CommandLine(arguments, settings, words)

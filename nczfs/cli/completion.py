@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 
-from nczfs.cli.command import Command, Request, parser_of
+from nczfs.cli.command import Command, CommandLine, parser_of
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -63,7 +63,7 @@ def _complete(action: argparse.Action) -> None:
 def command(commands: Callable[[], Mapping[str, Command]]) -> Command:
     """Return the completion command for the given commands."""
 
-    def run(request: Request) -> int:
+    def run(request: CommandLine) -> int:
         sys.stdout.write(script(request.arguments.shell, commands()))
         return 0
 

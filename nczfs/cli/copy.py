@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nczfs.cli import interrupts, logs
 from nczfs.cli.codecs import positive
-from nczfs.cli.command import Command, Request, settings_for
+from nczfs.cli.command import Command, CommandLine, settings_for
 from nczfs.cli.netcdf_files import is_netcdf_file
 from nczfs.cli.parser import typed
 from nczfs.cli.progress import progress_bar, tell
@@ -55,7 +55,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Copy, or continue an interrupted copy."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
@@ -97,7 +97,7 @@ def _within(target: str, source: str) -> str:
     return f"{os.path.join(front, name)}{hash_sign}{fragment}"
 
 
-def _copy(node: Group | Variable, request: Request, settings: Settings) -> None:
+def _copy(node: Group | Variable, request: CommandLine, settings: Settings) -> None:
     from nczfs.tools.transfer.choices import Choices
     from nczfs.tools.transfer.dataset_copy import planned_copy, run_copy
 
@@ -127,7 +127,7 @@ def _copy(node: Group | Variable, request: Request, settings: Settings) -> None:
 
 
 def _target(
-    node: Group | Variable, request: Request, settings: Settings
+    node: Group | Variable, request: CommandLine, settings: Settings
 ) -> tuple[NewNode, MetadataFormat]:
     """Return the new node and the format of its metadata."""
     from nczfs.cli.nodes import opened_above

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from nczfs.cli import logs
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_target_arguments,
@@ -25,7 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Make a dataset."""
     logs.configure_command(request.settings)
     from nczfs.model.declaration import GroupDeclaration

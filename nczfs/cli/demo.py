@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from nczfs.cli import mount
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.options import Scope
 from nczfs.cli.umount import unmount
 from nczfs.errors import NczfsError, UsageError
@@ -30,7 +30,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Mount the sample, say what to try, and stay until Ctrl-C or until it is unmounted."""
     directory = request.arguments.mountpoint or os.path.expanduser("~/nczfs-demo")
     store = _copy_sample()

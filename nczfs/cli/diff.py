@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
-from nczfs.cli.command import Command, Request, settings_for
+from nczfs.cli.command import Command, CommandLine, settings_for
 from nczfs.cli.netcdf_files import is_cdl, is_netcdf_file, source_of
 from nczfs.cli.parser import typed
 from nczfs.cli.progress import progress_bar, tell
@@ -23,7 +23,7 @@ from nczfs.errors import UsageError
 from nczfs.model.printing import printable
 
 if TYPE_CHECKING:
-    from nczfs.tools.diff.comparison import Trouble
+    from nczfs.tools.diff.comparison import Uncomparable
     from nczfs.tools.diff.differences import Difference
     from nczfs.tools.diff.side import Side
 
@@ -72,12 +72,12 @@ def tolerance(text: str) -> float:
     return number
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Print what differs. Returns 0: nothing; 1: something; 2: a part could not be compared."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
     from nczfs.cli.memory import share_one_heap
-    from nczfs.tools.diff.comparison import Extent, Trouble, compare  # imports NumPy
+    from nczfs.tools.diff.comparison import Extent, Uncomparable, compare  # imports NumPy
     from nczfs.tools.diff.values import Tolerance
 
     share_one_heap()
@@ -87,7 +87,7 @@ def run(request: Request) -> int:
         Tolerance(arguments.atol, arguments.rtol),
     )
     differences: list[Difference] = []
-    troubles: list[Trouble] = []
+    troubles: list[Uncomparable] = []
     with ExitStack() as stack:
         a = stack.enter_context(_side(arguments.url, settings, arguments))
         b = stack.enter_context(
@@ -96,7 +96,7 @@ def run(request: Request) -> int:
         total = a.source.nbytes if extent.values else 0
         progress = stack.enter_context(progress_bar(total, "B"))
         for found in compare(a, b, extent, memory_limit(settings) // 2, progress):
-            if isinstance(found, Trouble):
+            if isinstance(found, Uncomparable):
                 troubles.append(found)
                 tell(printable(f"{found.path}: {found.message}"))
                 continue
@@ -130,9 +130,9 @@ def _side(url: str, settings: Settings, arguments: argparse.Namespace) -> Iterat
 
 def _print_document(
     arguments: argparse.Namespace,
-    request: Request,
+    request: CommandLine,
     differences: list[Difference],
-    troubles: list[Trouble],
+    troubles: list[Uncomparable],
 ) -> None:
     document = {
         "a": shown(arguments.url, request.settings),

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
-from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.ls import complain_of_names, complain_of_unfinished
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sizes import ratio_of, ratio_text, size_text, table
@@ -35,7 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON list")
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Print the size of every variable and group; the given place itself comes last."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)

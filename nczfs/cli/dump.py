@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs, terminal
-from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.store import shown
 from nczfs.errors import NczfsError, UsageError
 
@@ -105,7 +105,7 @@ def _line_length(text: str) -> int:
     return int(text)
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Print a dataset."""
     arguments = request.arguments
     logs.configure_command(request.settings)

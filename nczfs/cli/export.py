@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nczfs.cli import interrupts, logs, terminal
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.parser import typed
 from nczfs.cli.progress import progress_bar, tell
 from nczfs.cli.store import engine_options, shown
@@ -69,7 +69,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Export a group or a variable."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
@@ -89,7 +89,7 @@ def run(request: Request) -> int:
     return 0
 
 
-def _write(source: Source, request: Request, limit: int) -> None:
+def _write(source: Source, request: CommandLine, limit: int) -> None:
     from nczfs.tools.transfer.netcdf_kinds import KINDS
     from nczfs.tools.transfer.netcdf_target import NewFile, remove_temporary, write_netcdf
 

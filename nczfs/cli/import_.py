@@ -6,7 +6,7 @@ import argparse
 
 from nczfs.cli import logs
 from nczfs.cli.codecs import positive
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.netcdf_files import source_of
 from nczfs.cli.parser import typed
 from nczfs.cli.transfers import (
@@ -40,7 +40,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Import a file."""
     arguments = request.arguments
     logs.configure_command(request.settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nczfs.cli import logs, terminal
-from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,7 +13,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON (the default)")
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Print the info.json of a node."""
     logs.configure_command(request.settings)
     from nczfs.cli.nodes import opened  # imports NumPy and boto3

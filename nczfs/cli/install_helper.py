@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.errors import UsageError
 
 # Where mount(8) and umount(8) look. They look for the type that is typed, and for the one in the
@@ -33,7 +33,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Make or remove the links, and print which."""
     if os.geteuid() != 0:
         program = Path(sys.argv[0]).absolute()

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
-from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sizes import UNKNOWN, ratio_of, ratio_text, size_text, table
 from nczfs.cli.sources import Settings
@@ -19,7 +19,7 @@ from nczfs.cli.terminal import complain, say
 from nczfs.errors import NoContent, NotADataset, StoreError
 
 if TYPE_CHECKING:
-    from nczfs.cli.nodes import Node
+    from nczfs.cli.nodes import OpenedNode
     from nczfs.library.api import Group
     from nczfs.model.hierarchy import Variable
     from nczfs.tools.usage import Usage
@@ -46,7 +46,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON list")
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Print the members of a group, or the names in a store where there is no dataset."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
@@ -168,7 +168,7 @@ def dimensions_text(names: list[str], shape: list[int]) -> str:
     return f"({', '.join(pairs)})"
 
 
-def _add_stored(node: Node, rows: list[Row], variables: dict[str, Variable]) -> None:
+def _add_stored(node: OpenedNode, rows: list[Row], variables: dict[str, Variable]) -> None:
     """Add the stored bytes of the chunks, if a listing shows them."""
     from nczfs.tools.usage import chunk_usages, lists_sizes
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nczfs.cli import helper
-from nczfs.cli.command import Command, Request, parser_of
+from nczfs.cli.command import Command, CommandLine, parser_of
 from nczfs.cli.parser import Parser
 
 _DESCRIPTION = "Object stores of NCZarr and Zarr datasets as ordinary files."
@@ -109,7 +109,7 @@ def _escaped(text: str) -> str:
 def command(commands: Callable[[], Mapping[str, Command]]) -> Command:
     """Return the command that writes the pages of the given commands."""
 
-    def run(request: Request) -> int:
+    def run(request: CommandLine) -> int:
         top = Path(request.arguments.directory).expanduser()
         for page in pages(commands()):
             path = top / page.path

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nczfs.cli import logs
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.options import Scope, default_memory_limit
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, place, store_options
@@ -41,7 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Mount. Returns when the mount answers, or with ``--foreground`` when it has ended."""
     arguments, settings = request.arguments, request.settings
     for hint in request.words.hints:
@@ -75,7 +75,7 @@ def prepare(mountpoint: str, settings: Settings) -> str:
     )
 
 
-def start(url: str, mountpoint: str, request: Request) -> int:
+def start(url: str, mountpoint: str, request: CommandLine) -> int:
     """Mount in the background. Returns the daemon's process id when the mount answers."""
     target = logs.configure_background(request.settings, mountpoint)
     options = BackgroundOptions(
@@ -99,7 +99,7 @@ def start(url: str, mountpoint: str, request: Request) -> int:
 
 
 def mount(
-    url: str, mountpoint: str, request: Request, log: Path | None, on_ready: Callable[[], None]
+    url: str, mountpoint: str, request: CommandLine, log: Path | None, on_ready: Callable[[], None]
 ) -> None:
     """Open the store and serve it until it is unmounted."""
     # Imported after the fork, because NumPy starts threads when it is imported.

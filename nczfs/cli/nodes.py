@@ -15,14 +15,16 @@ from nczfs.library.opening import open_url
 from nczfs.library.variable import Variable
 from nczfs.zmap.url import parse_url
 
-Node: TypeAlias = "Group | Variable"
+OpenedNode: TypeAlias = "Group | Variable"
 
 # A path inside an archive, or below groups that have no documents of their own.
 _LEVELS_ABOVE = 3
 
 
 @contextmanager
-def opened(url: str, settings: Settings, options: EngineOptions | None = None) -> Iterator[Node]:
+def opened(
+    url: str, settings: Settings, options: EngineOptions | None = None
+) -> Iterator[OpenedNode]:
     """Open the group or variable at a URL, which may lead into a dataset.
 
     Raises
@@ -38,7 +40,7 @@ def opened(url: str, settings: Settings, options: EngineOptions | None = None) -
 @contextmanager
 def opened_from_root(
     url: str, settings: Settings, options: EngineOptions | None = None
-) -> Iterator[Node]:
+) -> Iterator[OpenedNode]:
     """Open as `opened` does, but look up a part of an NCZarr dataset from its root.
 
     The groups above declare what a group inherits, such as dimensions.
@@ -120,7 +122,7 @@ def _above(
     return None
 
 
-def _node(dataset: OpenDataset, path: str, url: str) -> Node:
+def _node(dataset: OpenDataset, path: str, url: str) -> OpenedNode:
     if not path:
         return root_variable(dataset) or dataset
     try:

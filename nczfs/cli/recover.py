@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.options import Scope
 from nczfs.cli.store import store_options
 from nczfs.errors import NczfsError, SpoolError, UsageError
@@ -41,7 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object for each entry")
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Go through the spool. Returns 1 if anything remains that was to be put back."""
     logs.configure_command(request.settings)
     from nczfs.engine.spool.space import default_spool_dir

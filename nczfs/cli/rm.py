@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
-from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, parent, place, store_options
 from nczfs.errors import (
@@ -45,7 +45,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print what would be removed")
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Remove the named nodes one after the other; stop at the first that cannot be removed."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)

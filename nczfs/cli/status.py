@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.sizes import size_text, table
 from nczfs.cli.terminal import complain, say
 from nczfs.errors import UsageError
@@ -49,7 +49,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Print the status of one mount, or a line for each mount."""
     arguments = request.arguments
     if arguments.mountpoint is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nczfs.cli import interrupts
 from nczfs.cli.codecs import codecs, lengths
-from nczfs.cli.command import STORE_SCOPES, Request
+from nczfs.cli.command import STORE_SCOPES, CommandLine
 from nczfs.cli.options import Scope, default_memory_limit
 from nczfs.cli.parser import typed
 from nczfs.cli.progress import progress_bar, tell
@@ -69,7 +69,7 @@ def add_layout_arguments(
     parser.add_argument("--codecs", type=typed(codecs), metavar="CODECS", help=codecs_help)
 
 
-def target(request: Request) -> NewNode:
+def target(request: CommandLine) -> NewNode:
     """Return the dataset that the arguments of a target describe."""
     new = new_node(request.arguments.url, request.arguments, request.settings)
     _ = new.metadata_format  # reports at once that the URL is invalid

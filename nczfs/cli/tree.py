@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
 from nczfs.cli.codecs import positive
-from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.ls import Row, complain_of_names, dimensions_text, group_at, members, variable_row
 from nczfs.cli.parser import typed
 from nczfs.cli.store import shown
@@ -32,7 +32,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Print a tree of names, types and dimensions; only metadata are read."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)

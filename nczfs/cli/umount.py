@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from nczfs.cli import values
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
@@ -34,7 +34,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Unmount. Returns 1 if something could not be stored."""
     arguments = request.arguments
     spool = unmount(arguments.mountpoint, lazy=arguments.lazy, timeout_s=arguments.timeout)

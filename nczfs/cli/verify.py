@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
-from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.netcdf_files import is_netcdf_file
 from nczfs.cli.options import default_memory_limit
 from nczfs.cli.progress import progress_bar
@@ -42,7 +42,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Verify and print the findings. Returns 1 if something cannot be read as it is declared."""
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
@@ -128,22 +128,22 @@ def _print_digests(jobs: Sequence[DigestJob], state: VerifyState | None, output:
 
 def _nodes(subject: Subject, path: str, output: Output) -> tuple[Nodes, int]:
     """Return the nodes from a path on, and 1 if some of them cannot be read."""
-    from nczfs.tools.verify.findings import Kind
+    from nczfs.tools.verify.findings import FindingKind
     from nczfs.tools.verify.nodes import Nodes
 
     nodes, status = Nodes(subject), 0
     for finding in nodes.walk(path):
-        if finding.kind in (Kind.UNREADABLE, Kind.MISSING):
+        if finding.kind in (FindingKind.UNREADABLE, FindingKind.MISSING):
             output.finding(finding)
             status = 1
     return nodes, status
 
 
 def _output(arguments: argparse.Namespace, *lists: str) -> Output:
-    from nczfs.cli.verify_output import Document, Lines
+    from nczfs.cli.verify_output import JsonOutput, Lines
 
     if arguments.json:
-        return Document(*lists)
+        return JsonOutput(*lists)
     return Lines(findings_are_results=lists == ("findings",))
 
 

@@ -89,7 +89,7 @@ class Lines(Output):
             sys.stdout.flush()
 
 
-class Document(Output):
+class JsonOutput(Output):
     """One JSON object, written piece by piece, so that a million results take no memory.
 
     Its last members are ``complete``, false when an error ended the run, and the counts.

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 
 from nczfs.cli import logs
-from nczfs.cli.command import Command, Request
+from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.options import Scope
 from nczfs.errors import UsageError
 
@@ -20,7 +20,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(request: Request) -> int:
+def run(request: CommandLine) -> int:
     """Compact an archive, or print how much that would free."""
     logs.configure_command(request.settings)
     from nczfs.zmap.url import parse_url

@@ -13,7 +13,7 @@ from numcodecs.fixedscaleoffset import FixedScaleOffset
 from numcodecs.packbits import PackBits as _PackBits
 from numcodecs.quantize import Quantize
 
-from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes
+from nczfs.codecs.codec import Codec, CodecSettings, Flat, Size, as_bytes
 from nczfs.messages import shown
 
 
@@ -50,7 +50,7 @@ class Recast(Codec):
 
 
 def _types(
-    settings: Settings, decoded: str = "dtype", encoded: str = "astype"
+    settings: CodecSettings, decoded: str = "dtype", encoded: str = "astype"
 ) -> tuple[np.dtype[Any], np.dtype[Any]]:
     inner = settings.dtype(decoded)
     outer = settings.dtype(encoded, inner.str)
@@ -59,25 +59,25 @@ def _types(
     return inner, outer
 
 
-def delta(settings: Settings) -> Codec:
+def delta(settings: CodecSettings) -> Codec:
     inner, outer = _types(settings)
     return Recast(Delta(inner, outer), inner, outer)
 
 
-def fixedscaleoffset(settings: Settings) -> Codec:
+def fixedscaleoffset(settings: CodecSettings) -> Codec:
     inner, outer = _types(settings)
     offset, scale = settings.number("offset"), settings.number("scale")
     return Recast(FixedScaleOffset(offset, scale, inner, outer), inner, outer)
 
 
-def quantize(settings: Settings) -> Codec:
+def quantize(settings: CodecSettings) -> Codec:
     inner, outer = _types(settings)
     if inner.kind != "f" or outer.kind != "f":
         raise settings.refused("it quantizes only floating-point numbers")
     return Recast(Quantize(settings.integer("digits", 0), inner, outer), inner, outer)
 
 
-def astype(settings: Settings) -> Codec:
+def astype(settings: CodecSettings) -> Codec:
     inner, outer = _types(settings, "decode_dtype", "encode_dtype")
     return Recast(AsType(outer, inner), inner, outer)
 
@@ -85,7 +85,7 @@ def astype(settings: Settings) -> Codec:
 class BitRound(Codec):
     """Floats that keep some bits of their mantissa. Decoding changes nothing."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         keep = settings.integer("keepbits", -1)
         if keep < 0:
             raise settings.refused("keepbits is missing or negative")
@@ -107,7 +107,7 @@ class BitRound(Codec):
 class PackBits(Codec):
     """Booleans as bits, the first in the highest bit; a byte in front counts the unused ones."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         self._inner = _PackBits()
 
     def encoded_size(self, size: Size) -> Size:
@@ -127,7 +127,7 @@ class PackBits(Codec):
 class Categorize(Codec):
     """Texts as numbers: 0 for a text that is not a label, 1 for the first label."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         labels = settings.members.get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise settings.refused("labels is not a list of texts")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from numcodecs import blosc, lz4, zstd
 
 from nczfs.codecs import buffers
-from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes, from_buffer
+from nczfs.codecs.codec import Codec, CodecSettings, Flat, Size, as_bytes, from_buffer
 from nczfs.messages import shown
 
 # Blosc's own threads are slower than two of ours, and its lock would serialise them.
@@ -24,7 +24,7 @@ _LZ4_HEADER = struct.Struct("<I")
 class Blosc(Codec):
     """The Blosc meta-compressor; its chunks describe themselves in a header of 16 bytes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         self._cname = settings.text("cname", "lz4")
         self._clevel = min(max(0, settings.integer("clevel", 5)), 9)
         self._shuffle = settings.integer("shuffle", blosc.SHUFFLE)
@@ -63,7 +63,7 @@ class Lz4(Codec):
 
     is_cheap = True
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         self._acceleration = settings.integer("acceleration", lz4.DEFAULT_ACCELERATION)
 
     def encoded_size(self, size: Size) -> Size:
@@ -83,7 +83,7 @@ class Lz4(Codec):
 class Zstd(Codec):
     """Zstandard frames, with or without their decoded size."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         self._level = settings.integer("level", zstd.DEFAULT_CLEVEL)
         self._checksum = settings.flag("checksum", False)
 

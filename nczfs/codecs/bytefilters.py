@@ -13,7 +13,7 @@ from numcodecs import checksum32
 from numcodecs.fletcher32 import Fletcher32 as _Fletcher32
 
 from nczfs.codecs import buffers
-from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes, as_memory, from_buffer
+from nczfs.codecs.codec import Codec, CodecSettings, Flat, Size, as_bytes, as_memory, from_buffer
 from nczfs.messages import shown
 
 _CHECKSUM_BYTES = 4
@@ -26,7 +26,7 @@ class Shuffle(Codec):
     item stay as they are, as in HDF5.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         # An element size of 0 or 1 shuffles nothing. netcdf-c writes 0 and means the size of the
         # items; the reader of its metadata has filled that in.
         self._item = max(1, settings.integer("elementsize", 4))
@@ -98,22 +98,22 @@ class Checksum(Codec):
         return np.concatenate((checksum, source) if self._in_front else (source, checksum))
 
 
-def _at_start(settings: Settings, default: str) -> bool:
+def _at_start(settings: CodecSettings, default: str) -> bool:
     location = settings.text("location", default)
     if location not in ("start", "end"):
         raise settings.refused(f"location is {shown(location)}; it must be 'start' or 'end'")
     return location == "start"
 
 
-def crc32(settings: Settings) -> Codec:
+def crc32(settings: CodecSettings) -> Codec:
     return Checksum(zlib.crc32, in_front=_at_start(settings, "start"))
 
 
-def adler32(settings: Settings) -> Codec:
+def adler32(settings: CodecSettings) -> Codec:
     return Checksum(zlib.adler32, in_front=_at_start(settings, "start"))
 
 
-def crc32c(settings: Settings) -> Codec:
+def crc32c(settings: CodecSettings) -> Codec:
     def checksum(data: memoryview) -> int:
         # google-crc32c refuses memoryviews, and takes arrays.
         value: Any = google_crc32c.value(from_buffer(data))
@@ -122,7 +122,7 @@ def crc32c(settings: Settings) -> Codec:
     return Checksum(checksum, in_front=_at_start(settings, "end"))
 
 
-def fletcher32(settings: Settings) -> Codec:
+def fletcher32(settings: CodecSettings) -> Codec:
     return Checksum(_fletcher32, in_front=False)
 
 
@@ -134,7 +134,7 @@ def _fletcher32(data: memoryview) -> int:
     return int.from_bytes(_Fletcher32().encode(data)[-_CHECKSUM_BYTES:], "little")
 
 
-def jenkins_lookup3(settings: Settings) -> Codec:
+def jenkins_lookup3(settings: CodecSettings) -> Codec:
     if settings.members.get("prefix") is not None:
         raise settings.refused("a prefix is not supported")
     seed = settings.integer("initval", 0)
@@ -149,7 +149,7 @@ def jenkins_lookup3(settings: Settings) -> Codec:
 class Base64(Codec):
     """Bytes as text, four characters for every three bytes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         pass
 
     def encoded_size(self, size: Size) -> Size:

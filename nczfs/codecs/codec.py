@@ -121,7 +121,7 @@ def from_buffer(data: bytes | bytearray | memoryview) -> Flat:
     return np.frombuffer(data, np.uint8)
 
 
-class Settings:
+class CodecSettings:
     """The members of a codec's JSON object, read leniently because netcdf-c wrote numbers as text.
 
     Every method raises UnknownCodec for a member that has no usable value.

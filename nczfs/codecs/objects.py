@@ -15,7 +15,7 @@ from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8
 
 from nczfs.codecs import packed
 from nczfs.codecs.arrayfilters import NumcodecsCodec
-from nczfs.codecs.codec import Codec, Flat, Order, Settings, Size, as_bytes, from_buffer
+from nczfs.codecs.codec import Codec, CodecSettings, Flat, Order, Size, as_bytes, from_buffer
 from nczfs.messages import shown
 from nczfs.model import jsonshape
 from nczfs.model.dtypes import VlenKind
@@ -79,7 +79,7 @@ class VLenNativeArray(VLen):
     numcodecs needs for arrays, during which no other thread runs.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         self._stored = settings.dtype("dtype")
         self._array = VLenArray(self._stored)
         super().__init__(VLenBytes())
@@ -95,15 +95,15 @@ class VLenNativeArray(VLen):
         return from_buffer(self._array.encode(data))
 
 
-def vlen_utf8(settings: Settings) -> Codec:
+def vlen_utf8(settings: CodecSettings) -> Codec:
     return VLen(VLenUTF8())
 
 
-def vlen_bytes(settings: Settings) -> Codec:
+def vlen_bytes(settings: CodecSettings) -> Codec:
     return VLen(VLenBytes())
 
 
-class Listed(ObjectCodec):
+class ListedValues(ObjectCodec):
     """A list of the values, followed by their dtype and shape (numcodecs' json2, msgpack2).
 
     Parameters
@@ -150,8 +150,8 @@ def _check_shape(shape: list[Any]) -> None:
             raise ValueError(f"the shape is {shown(shape)}")
 
 
-class Json2(Listed):
-    def __init__(self, settings: Settings, order: Order) -> None:
+class Json2(ListedValues):
+    def __init__(self, settings: CodecSettings, order: Order) -> None:
         super().__init__(order)
         self._strict = settings.flag("strict", True)
         self._ascii = settings.flag("ensure_ascii", True)
@@ -185,8 +185,8 @@ class Json2(Listed):
         return text.encode(self._encoding)
 
 
-class MsgPack2(Listed):
-    def __init__(self, settings: Settings, order: Order) -> None:
+class MsgPack2(ListedValues):
+    def __init__(self, settings: CodecSettings, order: Order) -> None:
         super().__init__(order)
         self._raw = settings.flag("raw", False)
         self._single = settings.flag("use_single_float", False)

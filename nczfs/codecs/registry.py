@@ -15,7 +15,7 @@ from numcodecs.registry import get_codec
 from nczfs.codecs import arrayfilters, blocks, bytefilters, objects, streams
 from nczfs.codecs.arrayfilters import NumcodecsCodec
 from nczfs.codecs.base import Pipeline
-from nczfs.codecs.codec import Codec, Flat, Order, Settings, Size, from_buffer
+from nczfs.codecs.codec import Codec, CodecSettings, Flat, Order, Size, from_buffer
 from nczfs.codecs.v2 import V2Pipeline
 from nczfs.errors import CodecError, UnknownCodec
 from nczfs.messages import reason, shown
@@ -26,7 +26,7 @@ ENTRY_POINT_GROUP = "nczfs.codec"
 CodecFactory = Callable[[Mapping[str, Json], ArrayDescription], Codec]
 """A function that an entry point names: from configuration and array to codec."""
 
-_CODECS: dict[str, Callable[[Settings], Codec]] = {
+_CODECS: dict[str, Callable[[CodecSettings], Codec]] = {
     "adler32": bytefilters.adler32,
     "astype": arrayfilters.astype,
     "base64": bytefilters.Base64,
@@ -52,7 +52,7 @@ _CODECS: dict[str, Callable[[Settings], Codec]] = {
     "zlib": streams.Zlib,
     "zstd": blocks.Zstd,
 }
-_ORDERED: dict[str, Callable[[Settings, Order], Codec]] = {
+_ORDERED: dict[str, Callable[[CodecSettings, Order], Codec]] = {
     "json2": objects.Json2,
     "msgpack2": objects.MsgPack2,
 }
@@ -109,7 +109,7 @@ def _check_objects(array: ArrayDescription) -> None:
 def _codec(spec: CodecSpec, array: ArrayDescription) -> Codec:
     if spec.name in _REFUSED:
         raise UnknownCodec(f"codec {shown(spec.name)} is not allowed: {_REFUSED[spec.name]}")
-    settings = Settings(spec.name, spec.configuration)
+    settings = CodecSettings(spec.name, spec.configuration)
     if spec.name in _CODECS:
         return _CODECS[spec.name](settings)
     if spec.name in _ORDERED:

@@ -8,7 +8,7 @@ import zlib
 from abc import abstractmethod
 from typing import Any, ClassVar, Protocol
 
-from nczfs.codecs.codec import Codec, Flat, Settings, Size, as_bytes, as_memory, from_buffer
+from nczfs.codecs.codec import Codec, CodecSettings, Flat, Size, as_bytes, as_memory, from_buffer
 from nczfs.messages import reason, shown
 
 try:  # libdeflate: inflates in half the time of zlib, but only into a buffer of known size
@@ -75,7 +75,7 @@ class Deflate(StreamCodec):
 
     _window_bits: ClassVar[int]
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         level = settings.integer("level", 1)
         self._level = 6 if level < 0 else min(level, 9)
 
@@ -139,7 +139,7 @@ class Gzip(Deflate):
 class Bz2(StreamCodec):
     _magic = b"BZh"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         self._level = min(max(1, settings.integer("level", 1)), 9)
 
     def _decompressor(self) -> _Decompressor:
@@ -152,7 +152,7 @@ class Bz2(StreamCodec):
 class Lzma(StreamCodec):
     _magic = b"\xfd7zXZ\0"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CodecSettings) -> None:
         self._format = settings.integer("format", lzma.FORMAT_XZ)
         self._check = settings.integer("check", -1)
         self._preset = settings.optional_integer("preset")
@@ -179,7 +179,7 @@ class Lzma(StreamCodec):
         )
 
 
-def _lzma_filters(settings: Settings) -> list[dict[str, int]] | None:
+def _lzma_filters(settings: CodecSettings) -> list[dict[str, int]] | None:
     filters = settings.members.get("filters")
     if filters is None:
         return None

@@ -17,7 +17,7 @@ SCALAR_NAME = "_scalar_"  # netcdf-c 4.10's name for the only dimension of a sca
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class VariablePlace:
     """A variable whose dimensions are looked up.
 
     Attributes
@@ -42,7 +42,12 @@ def anonymous_for(shape: tuple[int, ...]) -> tuple[Dimension, ...]:
 
 
 def by_reference(
-    references: Json, place: Place, declared: Declared, problems: Problems, *, is_whole: bool
+    references: Json,
+    place: VariablePlace,
+    declared: Declared,
+    problems: Problems,
+    *,
+    is_whole: bool,
 ) -> tuple[Dimension, ...]:
     """Return the dimensions that NCZarr refers to by their full names.
 
@@ -74,7 +79,7 @@ def by_reference(
 def _referred(
     reference: Json,
     size: int,
-    place: Place,
+    place: VariablePlace,
     declared: Declared,
     problems: Problems,
     *,
@@ -120,7 +125,7 @@ def _referred(
 
 
 def by_name(
-    names: Json, place: Place, declared: Declared, problems: Problems
+    names: Json, place: VariablePlace, declared: Declared, problems: Problems
 ) -> tuple[Dimension, ...]:
     """Return the dimensions that ``_ARRAY_DIMENSIONS`` names (the xarray convention).
 

@@ -20,7 +20,7 @@ _OBJECT = re.compile(rb"\{,*+\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JsonPart:
     """A member of an object.
 
     Attributes
@@ -63,15 +63,15 @@ class Parts:
         """The bytes of the text."""
         return len(self._data)
 
-    def text(self, part: Part) -> bytes:
+    def text(self, part: JsonPart) -> bytes:
         """Return the value of a member, as it is spelled."""
         return self._data[part.start : part.stop]
 
-    def within(self, part: Part) -> Iterator[Part]:
+    def within(self, part: JsonPart) -> Iterator[JsonPart]:
         """Return the members of a member. Raises BadMetadata if that is not an object."""
         return self._members(part.start, part.stop, depth=2)
 
-    def _members(self, start: int, stop: int, *, depth: int) -> Iterator[Part]:
+    def _members(self, start: int, stop: int, *, depth: int) -> Iterator[JsonPart]:
         """Return the members of the object from `start` to `stop`."""
         start, stop = self._trimmed(start, stop)
         marks = self._marks
@@ -87,7 +87,7 @@ class Parts:
             head = _HEAD.match(self._data, before + 1, after)
             if head is None:
                 raise self._broken(before + 1)
-            yield Part(self._name(head[1], before + 1), *self._trimmed(head.end(), after))
+            yield JsonPart(self._name(head[1], before + 1), *self._trimmed(head.end(), after))
 
     def _trimmed(self, start: int, stop: int) -> tuple[int, int]:
         """Return a range without the blanks at both ends."""

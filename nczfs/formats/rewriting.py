@@ -18,15 +18,15 @@ from nczfs.formats.names import below
 from nczfs.model.hierarchy import GroupHeader, Json, Variable
 
 
-class Members(dict[str, Json]):
+class OwnMembers(dict[str, Json]):
     """An object of which the format governs these members; other members survive."""
 
 
-class OrderedMembers(Members):
+class OrderedMembers(OwnMembers):
     """Members in the order of the format; others follow them."""
 
 
-Encoding: TypeAlias = "dict[str, Members]"
+Encoding: TypeAlias = "dict[str, OwnMembers]"
 """The documents of one node by their names, in the order in which they are to be written."""
 
 NodeT = TypeVar("NodeT", GroupHeader, Variable)
@@ -89,10 +89,10 @@ def rewrite(
             try:
                 stored = {} if data is None else _parsed(data, key, options)
             except BadMetadata as error:
-                if merged({}, current.get(name, Members()), members):
+                if merged({}, current.get(name, OwnMembers()), members):
                     raise BadMetadata(f"{error}; repair or delete it before writing") from error
                 continue
-            document = merged(stored, current.get(name, Members()), members)
+            document = merged(stored, current.get(name, OwnMembers()), members)
             is_changed = strict(document) != strict(stored)
         if is_changed:
             new = _encoded(document, key, options)
@@ -101,7 +101,7 @@ def rewrite(
     return tuple(written)
 
 
-def merged(stored: Mapping[str, Json], current: Members, wanted: Members) -> dict[str, Json]:
+def merged(stored: Mapping[str, Json], current: OwnMembers, wanted: OwnMembers) -> dict[str, Json]:
     """Return a stored object with the members replaced in which `wanted` differs from `current`.
 
     A new member goes after the last one of its rank: the user's attributes come before the
@@ -116,8 +116,8 @@ def merged(stored: Mapping[str, Json], current: Members, wanted: Members) -> dic
         if name in current and strict(old) == strict(value):
             continue
         kept = result.get(name)
-        if isinstance(value, Members):
-            below_it = old if isinstance(old, Members) else Members()
+        if isinstance(value, OwnMembers):
+            below_it = old if isinstance(old, OwnMembers) else OwnMembers()
             inner = merged(kept if isinstance(kept, dict) else {}, below_it, value)
             if isinstance(value, OrderedMembers):
                 inner = {**{member: inner[member] for member in value}, **inner}

@@ -9,15 +9,15 @@ from nczfs.errors import BadMetadata
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
 from nczfs.formats.family import FormatFamily, Maker, ParquetForm
 from nczfs.formats.nczarr.format import NczarrFormat
-from nczfs.formats.nczarr.layouts import L3, LAYOUTS, Layout, Writer, writer_of
+from nczfs.formats.nczarr.layouts import L3, LAYOUTS, DatasetWriter, NczarrLayout, writer_of
 from nczfs.formats.zarr2.consolidated import FORM
 from nczfs.formats.zarr2.format import Zarr2Format
 from nczfs.formats.zarr2.names import CONSOLIDATED, NAMES
 from nczfs.formats.zarr2.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, read_documents
 from nczfs.formats.zarr2.parquet import consolidated_members, lengths_of
 
-_Test = Callable[[Writer, FormatOptions], bool]
-_Opened = Callable[[FormatOptions, Writer], MetadataFormat]
+_Test = Callable[[DatasetWriter, FormatOptions], bool]
+_Opened = Callable[[FormatOptions, DatasetWriter], MetadataFormat]
 
 _FORMATS: tuple[tuple[_Test, _Opened], ...] = (
     # Any group or array keys suffice: the root may be a group inside a dataset.
@@ -47,12 +47,12 @@ def _opened(documents: Documents, options: FormatOptions) -> MetadataFormat:
     return next(make(options, writer) for test, make in _FORMATS if test(writer, options))
 
 
-def _in_layout(layout: Layout, options: FormatOptions) -> MetadataFormat:
-    return NczarrFormat(options, Writer(layout, is_whole=True))
+def _in_layout(layout: NczarrLayout, options: FormatOptions) -> MetadataFormat:
+    return NczarrFormat(options, DatasetWriter(layout, is_whole=True))
 
 
 _MAKERS: dict[str, Maker] = {layout.name: partial(_in_layout, layout) for layout in LAYOUTS}
-_MAKERS[Zarr2Format.name] = lambda options: Zarr2Format(options, Writer())
+_MAKERS[Zarr2Format.name] = lambda options: Zarr2Format(options, DatasetWriter())
 
 V2 = FormatFamily(
     NAMES,

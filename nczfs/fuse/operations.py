@@ -17,14 +17,14 @@ from nczfs.fuse.answers import answers
 from nczfs.fuse.listing import Listing
 from nczfs.fuse.workers import Workers
 from nczfs.vfs.base import (
-    Attributes,
-    Changes,
+    AttributeChanges,
     FileKind,
     FileSystem,
     HandleNo,
     InodeNo,
+    NodeAttributes,
+    NodeOwner,
     Opened,
-    Owner,
 )
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Operations(pyfuse3.Operations):
         fh: int | None,
         ctx: pyfuse3.RequestContext,
     ) -> EntryAttributes:
-        changes = Changes(
+        changes = AttributeChanges(
             size=attr.st_size if fields.update_size else None,
             mode=stat.S_IMODE(attr.st_mode) if fields.update_mode else None,
             uid=attr.st_uid if fields.update_uid else None,
@@ -295,7 +295,7 @@ class Operations(pyfuse3.Operations):
         if not stat.S_ISREG(mode):
             raise FUSEError(EPERM)
 
-        def make() -> Attributes:
+        def make() -> NodeAttributes:
             opened, attributes = self._fs.create(
                 InodeNo(parent_inode),
                 name,
@@ -395,13 +395,13 @@ class Operations(pyfuse3.Operations):
             keep_cache=opened.keep_cache,
         )
 
-    def _forget_one(self, attributes: Attributes) -> None:
+    def _forget_one(self, attributes: NodeAttributes) -> None:
         self._fs.forget([(attributes.ino, 1)])
 
     def _release_opened(self, opened: Opened) -> None:
         self._fs.release(opened.handle)
 
-    def _undo_create(self, made: tuple[Opened, Attributes]) -> None:
+    def _undo_create(self, made: tuple[Opened, NodeAttributes]) -> None:
         self._release_opened(made[0])
         self._forget_one(made[1])
 
@@ -410,12 +410,12 @@ def _writes(flags: int) -> bool:
     return flags & (os.O_ACCMODE | os.O_TRUNC) != os.O_RDONLY
 
 
-def _owner(ctx: pyfuse3.RequestContext) -> Owner | None:
+def _owner(ctx: pyfuse3.RequestContext) -> NodeOwner | None:
     """Return the user of a request, unless it is the one who mounted."""
-    return None if ctx.uid == os.getuid() else Owner(ctx.uid, ctx.gid)
+    return None if ctx.uid == os.getuid() else NodeOwner(ctx.uid, ctx.gid)
 
 
-def _entry(attributes: Attributes) -> EntryAttributes:
+def _entry(attributes: NodeAttributes) -> EntryAttributes:
     """Make FUSE's attributes, whose default timeouts of 300 s are replaced here."""
     entry = EntryAttributes()
     entry.st_ino = pyfuse3.InodeT(attributes.ino)

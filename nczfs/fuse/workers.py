@@ -14,7 +14,7 @@ import trio
 
 from nczfs.errors import DeadlinePassed
 from nczfs.metrics import FUSE_SECONDS
-from nczfs.vfs.effects import Request
+from nczfs.vfs.effects import TimedRequest
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class _Outcome(Generic[T]):
         self._loop = trio.lowlevel.current_trio_token()
         self._ended = trio.Event()
         self._result: Callable[[], T] | None = None
-        self.request = Request()
+        self.request = TimedRequest()
 
     def call(self) -> T:
         try:

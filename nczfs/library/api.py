@@ -20,19 +20,19 @@ from nczfs.engine.values.convert import attribute_of
 from nczfs.errors import NoSuchNode, NotWritable, UsageError
 from nczfs.formats.base import Node
 from nczfs.library.mappings import Members, NamedMapping
-from nczfs.library.variable import OpenNode, Variable
+from nczfs.library.variable import LibraryNode, Variable
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import ElementType, Fill, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension, GroupHeader
 
-Member = TypeVar("Member", bound="OpenNode")
+Member = TypeVar("Member", bound="LibraryNode")
 
 DEFAULT = Fill.DEFAULT
 """As a fill value: netCDF's own for the type."""
 
 
-class Group(OpenNode):
+class Group(LibraryNode):
     """A group of an open dataset. Members are read when they are first needed."""
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.metadata.hierarchy import Loaded
+from nczfs.engine.metadata.hierarchy import LoadedNode
 from nczfs.model.hierarchy import GroupHeader
 
 
@@ -21,12 +21,12 @@ class At:
 
     Attributes
     ----------
-    loaded : what can be held of it as long as the kernel knows it (`Loaded.to_hold`).
+    loaded : what can be held of it as long as the kernel knows it (`LoadedNode.to_hold`).
     """
 
     dataset: Dataset
     path: str
-    loaded: Loaded
+    loaded: LoadedNode
 
     @property
     def lists_members(self) -> bool:

@@ -23,7 +23,7 @@ from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Attribute
 
 
-class OpenNode:
+class LibraryNode:
     """The common part of groups and variables: a place in a dataset, and attributes."""
 
     def __init__(
@@ -86,7 +86,7 @@ class OpenNode:
         self.editor.delete_attribute(self._at, name)
 
 
-class Variable(OpenNode):
+class Variable(LibraryNode):
     """A variable of an open dataset.
 
     Indexing reads and writes: integers, slices with steps, an ellipsis, and lists of integers or

@@ -13,7 +13,7 @@ ChunkIndex = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChunkPart:
     """The piece of a box that lies in one chunk.
 
     Attributes
@@ -79,7 +79,7 @@ class RegularGrid:
             stop = min(start + chunk, length)
             yield Box((start, *(0 for _ in self.shape[1:])), (stop, *self.shape[1:]))
 
-    def parts(self, box: Box) -> Iterator[Part]:
+    def parts(self, box: Box) -> Iterator[ChunkPart]:
         """Yield the pieces of a box, one for each chunk that it touches, in C order of the grid."""
         if box.size == 0:
             return
@@ -94,4 +94,4 @@ class RegularGrid:
                 min(b, o + c) for b, o, c in zip(box.stop, origin, self.chunk_shape, strict=True)
             )
             piece = Box(start, stop)
-            yield Part(chunk, piece.relative_to(origin), piece.relative_to(box.start))
+            yield ChunkPart(chunk, piece.relative_to(origin), piece.relative_to(box.start))

@@ -18,16 +18,16 @@ from nczfs.errors import (
 )
 from nczfs.vfs.base import (
     ROOT_INODE,
-    Attributes,
+    AttributeChanges,
     Buffer,
-    Changes,
     DirectoryEntry,
     FileKind,
     FileSystem,
     HandleNo,
     InodeNo,
+    NodeAttributes,
+    NodeOwner,
     Opened,
-    Owner,
 )
 from nczfs.zmap.capacity import Capacity
 
@@ -99,14 +99,14 @@ class ToyFileSystem(FileSystem):
         self._before("access", ino)
         return True
 
-    def lookup(self, parent: InodeNo, name: bytes) -> Attributes:
+    def lookup(self, parent: InodeNo, name: bytes) -> NodeAttributes:
         self._before("lookup", name)
         with self._lock:
             node = self._child(parent, name)
             self._count(node.ino)
             return self._attributes(node)
 
-    def lookup_if_cached(self, parent: InodeNo, name: bytes) -> Attributes | None:
+    def lookup_if_cached(self, parent: InodeNo, name: bytes) -> NodeAttributes | None:
         if not self._cached:
             return None
         self._before("lookup_if_cached", name)
@@ -121,16 +121,18 @@ class ToyFileSystem(FileSystem):
                 self.lookups[ino] = self.lookups.get(ino, 0) - count
         self._before("forget", None)
 
-    def getattr(self, ino: InodeNo) -> Attributes:
+    def getattr(self, ino: InodeNo) -> NodeAttributes:
         self._before("getattr", ino)
         return self._attributes(self._node(ino))
 
-    def getattr_if_cached(self, ino: InodeNo) -> Attributes | None:
+    def getattr_if_cached(self, ino: InodeNo) -> NodeAttributes | None:
         if not self._cached:
             return None
         return self._attributes(self._node(ino))
 
-    def setattr(self, ino: InodeNo, changes: Changes, handle: HandleNo | None) -> Attributes:
+    def setattr(
+        self, ino: InodeNo, changes: AttributeChanges, handle: HandleNo | None
+    ) -> NodeAttributes:
         self._before("setattr", ino)
         with self._lock:
             node = self._node(ino)
@@ -205,8 +207,8 @@ class ToyFileSystem(FileSystem):
         del self._handles[handle]
 
     def create(
-        self, parent: InodeNo, name: bytes, flags: int, mode: int, owner: Owner | None = None
-    ) -> tuple[Opened, Attributes]:
+        self, parent: InodeNo, name: bytes, flags: int, mode: int, owner: NodeOwner | None = None
+    ) -> tuple[Opened, NodeAttributes]:
         self._before("create", name)
         with self._lock:
             node = self._make(parent, name, FileKind.FILE)
@@ -215,8 +217,8 @@ class ToyFileSystem(FileSystem):
             )
 
     def mkdir(
-        self, parent: InodeNo, name: bytes, mode: int, owner: Owner | None = None
-    ) -> Attributes:
+        self, parent: InodeNo, name: bytes, mode: int, owner: NodeOwner | None = None
+    ) -> NodeAttributes:
         self._before("mkdir", name)
         with self._lock:
             return self._attributes(self._make(parent, name, FileKind.DIRECTORY))
@@ -251,7 +253,7 @@ class ToyFileSystem(FileSystem):
             del self._node(old_parent).children[old_name]
             self._node(new_parent).children[new_name] = node
 
-    def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> Attributes:
+    def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> NodeAttributes:
         self._before("link", name)
         with self._lock:
             data = self._node(ino).data
@@ -315,8 +317,8 @@ class ToyFileSystem(FileSystem):
             raise NoSuchPath(os.fsdecode(name)) from None
 
     @staticmethod
-    def _attributes(node: _Node) -> Attributes:
-        return Attributes(
+    def _attributes(node: _Node) -> NodeAttributes:
+        return NodeAttributes(
             ino=node.ino,
             kind=node.kind,
             mode=node.mode,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from nczfs.engine.structure.ownership import UNFINISHED
 from nczfs.library.api import Group as OpenGroup
-from nczfs.library.variable import OpenNode
+from nczfs.library.variable import LibraryNode
 from nczfs.library.variable import Variable as OpenVariable
 from nczfs.model.hierarchy import Group, Variable
 from nczfs.tools.progress import Progress
@@ -69,13 +69,13 @@ class NodeUsage:
     decoded_bytes: int | None
 
 
-def lists_sizes(node: OpenNode) -> bool:
+def lists_sizes(node: LibraryNode) -> bool:
     """Return whether listings of the store show sizes, so that no request per object is needed."""
     return node._dataset.zmap.features.lists_sizes
 
 
 def chunk_usages(
-    node: OpenNode, variables: Sequence[Variable], progress: Progress = lambda _: None
+    node: LibraryNode, variables: Sequence[Variable], progress: Progress = lambda _: None
 ) -> Iterator[Usage]:
     """Return the usage of variables by their stored chunks, in order.
 
@@ -104,7 +104,7 @@ def chunk_usages(
     return _summed(map(listing, variables), progress)
 
 
-def node_usages(node: OpenNode, progress: Progress = lambda _: None) -> list[NodeUsage]:
+def node_usages(node: LibraryNode, progress: Progress = lambda _: None) -> list[NodeUsage]:
     """Return the usage of a node and all below it, from every object below its prefix.
 
     The deepest come first, and the node itself last. Raises as `chunk_usages`.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nczfs.vfs.base import Attributes, Changes, FileKind, InodeNo
-from nczfs.vfs.nodes import File, Node, NodeStat
+from nczfs.vfs.base import AttributeChanges, FileKind, InodeNo, NodeAttributes
+from nczfs.vfs.nodes import File, NodeStat, TreeNode
 
 DIRECTORY_NLINK = 2
 
@@ -34,11 +34,11 @@ class Appearance:
         modes = self.file_mode & 0o444, self.dir_mode & 0o555
         return modes == (0o444, 0o555) and not self.own_modes
 
-    def of(self, ino: InodeNo, node: Node, stat: NodeStat) -> Attributes:
+    def of(self, ino: InodeNo, node: TreeNode, stat: NodeStat) -> NodeAttributes:
         """Return the attributes of a file or directory."""
         if isinstance(node, File):
             return self.of_file(ino, stat, self.mode_of(node))
-        return Attributes(
+        return NodeAttributes(
             ino=ino,
             kind=FileKind.DIRECTORY,
             mode=_or(stat.mode, self.dir_mode),
@@ -52,9 +52,9 @@ class Appearance:
             atime_ns=stat.atime_ns,
         )
 
-    def of_file(self, ino: InodeNo, stat: NodeStat, mode: int) -> Attributes:
+    def of_file(self, ino: InodeNo, stat: NodeStat, mode: int) -> NodeAttributes:
         """Return the attributes of a file, with `mode` unless `stat` has one."""
-        return Attributes(
+        return NodeAttributes(
             ino=ino,
             kind=FileKind.FILE,
             mode=_or(stat.mode, mode),
@@ -68,13 +68,13 @@ class Appearance:
             atime_ns=stat.atime_ns,
         )
 
-    def mode_of(self, file: Node) -> int:
+    def mode_of(self, file: TreeNode) -> int:
         """Return a file's default mode, in which the owner may write if the file is writable."""
         mode = self.file_mode
         return mode | 0o200 if isinstance(file, File) and file.writable else mode & ~0o222
 
 
-def beyond(changes: Changes, shown: Attributes) -> Changes:
+def beyond(changes: AttributeChanges, shown: NodeAttributes) -> AttributeChanges:
     """Return the requested modes, owners and times that differ from the present ones."""
     return replace(
         changes,

@@ -26,7 +26,7 @@ class FileKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attributes:
+class NodeAttributes:
     """The attributes of a node, for stat.
 
     Attributes
@@ -51,7 +51,7 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class AttributeChanges:
     """The changes of a setattr; None leaves an attribute unchanged."""
 
     size: int | None = None
@@ -63,7 +63,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class NodeOwner:
     """The user who makes a file or directory."""
 
     uid: int
@@ -84,7 +84,7 @@ class DirectoryEntry:
     """An entry of a listing; `cookie` is the position after it."""
 
     name: bytes
-    attributes: Attributes
+    attributes: NodeAttributes
     cookie: int
 
 
@@ -143,11 +143,11 @@ class FileSystem(ABC):
         """Return whether `mask` is permitted to a user, as access(2). Raises ReadOnlyMount."""
 
     @abstractmethod
-    def lookup(self, parent: InodeNo, name: bytes) -> Attributes:
+    def lookup(self, parent: InodeNo, name: bytes) -> NodeAttributes:
         """Look up the node called `name` in a directory. Raises NoSuchPath."""
 
     @abstractmethod
-    def lookup_if_cached(self, parent: InodeNo, name: bytes) -> Attributes | None:
+    def lookup_if_cached(self, parent: InodeNo, name: bytes) -> NodeAttributes | None:
         """Look up a node from memory."""
 
     @abstractmethod
@@ -155,15 +155,17 @@ class FileSystem(ABC):
         """Lower the lookup counts of inodes. Never raises, never blocks."""
 
     @abstractmethod
-    def getattr(self, ino: InodeNo) -> Attributes:
+    def getattr(self, ino: InodeNo) -> NodeAttributes:
         """Return the attributes of a node."""
 
     @abstractmethod
-    def getattr_if_cached(self, ino: InodeNo) -> Attributes | None:
+    def getattr_if_cached(self, ino: InodeNo) -> NodeAttributes | None:
         """Return the attributes of a node from memory."""
 
     @abstractmethod
-    def setattr(self, ino: InodeNo, changes: Changes, handle: HandleNo | None) -> Attributes:
+    def setattr(
+        self, ino: InodeNo, changes: AttributeChanges, handle: HandleNo | None
+    ) -> NodeAttributes:
         """Change attributes; `handle` is given if the caller has the file open."""
 
     @abstractmethod
@@ -219,8 +221,8 @@ class FileSystem(ABC):
 
     @abstractmethod
     def create(
-        self, parent: InodeNo, name: bytes, flags: int, mode: int, owner: Owner | None = None
-    ) -> tuple[Opened, Attributes]:
+        self, parent: InodeNo, name: bytes, flags: int, mode: int, owner: NodeOwner | None = None
+    ) -> tuple[Opened, NodeAttributes]:
         """Make and open a file; `mode` are its permissions. Raises PathExists with O_EXCL.
 
         Parameters
@@ -230,8 +232,8 @@ class FileSystem(ABC):
 
     @abstractmethod
     def mkdir(
-        self, parent: InodeNo, name: bytes, mode: int, owner: Owner | None = None
-    ) -> Attributes:
+        self, parent: InodeNo, name: bytes, mode: int, owner: NodeOwner | None = None
+    ) -> NodeAttributes:
         """Make a directory; `owner` as in `create`. Raises PathExists."""
 
     @abstractmethod
@@ -255,7 +257,7 @@ class FileSystem(ABC):
         """Rename; if `replace` is false, the new name must be free."""
 
     @abstractmethod
-    def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> Attributes:
+    def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> NodeAttributes:
         """Make a second file with the present bytes of a file. Raises PathExists."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nczfs import metrics
 from nczfs.vfs.base import Buffer
-from nczfs.vfs.nodes import FixedContent, FixedDirectory, MadeFile, Node, OpenFile
+from nczfs.vfs.nodes import FixedContent, FixedDirectory, MadeFile, OpenFile, TreeNode
 
 LOG_BYTES_SHOWN = 4 << 20
 REQUEST_BYTES_MAX = 64 << 10
@@ -39,7 +39,7 @@ class ControlDirectory(FixedDirectory):
         refresh: Callable[[str], None],
         flush: Callable[[], None],
     ) -> None:
-        files: dict[str, Node] = {
+        files: dict[str, TreeNode] = {
             "status.json": _Made(mtime_ns, lambda: _json(status())),
             "config.json": _Made(mtime_ns, lambda: _json(config)),
             "metrics": _Made(mtime_ns, metrics.exposition),

@@ -22,7 +22,7 @@ class _State(Enum):
     WITHDRAWN = auto()
 
 
-class Request:
+class TimedRequest:
     """A request, shared by its thread and the waiting caller. `_lock` guards the state."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Request:
             _current.reset(token)
 
 
-_current: ContextVar[Request | None] = ContextVar("request", default=None)
+_current: ContextVar[TimedRequest | None] = ContextVar("request", default=None)
 
 
 def begin() -> None:

@@ -18,16 +18,16 @@ from nczfs.errors import (
 from nczfs.vfs import effects
 from nczfs.vfs.appearance import Appearance, beyond
 from nczfs.vfs.base import (
-    Attributes,
+    AttributeChanges,
     Buffer,
-    Changes,
     DirectoryEntry,
     FileSystem,
     HandleNo,
     InodeNo,
+    NodeAttributes,
+    NodeOwner,
     Notifier,
     Opened,
-    Owner,
 )
 from nczfs.vfs.handles import FileHandle, HandleTable
 from nczfs.vfs.inodes import Inode, InodeTable
@@ -105,7 +105,7 @@ class TreeFileSystem(FileSystem):
         runs = mask & os.X_OK and isinstance(inode.node, File)
         return not runs or bool(self.getattr(ino).mode & 0o111)
 
-    def lookup(self, parent: InodeNo, name: bytes) -> Attributes:
+    def lookup(self, parent: InodeNo, name: bytes) -> NodeAttributes:
         directory = self._directory(parent)
         if len(name) > NAME_BYTES_MAX:
             raise NameTooLong(f"{os.fsdecode(name)[:40]}...: a name has at most 255 bytes")
@@ -120,7 +120,7 @@ class TreeFileSystem(FileSystem):
             self.inodes.forget([(inode.ino, 1)])
             raise
 
-    def lookup_if_cached(self, parent: InodeNo, name: bytes) -> Attributes | None:
+    def lookup_if_cached(self, parent: InodeNo, name: bytes) -> NodeAttributes | None:
         directory = self._directory(parent)
         text = os.fsdecode(name)
         node = self._node_of(directory).lookup_if_cached(text)
@@ -134,16 +134,18 @@ class TreeFileSystem(FileSystem):
     def forget(self, counts: Iterable[tuple[InodeNo, int]]) -> None:
         self.inodes.forget(counts)
 
-    def getattr(self, ino: InodeNo) -> Attributes:
+    def getattr(self, ino: InodeNo) -> NodeAttributes:
         inode = self.inodes.get(ino)
         return self._sent_attributes(inode, inode.node.stat())
 
-    def getattr_if_cached(self, ino: InodeNo) -> Attributes | None:
+    def getattr_if_cached(self, ino: InodeNo) -> NodeAttributes | None:
         inode = self.inodes.get(ino)
         stat = inode.node.stat_if_cached()
         return self._sent_attributes(inode, stat) if stat is not None else None
 
-    def setattr(self, ino: InodeNo, changes: Changes, handle: HandleNo | None) -> Attributes:
+    def setattr(
+        self, ino: InodeNo, changes: AttributeChanges, handle: HandleNo | None
+    ) -> NodeAttributes:
         inode = self.inodes.get(ino)
         if self._read_only or changes.size is not None:
             self._check_writable(inode)
@@ -159,7 +161,7 @@ class TreeFileSystem(FileSystem):
                     self._file(inode).truncate(changes.size)
         attributes = self.getattr(ino)
         rest = beyond(changes, attributes)
-        if rest == Changes():
+        if rest == AttributeChanges():
             return attributes
         effects.begin()
         inode.node.change(rest)
@@ -242,8 +244,8 @@ class TreeFileSystem(FileSystem):
                 self.inodes.closed(found.inode.ino)
 
     def create(
-        self, parent: InodeNo, name: bytes, flags: int, mode: int, owner: Owner | None = None
-    ) -> tuple[Opened, Attributes]:
+        self, parent: InodeNo, name: bytes, flags: int, mode: int, owner: NodeOwner | None = None
+    ) -> tuple[Opened, NodeAttributes]:
         directory, text = self._place(parent, name)
         exclusive = bool(flags & os.O_EXCL)
         with self.kernel.changing((directory, text)):
@@ -258,8 +260,8 @@ class TreeFileSystem(FileSystem):
         return opened, self._sent_attributes(inode, node.stat())
 
     def mkdir(
-        self, parent: InodeNo, name: bytes, mode: int, owner: Owner | None = None
-    ) -> Attributes:
+        self, parent: InodeNo, name: bytes, mode: int, owner: NodeOwner | None = None
+    ) -> NodeAttributes:
         directory, text = self._place(parent, name)
         with self.kernel.changing((directory, text)):
             node = self._node_of(directory).mkdir(text, mode)
@@ -299,7 +301,7 @@ class TreeFileSystem(FileSystem):
         # Their contents may name the path.
         self.kernel.forget_contents(moved[1:])
 
-    def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> Attributes:
+    def link(self, ino: InodeNo, parent: InodeNo, name: bytes) -> NodeAttributes:
         source = self._file(self.inodes.get(ino))
         directory, text = self._place(parent, name)
         with self.kernel.changing((directory, text)):
@@ -371,11 +373,11 @@ class TreeFileSystem(FileSystem):
         if isinstance(node, File):
             raise NotPermitted(f"{path}: can only be read")
 
-    def _give(self, inode: Inode, owner: Owner | None) -> None:
+    def _give(self, inode: Inode, owner: NodeOwner | None) -> None:
         """Give something new to the user who made it, if the tree stores owners."""
         if owner is not None:
             with suppress(NotPermitted):
-                inode.node.change(Changes(uid=owner.uid, gid=owner.gid))
+                inode.node.change(AttributeChanges(uid=owner.uid, gid=owner.gid))
 
     def _opened(
         self, inode: Inode, node: File, file: OpenFile, flags: int, *, keep: bool
@@ -387,7 +389,7 @@ class TreeFileSystem(FileSystem):
         handle = self._files.add(FileHandle(inode, file, is_mappable))
         return Opened(handle, node.direct_io, keep)
 
-    def _sent_attributes(self, inode: Inode, stat: NodeStat) -> Attributes:
+    def _sent_attributes(self, inode: Inode, stat: NodeStat) -> NodeAttributes:
         """Return the attributes of an inode, which the kernel receives now."""
         inode.sent_size = stat.size
         return self._appearance.of(inode.ino, inode.node, stat)

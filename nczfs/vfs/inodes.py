@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from nczfs.errors import StaleHandle
 from nczfs.vfs.base import ROOT_INODE, InodeNo
-from nczfs.vfs.nodes import Directory, Node, NumberedDirectory
+from nczfs.vfs.nodes import Directory, NumberedDirectory, TreeNode
 
 # A directory of more entries than this numbers them one by one, when they are looked up: inode
 # numbers have 64 bits, and are never reused.
@@ -37,7 +37,7 @@ class Inode:
         "sent_size",
     )
 
-    def __init__(self, ino: InodeNo, parent: InodeNo, name: str, node: Node) -> None:
+    def __init__(self, ino: InodeNo, parent: InodeNo, name: str, node: TreeNode) -> None:
         self.ino = ino
         self.parent = parent
         self.name = name
@@ -102,7 +102,7 @@ class InodeTable:
             directory = block.directory
             return Inode(ino, block.owner.ino, directory.name_of(number), directory.child(number))
 
-    def number(self, parent: Inode, name: str, node: Node) -> Inode:
+    def number(self, parent: Inode, name: str, node: TreeNode) -> Inode:
         """Return the inode of a found entry: the known one while the token is the same."""
         with self._lock:
             if isinstance(parent.node, NumberedDirectory):
@@ -231,7 +231,7 @@ class InodeTable:
             self._place(inode)
             return self._and_below(inode)
 
-    def found(self, inode: Inode, node: Node) -> None:
+    def found(self, inode: Inode, node: TreeNode) -> None:
         """Set the node of an inode that was renamed, or is below a renamed one."""
         with self._lock:
             node.succeeds(inode.node)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from nczfs.vfs.appearance import Appearance
 from nczfs.vfs.base import DirectoryEntry, InodeNo
 from nczfs.vfs.inodes import Inode, InodeTable
-from nczfs.vfs.nodes import Directory, Node, NumberedDirectory
+from nczfs.vfs.nodes import Directory, NumberedDirectory, TreeNode
 
 FIRST_COOKIE = 3  # 0 is the start; 1 and 2 have a meaning for NFS
 
@@ -28,8 +28,8 @@ class OpenDirectory:
         self._inodes = inodes
         self._appearance = appearance
         self._lock = threading.Lock()
-        self._entries: list[tuple[str, Node]] = []
-        self._source: Iterator[tuple[str, Node]] = iter(())
+        self._entries: list[tuple[str, TreeNode]] = []
+        self._source: Iterator[tuple[str, TreeNode]] = iter(())
         self._made: set[InodeNo] = set()
         inodes.opened(inode.ino)
 
@@ -66,7 +66,7 @@ class OpenDirectory:
             yield DirectoryEntry(os.fsencode(name), attributes, position + FIRST_COOKIE)
             position += 1
 
-    def _entry_at(self, position: int) -> tuple[str, Node] | None:
+    def _entry_at(self, position: int) -> tuple[str, TreeNode] | None:
         while len(self._entries) <= position:
             entry = next(self._source, None)
             if entry is None:

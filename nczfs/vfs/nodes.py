@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError
-from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.base import AttributeChanges, Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class NodeStat:
     atime_ns: int | None = None
 
 
-class Node(ABC):
+class TreeNode(ABC):
     """A file or directory.
 
     Two nodes of the same name with equal `token` are the same file; a node with another token gets
@@ -58,27 +58,27 @@ class Node(ABC):
     def listing_stat(self) -> NodeStat:
         """Return what is known without waiting."""
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         """Change modes, owners or times, but not the size. May block."""
         raise NotPermitted("modes, owners and times cannot be changed here")
 
-    def succeeds(self, old: Node) -> None:  # noqa: B027 - most nodes know nothing of open files
+    def succeeds(self, old: TreeNode) -> None:  # noqa: B027 - most nodes know nothing of open files
         """Take over what the former node of the same inode knows of its open files."""
 
 
-class Directory(Node):
+class Directory(TreeNode):
     """A node with entries."""
 
     @abstractmethod
-    def lookup(self, name: str) -> Node:
+    def lookup(self, name: str) -> TreeNode:
         """Return the entry called `name`. Raises NoSuchPath; may block."""
 
-    def lookup_if_cached(self, name: str) -> Node | None:
+    def lookup_if_cached(self, name: str) -> TreeNode | None:
         """Return the entry called `name`; None if it does not exist, or looking would block."""
         return None
 
     @abstractmethod
-    def listing(self) -> Iterator[tuple[str, Node]]:
+    def listing(self) -> Iterator[tuple[str, TreeNode]]:
         """Yield every entry once; may block between entries."""
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
@@ -131,7 +131,7 @@ class Directory(Node):
 class FixedDirectory(Directory):
     """A directory with fixed entries."""
 
-    def __init__(self, entries: Mapping[str, Node], mtime_ns: int) -> None:
+    def __init__(self, entries: Mapping[str, TreeNode], mtime_ns: int) -> None:
         self._entries = entries
         self._mtime_ns = mtime_ns
 
@@ -141,16 +141,16 @@ class FixedDirectory(Directory):
     def listing_stat(self) -> NodeStat:
         return NodeStat(0, self._mtime_ns)
 
-    def lookup(self, name: str) -> Node:
+    def lookup(self, name: str) -> TreeNode:
         try:
             return self._entries[name]
         except KeyError:
             raise NoSuchPath(f"{name}: no such file") from None
 
-    def lookup_if_cached(self, name: str) -> Node | None:
+    def lookup_if_cached(self, name: str) -> TreeNode | None:
         return self._entries.get(name)
 
-    def listing(self) -> Iterator[tuple[str, Node]]:
+    def listing(self) -> Iterator[tuple[str, TreeNode]]:
         return iter(self._entries.items())
 
 
@@ -175,7 +175,7 @@ class NumberedDirectory(Directory):
         """Return the number of the entry called `name`; None if there is none."""
 
     @abstractmethod
-    def child(self, number: int) -> Node:
+    def child(self, number: int) -> TreeNode:
         """Return entry `number`, which is always a file."""
 
     @abstractmethod
@@ -244,7 +244,7 @@ class OpenFile(ABC):
         """Release what is held on this machine when the mount ends, without using the store."""
 
 
-class File(Node):
+class File(TreeNode):
     """A node with bytes."""
 
     direct_io = False

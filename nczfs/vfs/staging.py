@@ -98,7 +98,7 @@ class StagedFile:
         self._valid = Ranges()
         self._sent: list[Sent] = []
         self._moving = threading.Lock()  # guards bytes that a snapshot has to go on seeing
-        self._snapshots: list[Snapshot] = []
+        self._snapshots: list[StagedSnapshot] = []
         self._log = StagedLog(spool, path, fd)
         self._resize(size)
 
@@ -178,9 +178,9 @@ class StagedFile:
         if is_shorter:
             self._log.cut(size)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StagedSnapshot:
         """Return the file as it is now, unaffected by later writes; to be closed."""
-        found = Snapshot(self)
+        found = StagedSnapshot(self)
         with self._moving:
             self._snapshots.append(found)
         return found
@@ -305,7 +305,7 @@ class StagedFile:
         self._spool.end_promise()
 
 
-class Snapshot:
+class StagedSnapshot:
     """A staged file as it was: bytes are moved aside before they are overwritten.
 
     Made under the lock of the file's user, read and closed without it.

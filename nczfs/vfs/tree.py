@@ -30,7 +30,7 @@ from nczfs.vfs.datasets.prefixdirectory import PrefixDirectory
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.mountpaths import DATASETS, OBJECTS, MountPaths
-from nczfs.vfs.nodes import Directory, FixedDirectory, Node
+from nczfs.vfs.nodes import Directory, FixedDirectory, TreeNode
 from nczfs.vfs.objects import (
     ObjectsDirectory,
     ObjectsOptions,
@@ -206,7 +206,7 @@ class _Mounted:
         return ObjectsTree(store, self._engine, options, self._began_ns)
 
     def _top(self, options: VfsOptions) -> FixedDirectory:
-        entries: dict[str, Node] = {}
+        entries: dict[str, TreeNode] = {}
         if options.show != "views":
             entries[OBJECTS] = ObjectsDirectory(self._objects, keys.ROOT, renames=0)
         if options.show != "objects":

@@ -8,7 +8,7 @@ from codecs import getincrementaldecoder
 
 from nczfs.cdl.constants import Constant, Item, Misfit, begins_number, item_of
 from nczfs.cdl.scope import attribute_of
-from nczfs.cdl.tokens import Kind, Scanner, Token, decoded, unquoted
+from nczfs.cdl.tokens import Scanner, Token, TokenKind, decoded, unquoted
 from nczfs.engine.values.convert import retyped
 from nczfs.errors import BadMetadata, BadValue
 from nczfs.formats.jsontext import Unfinished, parse, plain
@@ -104,7 +104,7 @@ def _no_number(name: str, word: str, nc_type: NcType) -> BadValue:
 
 def _new(name: str, text: str) -> Attribute:
     quoted = _token(text.strip())
-    if quoted is not None and quoted.kind is Kind.TEXT:
+    if quoted is not None and quoted.kind is TokenKind.TEXT:
         return Attribute(name, NcType.CHAR, decoded(unquoted(quoted.source)))
     numbers = _numbers(text)
     if numbers is None:
@@ -121,7 +121,7 @@ def _numbers(text: str) -> list[Constant] | None:
     found: list[Constant] = []
     for word in _SEPARATOR.split(text.strip()):
         token = _token(word)
-        if token is None or token.kind not in (Kind.NUMBER, Kind.WORD):
+        if token is None or token.kind not in (TokenKind.NUMBER, TokenKind.WORD):
             return None
         try:
             item = item_of(token)

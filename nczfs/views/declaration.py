@@ -79,10 +79,10 @@ class WantedGroup:
     format: str | None = None
 
 
-Wanted: TypeAlias = "WantedVariable | WantedGroup"
+WantedNode: TypeAlias = "WantedVariable | WantedGroup"
 
 
-def wanted_node(name: str, data: bytes) -> Wanted:
+def wanted_node(name: str, data: bytes) -> WantedNode:
     """Return what an info.json describes: a variable with `shape` and `dtype`, otherwise a group.
 
     A document with `attribute_types`, as nczfs makes it, is taken literally: the variable has
@@ -117,7 +117,7 @@ def wanted_node(name: str, data: bytes) -> Wanted:
     return wanted if format_name is None else _of_format(wanted, format_name)
 
 
-def _of_format(wanted: Wanted, name: str) -> Wanted:
+def _of_format(wanted: WantedNode, name: str) -> WantedNode:
     if isinstance(wanted, WantedGroup):
         return WantedGroup(wanted.dimensions, wanted.attributes, name)
     return WantedVariable(wanted.declaration, wanted.dimensions, name)

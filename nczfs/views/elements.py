@@ -219,7 +219,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenElements:
     """Elements that some bytes represent, and their place."""
 
     source: ElementSource

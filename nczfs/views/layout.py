@@ -22,7 +22,7 @@ from nczfs.views.segments import Run, Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SegmentPiece:
     """Bytes [start, stop) of one segment."""
 
     segment: Segment
@@ -39,7 +39,7 @@ class Layout:
         self._starts = ends[:-1]
         self.size = ends[-1]
 
-    def pieces(self, start: int, stop: int) -> Iterator[Piece]:
+    def pieces(self, start: int, stop: int) -> Iterator[SegmentPiece]:
         """Yield the pieces of the bytes [start, stop), in order, cut at the end."""
         stop = min(stop, self.size)
         if start >= stop:
@@ -48,7 +48,7 @@ class Layout:
         while start < stop:
             segment, begin = self.segments[number], self._starts[number]
             end = min(begin + segment.size, stop)
-            yield Piece(segment, start - begin, end - begin)
+            yield SegmentPiece(segment, start - begin, end - begin)
             start = end
             number += 1
 

@@ -17,7 +17,7 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
 from nczfs.errors import BadValue, CorruptStore, NotPermitted
-from nczfs.views.elements import ElementSource, Span, Written
+from nczfs.views.elements import ElementSource, Span, WrittenElements
 from nczfs.views.forms import Buffer, Form
 
 # A range from memory is assembled on the event loop up to this size: work of more than about a
@@ -49,7 +49,7 @@ class Segment(ABC):
         """Read as `read` does, from memory and quickly, or return None. Never blocks."""
 
     @abstractmethod
-    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+    def written(self, start: int, data: memoryview, offset: int) -> list[WrittenElements]:
         """Return the elements that `data`, the new bytes from `start` on, stands for.
 
         Parameters
@@ -102,7 +102,7 @@ class Literal(Segment):
     def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
         return [memoryview(self.data)[start:stop]]
 
-    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+    def written(self, start: int, data: memoryview, offset: int) -> list[WrittenElements]:
         _check_unchanged(self.data[start : start + len(data)], data, start, offset, self.forgotten)
         return []
 
@@ -133,7 +133,7 @@ class FileLiteral(Segment):
     def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
         return None  # reading a disk can block
 
-    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+    def written(self, start: int, data: memoryview, offset: int) -> list[WrittenElements]:
         known = self.file.read(self.begin + start, len(data))
         _check_unchanged(known, data, start, offset, self.forgotten)
         return []
@@ -175,7 +175,7 @@ class Padding(Segment):
     def peek(self, start: int, stop: int, fresh_since: float) -> list[Buffer] | None:
         return [bytes(stop - start)]
 
-    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+    def written(self, start: int, data: memoryview, offset: int) -> list[WrittenElements]:
         return []
 
 
@@ -223,7 +223,7 @@ class Run(Segment):
         cut = first * width
         return [memoryview(form.render(values))[start - cut : stop - cut]]
 
-    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+    def written(self, start: int, data: memoryview, offset: int) -> list[WrittenElements]:
         try:
             if self.form.is_exact and not self.is_compared:
                 return [self._replaced(start, data)]
@@ -252,7 +252,7 @@ class Run(Segment):
     def ahead(self, room: int) -> AheadOptions:
         return self.source.ahead(self.form.width, room, uncopied=self.form.is_uncopied)
 
-    def _replaced(self, start: int, data: memoryview) -> Written:
+    def _replaced(self, start: int, data: memoryview) -> WrittenElements:
         """Return all elements that the bytes touch, completed at the edges."""
         width = self.form.width
         first, last = start // width, (start + len(data) - 1) // width
@@ -265,9 +265,11 @@ class Run(Segment):
             cut = start - first * width
             whole[cut : cut + len(data)] = data
             data = memoryview(whole)
-        return Written(self.source, self.first + first, self.form.parse(data, self.source.dtype))
+        return WrittenElements(
+            self.source, self.first + first, self.form.parse(data, self.source.dtype)
+        )
 
-    def _changed(self, start: int, data: memoryview) -> list[Written]:
+    def _changed(self, start: int, data: memoryview) -> list[WrittenElements]:
         """Return the elements that the bytes represent completely, or just those that they change.
 
         An element that its bytes do not represent completely is kept if they do not change it.
@@ -292,7 +294,7 @@ class Run(Segment):
         new = self.form.parse(np.ascontiguousarray(after[wanted]).reshape(-1).data, old.dtype)
         breaks = np.flatnonzero(np.diff(wanted) > 1) + 1
         return [
-            Written(self.source, first + int(numbers[0]), values)
+            WrittenElements(self.source, first + int(numbers[0]), values)
             for numbers, values in zip(np.split(wanted, breaks), np.split(new, breaks), strict=True)
         ]
 
@@ -350,9 +352,9 @@ class Records(Segment):
             part.cells(out, self.record_bytes, start)[...] = part.shaped(data)
         return [out.data]
 
-    def written(self, start: int, data: memoryview, offset: int) -> list[Written]:
+    def written(self, start: int, data: memoryview, offset: int) -> list[WrittenElements]:
         given = np.frombuffer(data, np.uint8)
-        found: list[Written] = []
+        found: list[WrittenElements] = []
         for part in self._parts(start, start + len(data)):
             cells = part.cells(given, self.record_bytes, start)
             new = np.ascontiguousarray(cells).reshape(-1).data

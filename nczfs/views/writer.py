@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nczfs.views.elements import Written
+from nczfs.views.elements import WrittenElements
 from nczfs.views.forms import Buffer
 from nczfs.views.layout import Layout
 
@@ -20,10 +20,10 @@ def write_at(layout: Layout, offset: int, data: Buffer) -> None:
         elements.write()
 
 
-def elements_at(layout: Layout, offset: int, data: Buffer) -> list[Written]:
+def elements_at(layout: Layout, offset: int, data: Buffer) -> list[WrittenElements]:
     """Return what `write_at` writes, checked to the last byte."""
     assert offset + len(data) <= layout.size
-    found: list[Written] = []
+    found: list[WrittenElements] = []
     position = 0
     given = memoryview(data)
     for piece in layout.pieces(offset, offset + len(data)):

@@ -20,7 +20,7 @@ from nczfs.errors import (
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.forbidden import Forbidden
 from nczfs.zmap.http_names import Names
-from nczfs.zmap.http_transport import Request, Transport
+from nczfs.zmap.http_transport import HttpRequest, HttpTransport
 from nczfs.zmap.keys import MAX_KEY_BYTES, Key, Prefix, join
 from nczfs.zmap.registry import DEFAULTS, StoreOptions
 from nczfs.zmap.url import StoreUrl
@@ -59,7 +59,7 @@ class HttpZMap(ZMap):
     """
 
     def __init__(self, source: str, options: StoreOptions = DEFAULTS) -> None:
-        self._transport = Transport(source, options)
+        self._transport = HttpTransport(source, options)
         self._name = self._transport.root_url
         self._ranges = True  # ranges are honoured, as far as is known
         self._forbidden = Forbidden(
@@ -87,7 +87,7 @@ class HttpZMap(ZMap):
         if version is not None and is_strong(version):
             headers["if-match"] = version
         answer = self._transport.send(
-            Request("GET", key, headers, start, stop),
+            HttpRequest("GET", key, headers, start, stop),
             lambda answer: _range_fault(answer, start, stop),
         )
         if answer.status == 416:
@@ -139,14 +139,14 @@ class HttpZMap(ZMap):
         return self._asked(key, failures=2)
 
     def _asked(self, key: Key, *, failures: int = ATTEMPTS) -> Stat:
-        answer = self._transport.send(Request("HEAD", key, failures=failures))
+        answer = self._transport.send(HttpRequest("HEAD", key, failures=failures))
         if answer.status in _HEAD_REFUSED or (answer.status == 200 and answer.size is None):
             answer = self._transport.send(
-                Request("GET", key, {"range": "bytes=0-0"}, 0, 1, failures=failures),
+                HttpRequest("GET", key, {"range": "bytes=0-0"}, 0, 1, failures=failures),
                 lambda answer: _range_fault(answer, 0, 1),
             )
             if answer.status == 416:  # the object is empty
-                answer = self._transport.send(Request("GET", key, {}, 0, 1, failures=failures))
+                answer = self._transport.send(HttpRequest("GET", key, {}, 0, 1, failures=failures))
         self._check(answer, key)
         return self._stat(key, answer)
 
@@ -221,7 +221,7 @@ class HttpZMap(ZMap):
 
     def _first_byte(self, key: Key) -> int:
         """Return the status of a GET, because servers that refuse all HEADs are not rare."""
-        return self._transport.send(Request("GET", key, {"range": "bytes=0-0"}, 0, 1)).status
+        return self._transport.send(HttpRequest("GET", key, {"range": "bytes=0-0"}, 0, 1)).status
 
 
 def open_http(url: StoreUrl, options: StoreOptions) -> ZMap:

@@ -26,7 +26,7 @@ _ROOT_TITLES = frozenset({"index of"})
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedName:
     """A name of an index page.
 
     Attributes
@@ -40,7 +40,7 @@ class Listed:
     mtime_s: int | None = None
 
 
-def parse_listing(body: Buffer, content_type: str, url: str) -> list[Listed] | None:
+def parse_listing(body: Buffer, content_type: str, url: str) -> list[ListedName] | None:
     """Parse the names of an index page, each once, without hidden ones; None: it is not one.
 
     Parameters
@@ -59,9 +59,9 @@ def parse_listing(body: Buffer, content_type: str, url: str) -> list[Listed] | N
     return list({entry.name: entry for entry in found if is_name(entry.name)}.values())
 
 
-def _of_json(body: Buffer) -> list[Listed] | None:
+def _of_json(body: Buffer) -> list[ListedName] | None:
     """Parse nginx's ``autoindex_format json``: a list of objects, each with a name and a type."""
-    found: list[Listed] = []
+    found: list[ListedName] = []
 
     def take(at: int) -> int:
         item, end = parts.value(at, NAME_BYTES_MAX)
@@ -69,7 +69,7 @@ def _of_json(body: Buffer) -> list[Listed] | None:
             raise ValueError("an item without a name")  # noqa: TRY004 - of the document
         size, mtime = item.get("size"), item.get("mtime")
         found.append(
-            Listed(
+            ListedName(
                 item["name"],
                 item.get("type") == "directory",
                 size if type(size) is int and 0 <= size < SIZE_END else None,
@@ -91,7 +91,7 @@ def _seconds(text: object) -> int | None:
     return None if found is None else found // 1_000_000_000
 
 
-def _of_html(body: Buffer, url: str) -> list[Listed] | None:
+def _of_html(body: Buffer, url: str) -> list[ListedName] | None:
     page = _Page()
     content = bytes(body)
     try:
@@ -120,7 +120,7 @@ def _is_title(text: str) -> bool:
     return words.startswith(_TITLES) or words in _ROOT_TITLES
 
 
-def _entry(link: str, base: str) -> Listed | None:
+def _entry(link: str, base: str) -> ListedName | None:
     """Return the name directly below the page that a link leads to; None: there is none."""
     path = link.partition("#")[0].partition("?")[0]
     if "://" in path or path.startswith("//"):
@@ -137,7 +137,7 @@ def _entry(link: str, base: str) -> Listed | None:
     else:
         path = unquote(path.removeprefix("./"), errors="surrogateescape")
     name = path.removesuffix("/")
-    return Listed(name, path.endswith("/")) if is_name(name) else None
+    return ListedName(name, path.endswith("/")) if is_name(name) else None
 
 
 class _Page:

@@ -23,8 +23,8 @@ from nczfs.errors import (
 )
 from nczfs.zmap.base import Buffer, Entry, Stat, Version, ZMap
 from nczfs.zmap.documents import KnownDocuments
-from nczfs.zmap.http_listing import LISTING_BYTES_MAX, Listed, parse_listing
-from nczfs.zmap.http_transport import Request, Transport
+from nczfs.zmap.http_listing import LISTING_BYTES_MAX, ListedName, parse_listing
+from nczfs.zmap.http_transport import HttpRequest, HttpTransport
 from nczfs.zmap.jsonparts import JsonParts
 from nczfs.zmap.keys import ROOT, Key, Prefix, is_name, join, parse_key
 from nczfs.zmap.leaving_out import without_failures
@@ -48,7 +48,7 @@ class Names:
     def __init__(
         self,
         zmap: ZMap,
-        transport: Transport,
+        transport: HttpTransport,
         stat: Callable[[Key], Stat],
         documents: KnownDocuments,
     ) -> None:
@@ -89,11 +89,11 @@ class Names:
             for stat in self._unlisted(prefix):
                 yield Entry(stat.key.rpartition("/")[2], stat, False)
 
-    def _listing(self, prefix: Prefix) -> list[Listed] | None:
+    def _listing(self, prefix: Prefix) -> list[ListedName] | None:
         """Return the names of the index page; None: there is none."""
         directory = f"{prefix}/" if prefix else ""
         where = self._transport.where(directory)
-        answer = self._transport.send(Request("GET", directory, limit=LISTING_BYTES_MAX))
+        answer = self._transport.send(HttpRequest("GET", directory, limit=LISTING_BYTES_MAX))
         if answer.status == 401:
             raise AccessDenied(f"{where}: access denied (401) to the listing")
         if answer.status == 404 and prefix and self._has_listings():
@@ -119,7 +119,7 @@ class Names:
         nginx never lists names that begin with a dot.
         """
         usual, others = (
-            [Listed(name, False) for name in names if name.startswith(".")]
+            [ListedName(name, False) for name in names if name.startswith(".")]
             for names in (self._documents.usual, self._documents.others)
         )
         found = False
@@ -130,7 +130,7 @@ class Names:
         if found:
             yield from (s for s in self._asked(prefix, others) if isinstance(s, Stat))
 
-    def _stats(self, prefix: Prefix, listed: list[Listed]) -> Iterator[Stat | StoreError]:
+    def _stats(self, prefix: Prefix, listed: list[ListedName]) -> Iterator[Stat | StoreError]:
         """Yield the `Stat` of existing objects."""
         files = [entry for entry in listed if not entry.is_directory]
         exact = {e.name: e for e in files if e.size is not None and e.mtime_s is not None}
@@ -144,7 +144,7 @@ class Names:
                 files = [entry for entry in files if entry.name not in exact]
         yield from self._asked(prefix, files)
 
-    def _asked(self, prefix: Prefix, files: list[Listed]) -> Iterator[Stat | StoreError]:
+    def _asked(self, prefix: Prefix, files: list[ListedName]) -> Iterator[Stat | StoreError]:
         """Return what the server says about existing files, or its failures.
 
         Raises
@@ -152,7 +152,7 @@ class Names:
         Unavailable, DeadlinePassed : the server cannot be reached.
         """
 
-        def ask(entry: Listed) -> Stat | StoreError | None:
+        def ask(entry: ListedName) -> Stat | StoreError | None:
             try:
                 return self._stat(join(prefix, entry.name))
             except NoSuchObject:
@@ -166,7 +166,7 @@ class Names:
 
         return (stat for stat in in_parallel(ask, files) if stat is not None)
 
-    def _consolidated(self, prefix: Prefix) -> list[Listed]:
+    def _consolidated(self, prefix: Prefix) -> list[ListedName]:
         """Return the names in the metadata of the dataset around a prefix."""
         found = self._metadata_around(prefix)
         if found is None:
@@ -189,12 +189,12 @@ class Names:
                 )
             above = above.rpartition("/")[0]
         below = f"{inner}/" if inner else ""
-        listed: dict[str, Listed] = {}
+        listed: dict[str, ListedName] = {}
         for name in names:
             if name.startswith(below):
                 child, slash, _ = name[len(below) :].partition("/")
                 if is_name(child):
-                    entry = Listed(child, bool(slash))
+                    entry = ListedName(child, bool(slash))
                     listed[f"{child}{slash}"] = entry
         return list(listed.values())
 
@@ -268,12 +268,12 @@ _FORMS = (
 )
 
 
-def _form_of(stat: Stat, entry: Listed) -> _Form | None:
+def _form_of(stat: Stat, entry: ListedName) -> _Form | None:
     """Return the form that a requested object shows."""
     return next((form for form in _FORMS if _made(stat.key, entry, form) == stat), None)
 
 
-def _made(key: Key, entry: Listed, form: _Form) -> Stat:
+def _made(key: Key, entry: ListedName, form: _Form) -> Stat:
     assert entry.size is not None
     assert entry.mtime_s is not None
     version = form.version(entry.mtime_s, entry.size)

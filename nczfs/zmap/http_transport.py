@@ -19,7 +19,7 @@ from nczfs.zmap.ranges import answer_bytes_max
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.web.attempts import ATTEMPTS, Deadline
 from nczfs.zmap.web.authorities import check_authorities
-from nczfs.zmap.web.bodies import Wanted
+from nczfs.zmap.web.bodies import WantedBytes
 from nczfs.zmap.web.exchange import Answer, Exchange, Question
 from nczfs.zmap.web.failures import AttemptFailed
 from nczfs.zmap.web.headers import pause_s
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """A request about a key or, with a slash at its end, about a directory.
 
     Attributes
@@ -53,15 +53,15 @@ class Request:
     failures: int = ATTEMPTS
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> WantedBytes:
         """The accepted length of the body."""
         limit = self.limit
         if limit is None:
             limit = answer_bytes_max(self.start, self.stop)
-        return Wanted(limit, self.start, self.stop)
+        return WantedBytes(limit, self.start, self.stop)
 
 
-class Transport:
+class HttpTransport:
     """A sender of requests below one URL.
 
     A user and a password in the URL, or from ``~/.netrc``, are sent only to their host, not to
@@ -126,7 +126,9 @@ class Transport:
         """Return the URL of a key for messages, without secrets."""
         return place_of(self.root_url, key, self._copies)
 
-    def send(self, request: Request, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
+    def send(
+        self, request: HttpRequest, fault: Callable[[Answer], str] = lambda answer: ""
+    ) -> Answer:
         """Repeat a request until there is an answer that another attempt would not change.
 
         Redirections are followed as `Redirects` decides, except for one to the same path with a
@@ -167,7 +169,7 @@ class Transport:
         path = quote(key.encode("utf-8", "surrogateescape"), safe="-._~/")
         return f"{self.root_url}/{path}{self._query}"
 
-    def _follow(self, request: Request, deadline: Deadline) -> Answer:
+    def _follow(self, request: HttpRequest, deadline: Deadline) -> Answer:
         where = self.where(request.key)
         url = self._url(request.key)
         for _ in range(HOPS_MAX + 1):
@@ -178,7 +180,7 @@ class Transport:
             url = self._redirects.target(url, location, where)
         raise StoreError(f"{where}: redirected more than {HOPS_MAX} times")
 
-    def _ask(self, request: Request, url: str, deadline: Deadline) -> Answer:
+    def _ask(self, request: HttpRequest, url: str, deadline: Deadline) -> Answer:
         headers = self._headers | dict(request.headers)
         if self._authorization and origin_of(urlsplit(url)) == self._origin:
             headers["authorization"] = self._authorization

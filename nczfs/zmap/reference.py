@@ -42,7 +42,7 @@ _FEATURES = Features(writable=False, conditional_writes=False, near=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ReferenceDocument:
     """The document of references.
 
     Attributes
@@ -81,7 +81,12 @@ class ReferenceZMap(ZMap):
     """
 
     def __init__(
-        self, document: Document, references: References, targets: Targets, *, near: bool = False
+        self,
+        document: ReferenceDocument,
+        references: References,
+        targets: Targets,
+        *,
+        near: bool = False,
     ) -> None:
         self._name = document.name
         self._version = document.version
@@ -235,7 +240,7 @@ def open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:
     finally:
         store.close()
     table = read_references(blob.data, url.text)
-    document = Document(url.text, blob.version, blob.mtime_ns)
+    document = ReferenceDocument(url.text, blob.version, blob.mtime_ns)
     return ReferenceZMap(document, table, Targets(home, options), near=_is_near(home, options))
 
 
@@ -251,7 +256,7 @@ def _of_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
     except BaseException:
         store.close()
         raise
-    document = Document(url.text, blob.version, blob.mtime_ns)
+    document = ReferenceDocument(url.text, blob.version, blob.mtime_ns)
     targets = Targets(home, options, store)
     return ReferenceZMap(document, references, targets, near=_is_near(home, options))
 

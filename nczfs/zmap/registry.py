@@ -17,17 +17,17 @@ from nczfs.errors import AccessDenied, UsageError
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.documents import NONE, KnownDocuments
+from nczfs.zmap.inblocks import InBlocks
 from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
-from nczfs.zmap.readahead import ReadAhead
 from nczfs.zmap.url import ENTRY_POINTS, StoreUrl, parse_url
 from nczfs.zmap.wrappers import Metered, Prefixed, ReadOnly
 from nczfs.zmap.zip import ZipZMap
-from nczfs.zmap.zip.creating import Form, create_archive
+from nczfs.zmap.zip.creating import ArchiveForm, create_archive
 from nczfs.zmap.zip.growing import Commit
 from nczfs.zmap.zip.indexcache import IndexCache, default_directory
 from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
-from nczfs.zmap.zip.store import Kept
+from nczfs.zmap.zip.store import KeptArchives
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class StoreOptions:
     read_only: bool = False
     durable: bool = False
     zip_commit: Literal["append", "copy"] = "append"
-    zip_form: Form = "top"
+    zip_form: ArchiveForm = "top"
     zip_write_once: bool = False
     zip_index_dir: str | None = None
     allow_references: tuple[str, ...] = ()
@@ -191,10 +191,10 @@ def archive_in(
     *,
     owns_source: bool = False,
     index_cache: IndexCache | None = None,
-    kept: Kept | None = None,
+    kept: KeptArchives | None = None,
 ) -> ZMap:
     """Open a zip archive that is an object of a store, in larger pieces if the store is far."""
-    near = source if source.features.near else ReadAhead(source, owns_source=owns_source)
+    near = source if source.features.near else InBlocks(source, owns_source=owns_source)
     owns_near = owns_source or near is not source
     return ZipZMap(near, key, owns_source=owns_near, index_cache=index_cache, kept=kept)
 

@@ -22,9 +22,9 @@ from nczfs.zmap import reference_targets
 from nczfs.zmap.base import ABSENT, ZMap
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.http import HttpZMap
+from nczfs.zmap.inblocks import InBlocks
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
-from nczfs.zmap.readahead import ReadAhead
 from nczfs.zmap.registry import StoreOptions, open_store
 from nczfs.zmap.wrappers import Metered, Prefixed, ReadOnly
 from nczfs.zmap.zip import ZipZMap
@@ -117,7 +117,7 @@ def _archived(method: int, *, far: bool) -> Stack:
     inner = MemoryZMap()
     inner.write(Key("data.zip"), file.getvalue())
     faulty = Faulty(inner)
-    near = ReadAhead(faulty) if far else faulty
+    near = InBlocks(faulty) if far else faulty
     return faulty, lambda: ZipZMap(near, Key("data.zip"), top="")
 
 

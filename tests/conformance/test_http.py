@@ -15,8 +15,8 @@ from nczfs.testing.zmap import ODD_KEYS, Populate, ZMapReadSuite
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.http import HttpZMap
+from nczfs.zmap.inblocks import InBlocks
 from nczfs.zmap.keys import ROOT, Key, Prefix, parse_key
-from nczfs.zmap.readahead import ReadAhead
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.wrappers import Prefixed
 from nczfs.zmap.zip import ZipZMap
@@ -137,7 +137,7 @@ class TestZipOnNginx(ZMapReadSuite):
             directory = nginx.new_directory()
             (directory / "data.zip").write_bytes(file.getvalue())
             outer = HttpZMap(f"{nginx.url}/unlisted/{directory.name}", KNOWING)
-            source = ReadAhead(outer, owns_source=True)
+            source = InBlocks(outer, owns_source=True)
             opened.append(ZipZMap(source, Key("data.zip"), top="", owns_source=True))
             return opened[-1]
 

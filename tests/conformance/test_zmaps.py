@@ -14,12 +14,12 @@ from nczfs.testing.faults import Faulty
 from nczfs.testing.zmap import Populate, ZMapReadSuite, ZMapSuite
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.directory import DirectoryZMap
+from nczfs.zmap.inblocks import InBlocks
 from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
-from nczfs.zmap.readahead import ReadAhead
 from nczfs.zmap.wrappers import Metered, Prefixed, ReadOnly
 from nczfs.zmap.zip import ZipZMap
-from nczfs.zmap.zip.creating import Form, create_archive
+from nczfs.zmap.zip.creating import ArchiveForm, create_archive
 from nczfs.zmap.zip.growing import Commit
 from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
 from tests.support.folding import fold_names
@@ -144,7 +144,7 @@ class TestReadAhead(ZMapReadSuite):
             inner = MemoryZMap()
             for key, data in objects.items():
                 inner.write(parse_key(key), data)
-            return ReadAhead(inner)
+            return InBlocks(inner)
 
         return fill
 
@@ -232,7 +232,7 @@ class TestZipInADirectoryWithATopDirectory(_Zip):
 class _WritableZip(ZMapSuite):
     """An archive that is a file; `peek` is Python's zipfile, after a flush."""
 
-    form: Form = "top"
+    form: ArchiveForm = "top"
     options = LocalZipOptions()
     under = "data/"
     path: Path

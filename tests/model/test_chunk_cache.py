@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.chunks.chunkaccess import ChunkAccess
-from nczfs.engine.chunks.loaded import ChunkId, Loaded
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.spill import SpillTier
 from nczfs.engine.chunks.storedarray import StoredArray
@@ -28,9 +28,11 @@ CHUNKS = st.integers(0, 11)
 ROWS = st.integers(0, 29)
 
 
-def chunk(number: int, version: int) -> Loaded:
+def chunk(number: int, version: int) -> LoadedChunk:
     values = np.arange(NBYTES, dtype=np.int64) + 7 * number + 101 * version
-    return Loaded((values % 251).astype(np.uint8).reshape(SHAPE), NBYTES, Version(str(version)))
+    return LoadedChunk(
+        (values % 251).astype(np.uint8).reshape(SHAPE), NBYTES, Version(str(version))
+    )
 
 
 class ChunkCacheMachine(RuleBasedStateMachine):
@@ -48,12 +50,12 @@ class ChunkCacheMachine(RuleBasedStateMachine):
         self.cache = ChunkCache(memory, clock=lambda: self.seconds, tier=self.tier)
         self.stored = dict.fromkeys(range(12), 0)
         self.oldest = dict.fromkeys(range(12), 0)
-        self.ahead: dict[int, Loaded] = {}
+        self.ahead: dict[int, LoadedChunk] = {}
 
     def teardown(self) -> None:
         self.cache.close()
 
-    def load(self, number: int, known: Loaded | None) -> Loaded:
+    def load(self, number: int, known: LoadedChunk | None) -> LoadedChunk:
         self.oldest[number] = self.stored[number]
         if known is not None and known.version == str(self.stored[number]):
             return known

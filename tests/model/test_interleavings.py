@@ -20,7 +20,7 @@ from nczfs.engine.options import EngineOptions
 from nczfs.errors import Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import ROOT, Key, parse_prefix
@@ -108,7 +108,7 @@ class World:
         self.names = {"a": "new/a", "b": "new/b"}
 
     def change_times(self) -> None:
-        self.fs.setattr(self.inode_of_a, Changes(mtime_ns=5, atime_ns=5), None)
+        self.fs.setattr(self.inode_of_a, AttributeChanges(mtime_ns=5, atime_ns=5), None)
 
     def refresh(self) -> None:
         self.fs.refresh("")

@@ -25,7 +25,7 @@ from nczfs.engine.spool.space import Survives
 from nczfs.errors import NczfsError, StoreError
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import Key, parse_prefix
@@ -161,7 +161,7 @@ class KilledMounts(RuleBasedStateMachine):
     def truncate_object(self, name: str, size: int) -> None:
         path = f"objects/{name}"
         handle = self.handle(path)
-        self.fs.setattr(find(self.fs, path).ino, Changes(size=size), handle)
+        self.fs.setattr(find(self.fs, path).ino, AttributeChanges(size=size), handle)
         known = self.objects[name]
         known.extend(bytes(max(0, size - len(known))))
         del known[size:]

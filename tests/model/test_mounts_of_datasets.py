@@ -24,7 +24,7 @@ from nczfs.engine.options import EngineOptions
 from nczfs.errors import AccessDenied, DeadlinePassed, StoreError, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import Key, parse_prefix
@@ -321,7 +321,7 @@ class Mounts(RuleBasedStateMachine):
     def make_longer(self, data: st.DataObject, count: int) -> None:
         found = data.draw(st.sampled_from(self.writers(0, "r")))
         self.records += [FILL] * (count * WIDTH)
-        changes = Changes(size=len(self.records) * ITEM)
+        changes = AttributeChanges(size=len(self.records) * ITEM)
         assert self.fs[0].setattr(self.ino(0, "r"), changes, found.handle).size == changes.size
 
     def records_confirmed(self) -> None:
@@ -350,7 +350,9 @@ class Mounts(RuleBasedStateMachine):
 
     @rule(mount=mounts, name=st.sampled_from("vr"))
     def change_times(self, mount: int, name: str) -> None:
-        self.fs[mount].setattr(self.ino(mount, name), Changes(mtime_ns=1, atime_ns=1), None)
+        self.fs[mount].setattr(
+            self.ino(mount, name), AttributeChanges(mtime_ns=1, atime_ns=1), None
+        )
 
     @rule(mount=mounts, trouble=troubles)
     def read_with_faults(self, mount: int, trouble: Trouble) -> None:

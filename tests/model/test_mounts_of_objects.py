@@ -31,7 +31,7 @@ from nczfs.errors import (
 )
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.tree import VfsOptions, mount_tree
@@ -256,7 +256,7 @@ class MountsOfObjects(RuleBasedStateMachine):
             return
         self.write_pages(found)
         ino = find(self.fs, f"objects/{found.content.path}").ino
-        assert self.fs.setattr(ino, Changes(size=size), found.handle).size == size
+        assert self.fs.setattr(ino, AttributeChanges(size=size), found.handle).size == size
         found.content.put(size, b"")
         found.content.seen = found.content.seen[:size]
 
@@ -389,7 +389,9 @@ class MountsOfObjects(RuleBasedStateMachine):
         content = self.some_file(data)
         self.times += 1
         ino = find(self.fs, f"objects/{content.path}").ino
-        changed = self.fs.setattr(ino, Changes(mtime_ns=self.times, atime_ns=self.times), None)
+        changed = self.fs.setattr(
+            ino, AttributeChanges(mtime_ns=self.times, atime_ns=self.times), None
+        )
         assert (changed.mtime_ns, changed.size) == (self.times, len(content.seen))
 
     @rule(path=st.sampled_from(("", "objects/d", "objects/d/a")))

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nczfs.errors import StaleHandle
 from nczfs.testing.copying import Copying
 from nczfs.tools import recovery
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.memory import MemoryZMap
@@ -110,7 +110,7 @@ class ReplacedObject(RuleBasedStateMachine):
     @rule(size=offsets)
     def truncate(self, size: int) -> None:
         ino = find(self.fs, self.path).ino
-        assert self.fs.setattr(ino, Changes(size=size), self.handles[-1]).size == size
+        assert self.fs.setattr(ino, AttributeChanges(size=size), self.handles[-1]).size == size
         self.content = self.content[:size].ljust(size, b"\0")
         self.dirty = True
 

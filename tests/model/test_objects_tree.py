@@ -20,7 +20,7 @@ from nczfs.engine.spool.basis import Sent
 from nczfs.errors import DirectoryNotEmpty, PathExists, Unavailable
 from nczfs.testing.copying import Copying
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.objects import ObjectStore
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import Part, ZMap
@@ -167,7 +167,7 @@ class ObjectsTree(RuleBasedStateMachine):
             return
         parent, name = split(self.fs, f"objects/{found.file.path}")
         ino = self.fs.lookup(parent, name).ino
-        assert self.fs.setattr(ino, Changes(size=size), found.handle).size == size
+        assert self.fs.setattr(ino, AttributeChanges(size=size), found.handle).size == size
         if not (found.file.stored is None and size == len(found.file.content)):
             self.changed(found.file, found.file.content[:size].ljust(size, b"\0"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from nczfs.engine.spool.entries import Entry
+from nczfs.engine.spool.entries import SpoolEntry
 from nczfs.engine.spool.found import Home
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.errors import SpoolError
@@ -25,7 +25,7 @@ def left_by(spool_dir: Path, copy: Path) -> Path:
     return copy
 
 
-def entry_of(path: Path) -> Entry:
+def entry_of(path: Path) -> SpoolEntry:
     """The entry that a file of a spool belongs to."""
     (found,) = (each for each in Home(path.parent, tidies=False).found if each.path == path)
     return found.whole

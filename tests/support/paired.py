@@ -13,7 +13,7 @@ from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.registry import pipeline_of
 from nczfs.engine.chunks.base import ChunkStore, Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
-from nczfs.engine.chunks.loaded import Loaded, Values
+from nczfs.engine.chunks.loaded import LoadedChunk, Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Confirmation
@@ -90,11 +90,11 @@ class PairedChunks(ChunkStore):
     def key(self, unit: UnitIndex) -> Key:
         return join(self.prefix, self.array.chunk_keys.name(unit))
 
-    def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Fetched:
+    def fetch(self, chunk: ChunkIndex, known: LoadedChunk | None) -> Fetched:
         return self.fetch_several([(chunk, known)])[0]
 
     def fetch_several(
-        self, wanted: Sequence[tuple[ChunkIndex, Loaded | None]]
+        self, wanted: Sequence[tuple[ChunkIndex, LoadedChunk | None]]
     ) -> Sequence[Fetched]:
         unit = self.unit(wanted[0][0])
         while True:
@@ -106,7 +106,7 @@ class PairedChunks(ChunkStore):
                 continue
             except NoSuchObject:
                 self._indexes.pop(unit, None)
-                return [lambda: Loaded(fill_chunk(self.array), 0, None) for _ in wanted]
+                return [lambda: LoadedChunk(fill_chunk(self.array), 0, None) for _ in wanted]
             return [self._half(data, index.version) for data in found]
 
     def resized(self, array: ArrayDescription) -> PairedChunks:
@@ -214,11 +214,11 @@ class PairedChunks(ChunkStore):
         return [next(found) if place[0] >= 0 else b"" for place in places]
 
     def _half(self, data: Buffer, version: Version) -> Fetched:
-        def decode() -> Loaded:
+        def decode() -> LoadedChunk:
             if not len(data):
-                return Loaded(fill_chunk(self.array), 0, version)
+                return LoadedChunk(fill_chunk(self.array), 0, version)
             values = self.pipeline.decode(data)
-            return Loaded(values, weight_of_values(values), version)
+            return LoadedChunk(values, weight_of_values(values), version)
 
         return decode
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from nczfs.errors import NoSuchPath
-from nczfs.vfs.base import ROOT_INODE, Attributes, FileKind, FileSystem, InodeNo
+from nczfs.vfs.base import ROOT_INODE, FileKind, FileSystem, InodeNo, NodeAttributes
 
 
-def find(fs: FileSystem, path: str) -> Attributes:
+def find(fs: FileSystem, path: str) -> NodeAttributes:
     """The attributes of a path. Raises NoSuchPath."""
     ino = ROOT_INODE
     attributes = fs.getattr(ino)
@@ -27,7 +27,7 @@ def exists(fs: FileSystem, path: str) -> bool:
     return True
 
 
-def listing(fs: FileSystem, path: str) -> dict[str, Attributes]:
+def listing(fs: FileSystem, path: str) -> dict[str, NodeAttributes]:
     """The entries of a directory, by name."""
     handle = fs.opendir(find(fs, path).ino)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from nczfs.errors import NoSuchPath
-from nczfs.vfs.base import Attributes, Changes, FileSystem, HandleNo, InodeNo, Opened
+from nczfs.vfs.base import AttributeChanges, FileSystem, HandleNo, InodeNo, NodeAttributes, Opened
 from tests.support.trees import find
 
 
@@ -57,12 +57,12 @@ def size(fs: FileSystem, path: str) -> int:
     return find(fs, path).size
 
 
-def truncate(fs: FileSystem, path: str, size: int) -> Attributes:
+def truncate(fs: FileSystem, path: str, size: int) -> NodeAttributes:
     """As truncate(2)."""
-    return fs.setattr(find(fs, path).ino, Changes(size=size), None)
+    return fs.setattr(find(fs, path).ino, AttributeChanges(size=size), None)
 
 
-def mkdir(fs: FileSystem, path: str) -> Attributes:
+def mkdir(fs: FileSystem, path: str) -> NodeAttributes:
     return fs.mkdir(*split(fs, path), 0o755)
 
 

@@ -13,7 +13,7 @@ from nczfs.engine.arrays.selection import ChunkSelection
 from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Fetched, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, access_of
-from nczfs.engine.chunks.loaded import Loaded, Values
+from nczfs.engine.chunks.loaded import LoadedChunk, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools
@@ -21,7 +21,7 @@ from nczfs.engine.writing.writeback import WriteBack
 from nczfs.engine.writing.written import Region
 from nczfs.errors import NczfsError, NotWritable, Unavailable
 from nczfs.model.boxes import Box
-from nczfs.model.grid import ChunkIndex, Part
+from nczfs.model.grid import ChunkIndex, ChunkPart
 from nczfs.model.hierarchy import ArrayDescription
 
 log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class ArrayChunks:
         clip = Box(inside.start, stop)
         self._writeback.write((self.stored, chunk), self.writer(), clip, region, values)
 
-    def send(self, part: Part, values: Values) -> Future[None] | None:
+    def send(self, part: ChunkPart, values: Values) -> Future[None] | None:
         """Send a chunk as `WriteBack.send` does; None also if it is not a whole unit."""
         shape = self.description.chunk_shape
         if self.source.is_grouped or part.source.stop != shape or part.source.size != prod(shape):
@@ -170,11 +170,11 @@ class ArrayChunks:
         chunk_id = (self.stored, part.chunk)
         return self._writeback.send(chunk_id, self.writer(), part.source, values)
 
-    def held(self, part: Part) -> Values:
+    def held(self, part: ChunkPart) -> Values:
         """See `WriteBack.held`."""
         return self._writeback.held((self.stored, part.chunk), part.source)
 
-    def retract(self, part: Part) -> None:
+    def retract(self, part: ChunkPart) -> None:
         """See `WriteBack.retract`."""
         self._writeback.retract((self.stored, part.chunk), part.source)
 
@@ -213,7 +213,7 @@ class ArrayChunks:
         with self._clean(index, tally, fresh_since) as values:
             yield values
 
-    def _load(self, index: ChunkIndex, tally: Tally, known: Loaded | None) -> Loaded:
+    def _load(self, index: ChunkIndex, tally: Tally, known: LoadedChunk | None) -> LoadedChunk:
         self.stored.check()
         return _tallied(self.source.load(index, known), known, tally)
 
@@ -256,7 +256,7 @@ class ArrayChunks:
                 self._fail([index], Unavailable(str(error)))
 
     def _settle(
-        self, index: ChunkIndex, known: Loaded | None, decode: Fetched, tally: Tally
+        self, index: ChunkIndex, known: LoadedChunk | None, decode: Fetched, tally: Tally
     ) -> None:
         try:
             loaded = _tallied(decode(), known, tally)
@@ -275,7 +275,7 @@ class ArrayChunks:
         return max(fresh_since, *(array.changed_at for array in self._inputs))
 
 
-def _tallied(loaded: Loaded, known: Loaded | None, tally: Tally) -> Loaded:
+def _tallied(loaded: LoadedChunk, known: LoadedChunk | None, tally: Tally) -> LoadedChunk:
     if loaded is not known:
         tally.chunks_loaded += 1
         tally.bytes_decoded += loaded.nbytes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from nczfs.codecs.base import Pipeline, TooLong
-from nczfs.engine.chunks.loaded import Loaded, Values
+from nczfs.engine.chunks.loaded import LoadedChunk, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Confirmation
 from nczfs.model.grid import ChunkIndex
@@ -21,7 +21,7 @@ NDIM_MAX = 64  # limit of numpy
 UnitIndex: TypeAlias = "tuple[int, ...]"
 """The index of a unit: chunks that lie in one object, and so are stored together."""
 
-Fetched: TypeAlias = "Callable[[], Loaded]"
+Fetched: TypeAlias = "Callable[[], LoadedChunk]"
 """The half of a load that computes, after the half that waits for a store."""
 
 Sending: TypeAlias = "Callable[[Buffer, Version | None], None]"
@@ -60,7 +60,7 @@ class ChunkSource(ABC):
         """Raise CodecError now if the values could never be read."""
 
     @abstractmethod
-    def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Fetched:
+    def fetch(self, chunk: ChunkIndex, known: LoadedChunk | None) -> Fetched:
         """Do the half of a load that waits for a store, and return the half that computes.
 
         Parameters
@@ -77,7 +77,7 @@ class ChunkSource(ABC):
         return chunk
 
     def fetch_several(
-        self, wanted: Sequence[tuple[ChunkIndex, Loaded | None]]
+        self, wanted: Sequence[tuple[ChunkIndex, LoadedChunk | None]]
     ) -> Sequence[Fetched]:
         """Fetch several chunks of one unit, in order; the error of a chunk is its second half's.
 
@@ -87,7 +87,7 @@ class ChunkSource(ABC):
         """
         return [self.fetch(chunk, known) for chunk, known in wanted]
 
-    def load(self, chunk: ChunkIndex, known: Loaded | None) -> Loaded:
+    def load(self, chunk: ChunkIndex, known: LoadedChunk | None) -> LoadedChunk:
         """Load the values of a chunk, with both halves of `fetch`. Raises as `fetch`."""
         return self.fetch(chunk, known)()
 

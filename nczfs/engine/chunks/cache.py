@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from nczfs import metrics
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
-from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk, Values
 from nczfs.engine.chunks.slots import Slot
 from nczfs.engine.chunks.spill import Spilled, SpillTier, no_tier
 from nczfs.engine.chunks.storedarray import StoredArray
@@ -24,7 +24,7 @@ ENTRY_BYTES = 512  # approximate cost of an entry besides its values
 class _Entry:
     __slots__ = ("checked_at", "loaded", "pins", "referenced", "share_read")
 
-    def __init__(self, loaded: Loaded, checked_at: float, share_read: float) -> None:
+    def __init__(self, loaded: LoadedChunk, checked_at: float, share_read: float) -> None:
         self.loaded = loaded
         self.checked_at = checked_at
         self.pins = 0
@@ -43,7 +43,7 @@ class _Load:
         self.is_dropped = False
 
 
-Loader: TypeAlias = "Callable[[Loaded | None], Loaded]"
+Loader: TypeAlias = "Callable[[LoadedChunk | None], LoadedChunk]"
 """Loads a chunk. What is already known of it is passed in, to be confirmed or replaced."""
 
 
@@ -148,12 +148,12 @@ class ChunkCache:
         self._tier.flush()
         return granted
 
-    def known(self, chunk_id: ChunkId) -> Loaded | None:
+    def known(self, chunk_id: ChunkId) -> LoadedChunk | None:
         """Return what is in memory or on the disk of a chunk, however old."""
         entry = self._entries.get(chunk_id)
         return entry.loaded if entry is not None else self._tier.known(chunk_id)
 
-    def finish_load(self, chunk_id: ChunkId, reserved: int, loaded: Loaded) -> None:
+    def finish_load(self, chunk_id: ChunkId, reserved: int, loaded: LoadedChunk) -> None:
         """End a load that `start_load` granted."""
         with self._lock:
             self._used -= reserved
@@ -194,7 +194,7 @@ class ChunkCache:
         with self._lock:
             self._used -= nbytes
 
-    def put(self, chunk_id: ChunkId, loaded: Loaded) -> None:
+    def put(self, chunk_id: ChunkId, loaded: LoadedChunk) -> None:
         """Replace what is known of a chunk. The result of a running load is not kept."""
         with self._lock:
             self._disown(chunk_id)
@@ -293,7 +293,7 @@ class ChunkCache:
         return self._make_room(nbytes) or self._loading + nbytes <= self.limit_bytes
 
     def _load(
-        self, chunk_id: ChunkId, load: Loader, nbytes: int, known: Loaded | None, share: float
+        self, chunk_id: ChunkId, load: Loader, nbytes: int, known: LoadedChunk | None, share: float
     ) -> _Entry | None:
         """Return the pinned entry; None if the copy on the disk was confirmed."""
         with self._turn:
@@ -323,7 +323,9 @@ class ChunkCache:
         self._used -= nbytes
         self._turn.notify_all()
 
-    def _settle(self, chunk_id: ChunkId, loaded: Loaded, *, share_read: float) -> _Entry | None:
+    def _settle(
+        self, chunk_id: ChunkId, loaded: LoadedChunk, *, share_read: float
+    ) -> _Entry | None:
         load = self._loads.pop(chunk_id, None)
         is_dropped = load is not None and load.is_dropped
         checked_at = self._clock() if load is None else load.started_at

@@ -12,7 +12,7 @@ from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.registry import pipeline_of
 from nczfs.engine.chunks.base import NDIM_MAX, ChunkStore, Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
-from nczfs.engine.chunks.loaded import Loaded, Values
+from nczfs.engine.chunks.loaded import LoadedChunk, Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Confirmation
@@ -102,11 +102,11 @@ class ChunkIO(ChunkStore):
     def key(self, unit: UnitIndex) -> Key:
         return join(self.prefix, self.array.chunk_keys.name(unit))
 
-    def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Fetched:
+    def fetch(self, chunk: ChunkIndex, known: LoadedChunk | None) -> Fetched:
         decode = self._found(chunk, known)
         return decode if decode is not None else lambda: self._absent(chunk)
 
-    def _found(self, chunk: ChunkIndex, known: Loaded | None) -> Fetched | None:
+    def _found(self, chunk: ChunkIndex, known: LoadedChunk | None) -> Fetched | None:
         """Fetch as `fetch` does; None if the store has no such object."""
         key = self.key(chunk)
         found = self._found_at(key, known)
@@ -115,7 +115,7 @@ class ChunkIO(ChunkStore):
             found = self._found_at(key, known)
         return found
 
-    def _found_at(self, key: Key, known: Loaded | None) -> Fetched | None:
+    def _found_at(self, key: Key, known: LoadedChunk | None) -> Fetched | None:
         pipeline = self.pipeline
         try:
             if (
@@ -224,7 +224,7 @@ class ChunkIO(ChunkStore):
             return False
         return True
 
-    def _decode(self, key: Key, blob: Blob, pipeline: Pipeline) -> Loaded:
+    def _decode(self, key: Key, blob: Blob, pipeline: Pipeline) -> LoadedChunk:
         place = f"{self._zmap.name}/{key}"
         try:
             values = pipeline.decode(blob.data, lambda wrong: self._too_long(f"{place}: {wrong}"))
@@ -234,16 +234,16 @@ class ChunkIO(ChunkStore):
         nbytes = weight_of_values(values)
         metrics.CHUNKS_DECODED.inc()
         metrics.CHUNK_BYTES_DECODED.inc(nbytes)
-        return Loaded(values, nbytes, blob.version)
+        return LoadedChunk(values, nbytes, blob.version)
 
-    def _absent(self, chunk: ChunkIndex) -> Loaded:
+    def _absent(self, chunk: ChunkIndex) -> LoadedChunk:
         if self._missing_chunks is MissingChunks.ERROR:
             raise MissingChunk(
                 f"{self._zmap.name}/{self.key(chunk)}: chunk was never written "
                 "(--missing-chunks=error)"
             )
         metrics.CHUNKS_MISSING.inc()
-        return Loaded(fill_chunk(self.array), 0, None)
+        return LoadedChunk(fill_chunk(self.array), 0, None)
 
 
 def _no_question() -> None:

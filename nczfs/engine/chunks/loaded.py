@@ -17,7 +17,7 @@ ChunkId: TypeAlias = "tuple[StoredArray, ChunkIndex]"
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedChunk:
     """The result of a load: the values, their bytes in memory, the version they came from.
 
     `version` is None if the store has no object: the values are fill.

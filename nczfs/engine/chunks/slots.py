@@ -6,8 +6,8 @@ from collections import OrderedDict
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
-from nczfs.engine.chunks.spillfile import Place
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk, Values
+from nczfs.engine.chunks.spillfile import SpillPlace
 from nczfs.model.boxes import Box
 
 SLOTS_MAX = 1 << 16  # each costs half a KiB of memory that no budget counts
@@ -29,15 +29,15 @@ class Slot:
         "version",
     )
 
-    def __init__(self, chunk_id: ChunkId, loaded: Loaded, checked_at: float) -> None:
+    def __init__(self, chunk_id: ChunkId, loaded: LoadedChunk, checked_at: float) -> None:
         self.chunk_id = chunk_id
         self.checked_at = checked_at
         self.version = loaded.version
         self.shape = loaded.values.shape
         self.dtype = loaded.values.dtype
         self.nbytes = loaded.values.nbytes
-        self.loaded: Loaded | None = loaded
-        self.place: Place | None = None
+        self.loaded: LoadedChunk | None = loaded
+        self.place: SpillPlace | None = None
         self.read_bytes = 0  # bytes of parts; see `is_worth_memory`
 
     @property
@@ -58,9 +58,9 @@ class Slot:
         self.read_bytes = 0
         return True
 
-    def loaded_from(self, values: Values) -> Loaded:
+    def loaded_from(self, values: Values) -> LoadedChunk:
         """Return the chunk as it was loaded, from the values that were read back."""
-        return Loaded(values, self.nbytes, self.version)
+        return LoadedChunk(values, self.nbytes, self.version)
 
     def covered(self, part: Box | None) -> tuple[int, int]:
         """Return the run of bytes that contains all elements of a part."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nczfs import metrics
-from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk, Values
 from nczfs.engine.chunks.slots import SLOTS_MAX, Ghosts, Slot
 from nczfs.engine.chunks.spillfile import DEFAULT_LIMIT_BYTES, SpillFile, default_directory, taken
 from nczfs.engine.chunks.storedarray import StoredArray
@@ -35,7 +35,7 @@ QUEUE_BYTES_MAX = 64 << 20
 _LIVING: weakref.WeakSet[SpillTier] = weakref.WeakSet()
 
 
-class Spilled(Loaded):
+class Spilled(LoadedChunk):
     """A chunk in the tier, as loaders see it: its values are read on access."""
 
     __slots__ = ("_tier", "slot")
@@ -111,13 +111,13 @@ class SpillTier:
         """Return where a chunk is in the tier. Takes no lock."""
         return self._slots.get(chunk_id)
 
-    def known(self, chunk_id: ChunkId) -> Loaded | None:
+    def known(self, chunk_id: ChunkId) -> LoadedChunk | None:
         """Return a chunk in the tier, as loaders see it."""
         slot = self._slots.get(chunk_id)
         return Spilled(self, slot) if slot is not None else None
 
     def offer(
-        self, chunk_id: ChunkId, loaded: Loaded, checked_at: float, *, share_read: float
+        self, chunk_id: ChunkId, loaded: LoadedChunk, checked_at: float, *, share_read: float
     ) -> None:
         """Take an evicted chunk if it is worth it. Does not touch the disk; see `flush`."""
         if not loaded.nbytes or loaded.values.dtype.hasobject:

@@ -34,7 +34,7 @@ GROWTH_BYTES = 16 << 20  # allocated at a time: ext4 writes 15 times as fast the
 ALIGN_BYTES = 4096
 
 
-class Segment:
+class SpillSegment:
     """A file, its size, how far it is filled, and how much of that is still in use."""
 
     __slots__ = ("file", "filled", "is_gone", "live", "size")
@@ -48,10 +48,10 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SpillPlace:
     """The place of bytes, and the checksums of their blocks."""
 
-    segment: Segment
+    segment: SpillSegment
     offset: int
     nbytes: int
     checksums: tuple[int, ...]
@@ -76,7 +76,7 @@ class SpillFile:
             free = shutil.disk_usage(self.directory).free
             limit_bytes = min(DEFAULT_LIMIT_BYTES, free // FREE_SHARE)
         self.limit_bytes = limit_bytes
-        self._segments: deque[Segment] = deque()
+        self._segments: deque[SpillSegment] = deque()
         self._spare: list[IO[bytes]] = []
         self._files: list[IO[bytes]] = []
         # For users of the library who do not close what they opened.
@@ -113,14 +113,14 @@ class SpillFile:
             self._spare.append(segment.file)
         return bool(gone)
 
-    def append(self, data: memoryview) -> Place:
+    def append(self, data: memoryview) -> SpillPlace:
         """Append bytes, for which there is room. Raises OSError."""
         found = checksums(data)
         segment = self._segments[-1] if self._segments else None
         if segment is None or segment.filled + data.nbytes > self.limit_bytes // SEGMENTS:
-            segment = Segment(self._spare.pop() if self._spare else self._new_file())
+            segment = SpillSegment(self._spare.pop() if self._spare else self._new_file())
             self._segments.append(segment)
-        place = Place(segment, segment.filled, data.nbytes, found)
+        place = SpillPlace(segment, segment.filled, data.nbytes, found)
         segment.filled += taken(data.nbytes)
         with self._lock:
             segment.live += data.nbytes
@@ -132,11 +132,11 @@ class SpillFile:
                 written += os.pwrite(segment.file.fileno(), data[written:], place.offset + written)
         return place
 
-    def read(self, place: Place, out: memoryview, start: int, stop: int) -> bool:
+    def read(self, place: SpillPlace, out: memoryview, start: int, stop: int) -> bool:
         """Read the blocks that contain bytes [start, stop) of a place to their position in `out`.
 
         Returns False if they are not what was written. This also happens if the segment was emptied
-        meanwhile; only `Segment.is_gone` afterwards tells that apart from a broken disk.
+        meanwhile; only `SpillSegment.is_gone` afterwards tells that apart from a broken disk.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class SpillFile:
                 position += got
         return checksums(blocks) == place.checksums[first:last]
 
-    def release(self, place: Place) -> None:
+    def release(self, place: SpillPlace) -> None:
         """Note that these bytes are not needed any more."""
         with self._lock:
             place.segment.live -= place.nbytes
@@ -188,7 +188,7 @@ class SpillFile:
     def _growth(self, nbytes: int) -> int:
         return max(taken(nbytes), min(GROWTH_BYTES, self.limit_bytes // SEGMENTS))
 
-    def _grow(self, segment: Segment, nbytes: int) -> None:
+    def _grow(self, segment: SpillSegment, nbytes: int) -> None:
         with self._using():
             try:
                 os.posix_fallocate(segment.file.fileno(), segment.size, nbytes)

@@ -29,7 +29,7 @@ LEVELS_MAX = 512  # levels of groups: a key has 1024 bytes
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedNode:
     """A node as it was read, and the versions of the documents it was read from.
 
     Attributes
@@ -49,7 +49,7 @@ class Loaded:
         return {attribute.name: attribute for attribute in self.node.attributes}
 
     @property
-    def to_hold(self) -> Loaded:
+    def to_hold(self) -> LoadedNode:
         """The same for code that holds it outside of the budget of the metadata.
 
         A node that takes much memory is reduced to what its values need; load it for the rest.
@@ -81,8 +81,9 @@ class Hierarchy:
         self.edits = edits
         self._metadata = metadata
         self.format_options = options
-        self._nodes: Shelf[str, Loaded] = Shelf(metadata.ledger)
-        self._edited: Shelf[str, tuple[Loaded | None, int, Loaded | None]] = Shelf(metadata.ledger)
+        ledger = metadata.ledger
+        self._nodes: Shelf[str, LoadedNode] = Shelf(ledger)
+        self._edited: Shelf[str, tuple[LoadedNode | None, int, LoadedNode | None]] = Shelf(ledger)
         self.reads_consolidated = True
 
     def url(self, path: str) -> str:
@@ -93,7 +94,7 @@ class Hierarchy:
         """Return the prefix of a node's keys in the store."""
         return parse_prefix("/".join(part for part in (self.root, path) if part))
 
-    def load(self, path: str) -> Loaded | None:
+    def load(self, path: str) -> LoadedNode | None:
         """Return the group or variable at a path with its pending changes; None if there is none.
 
         The result is the same object until a document or a pending change differs.
@@ -121,14 +122,14 @@ class Hierarchy:
         self._edited.put(path, (stored, revision, edited), nbytes)
         return edited
 
-    def load_now(self, path: str) -> Loaded | None:
+    def load_now(self, path: str) -> LoadedNode | None:
         """Load as `load` does, but ask the store again for the node's documents."""
         known = self._nodes.get(path)
         if known is not None:
             self._metadata.ask_again(known.used)
         return self.load(path)
 
-    def load_listed(self, path: str) -> Loaded | None:
+    def load_listed(self, path: str) -> LoadedNode | None:
         """Load as `load` does, but require an array that its group lists.
 
         A missing document of a group is no error here: groups may have none.
@@ -362,7 +363,7 @@ class Hierarchy:
         else:
             self._metadata.ask_again(join(self.root, key) for key in keys)
 
-    def _load_stored(self, path: str) -> Loaded | None:
+    def _load_stored(self, path: str) -> LoadedNode | None:
         known = self._nodes.get(path)
         if known is not None and all(
             self._metadata.is_fresh(key, version) for key, version in known.used.items()
@@ -381,7 +382,7 @@ class Hierarchy:
             return None
         for problem in node.problems:
             log.info("%s/%s", self.url(""), problem)
-        loaded = Loaded(node, documents.used, documents.mtime_ns, weight_of_node(node))
+        loaded = LoadedNode(node, documents.used, documents.mtime_ns, weight_of_node(node))
         self._nodes.put(path, loaded, loaded.nbytes)
         return loaded
 
@@ -398,7 +399,7 @@ class Hierarchy:
     def _missing(self, path: str) -> str:
         return f"{self.url(path)}: listed by its group, but missing"
 
-    def _unchanged(self, known: Loaded) -> bool:
+    def _unchanged(self, known: LoadedNode) -> bool:
         options = self.format_options
         return all(
             self._metadata.stamp(key, FORMATS.bytes_max(options, key)).version == version
@@ -410,7 +411,7 @@ N = TypeVar("N", bound=Node)
 
 
 def node_to_hold(node: N) -> N:
-    """Return the node as `Loaded.to_hold` has it."""
+    """Return the node as `LoadedNode.to_hold` has it."""
     return node if weight_of_node(node) <= HELD_BYTES_MAX else _light(node)
 
 
@@ -486,9 +487,9 @@ def consolidated_of(store: StoreDocuments, form: ConsolidatedForm) -> Consolidat
     return ConsolidatedDocuments(store, form, found)
 
 
-def _edited(stored: Loaded | None, node: Node) -> Loaded:
+def _edited(stored: LoadedNode | None, node: Node) -> LoadedNode:
     if stored is None:
-        return Loaded(node, {}, 0, weight_of_node(node))
+        return LoadedNode(node, {}, 0, weight_of_node(node))
     if stored.node is node:
         return stored
     return replace(stored, node=node, nbytes=weight_of_node(node))

@@ -18,14 +18,14 @@ from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.entries import (
-    Entry,
+    SpoolEntry,
     copied,
     heading,
     heading_of,
     read_records,
     write_records,
 )
-from nczfs.engine.spool.records import Data, Record, packed, size_of
+from nczfs.engine.spool.records import FileData, Record, packed, size_of
 from nczfs.engine.spool.savedchunk import Frozen, Saved
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.errors import NczfsError, SpoolError, Unavailable
@@ -102,7 +102,7 @@ class ChunkDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class WrittenPart:
     """Some elements of a chunk that were written at one time.
 
     Attributes
@@ -115,8 +115,8 @@ class Piece:
     """
 
     box: Box
-    data: Data
-    bits: Data | None = None
+    data: FileData
+    bits: FileData | None = None
     is_encoded: bool = False
 
     def mark(self, flags: Values) -> None:
@@ -154,7 +154,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptChunk(Entry):
+class KeptChunk(SpoolEntry):
     """Elements of a chunk of the array at the prefix `key`; without any, the array was longer.
 
     Attributes
@@ -165,7 +165,7 @@ class KeptChunk(Entry):
 
     details: ChunkDetails
     basis: Basis
-    pieces: tuple[Piece, ...]
+    pieces: tuple[WrittenPart, ...]
 
     @classmethod
     def parsed(cls, path: Path, records: list[Record]) -> KeptChunk:
@@ -175,7 +175,7 @@ class KeptChunk(Entry):
         details = ChunkDetails.parsed(first.document)
         basis = Basis.parsed(first.document, int(named["saved_at"] * 1e9))
         is_encoded = {VALUES: False, ENCODED: True}[second.document["is"]]
-        whole = Piece(details.clip, second.data, first.data, is_encoded)
+        whole = WrittenPart(details.clip, second.data, first.data, is_encoded)
         return cls(**named, files=(path,), details=details, basis=basis, pieces=(whole,))
 
     @property

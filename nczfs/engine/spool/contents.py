@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from nczfs.engine.spool.basis import Basis
-from nczfs.engine.spool.chunks import CHUNK, ChunkDetails, KeptChunk, Piece
-from nczfs.engine.spool.entries import KILLED, Entry, read_records
+from nczfs.engine.spool.chunks import CHUNK, ChunkDetails, KeptChunk, WrittenPart
+from nczfs.engine.spool.entries import KILLED, SpoolEntry, read_records
 from nczfs.engine.spool.log import BEFORE, FORMAT
 from nczfs.engine.spool.records import Record, read_log
 from nczfs.engine.spool.renames import RENAME, UnfinishedRename
@@ -22,7 +22,7 @@ _SENSELESS: Final = (KeyError, TypeError, ValueError, OverflowError, BadKey, Met
 _Place = tuple[str, tuple[int, ...]]
 
 
-def read_entry(path: Path) -> Entry:
+def read_entry(path: Path) -> SpoolEntry:
     """Read the entry in a separate file. Raises SpoolError: it is torn, or not an entry."""
     records = read_records(path)
     try:
@@ -50,7 +50,7 @@ class Logged:
     name: str
     details: ChunkDetails
     item_size: int
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[WrittenPart] = field(default_factory=list)
 
     def add(self, record: Record) -> None:
         """Add a piece. Raises KeyError, TypeError, ValueError: it is not of this chunk."""
@@ -60,7 +60,7 @@ class Logged:
             raise ValueError(f"{box} is not in a chunk of {self.details.chunk_shape}")
         if not data.size or data.size != box.size * self.item_size:
             raise ValueError(f"{data.size} bytes for {box.size} elements")
-        self.pieces.append(Piece(box, data))
+        self.pieces.append(WrittenPart(box, data))
 
 
 class LogContents:

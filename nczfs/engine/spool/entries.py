@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict
 
 from nczfs.engine.spool.basis import BLOCK_BYTES
 from nczfs.engine.spool.disk import disk, sync_directory
-from nczfs.engine.spool.records import Data, LogFile, Packed, Record, read_log
+from nczfs.engine.spool.records import FileData, LogFile, Packed, Record, read_log
 from nczfs.engine.spool.space import SUFFIX
 from nczfs.errors import SpoolError
 
@@ -22,7 +22,7 @@ SAVED_AT_MAX: Final = 1e11  # seconds; later ones no calendar has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry(ABC):
+class SpoolEntry(ABC):
     """What can be put back.
 
     Attributes
@@ -120,7 +120,7 @@ def read_records(path: Path) -> list[Record]:
     raise SpoolError(f"{path}: torn, or not a file of this version's spool")
 
 
-def copied(data: Data, path: Path) -> Path:
+def copied(data: FileData, path: Path) -> Path:
     """Copy bytes of the spool to a new file, block by block."""
     with open(data.path, "rb") as source, open(path, "xb") as file:
         at, stop = data.offset, data.offset + data.size

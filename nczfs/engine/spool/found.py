@@ -16,10 +16,10 @@ from urllib.parse import unquote
 from nczfs.engine.spool.chunks import KeptChunk
 from nczfs.engine.spool.contents import LogContents, chunks_of, logs_in, read_entry
 from nczfs.engine.spool.disk import disk, sync_directory
-from nczfs.engine.spool.entries import Entry, copied, heading
+from nczfs.engine.spool.entries import SpoolEntry, copied, heading
 from nczfs.engine.spool.log import BEFORE, FORMAT
 from nczfs.engine.spool.objects import KeptObject
-from nczfs.engine.spool.records import Data, LogFile, free, packed
+from nczfs.engine.spool.records import FileData, LogFile, free, packed
 from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.spool.space import KEPT, LOCK, SUFFIX
 from nczfs.errors import SpoolError
@@ -28,7 +28,7 @@ _UNCLOSED: Final = "the program was killed before it closed the file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover(Entry):
+class Leftover(SpoolEntry):
     """A file that was being written when a mount without a journal was killed.
 
     It is never put back. Nobody was promised its bytes: neither close nor fsync had answered for
@@ -43,7 +43,7 @@ class Leftover(Entry):
 
     def export(self, path: Path) -> Path:
         """As of an entry: as it is."""
-        return copied(Data(self.files[0], 0, self.size, None), path)
+        return copied(FileData(self.files[0], 0, self.size, None), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Found:
     home: Home = field(repr=False)
     name: str
     path: Path
-    entry: Entry | None
+    entry: SpoolEntry | None
     problem: str = ""
 
     @property
@@ -90,7 +90,7 @@ class Found:
         return isinstance(self.entry, Leftover)
 
     @property
-    def whole(self) -> Entry:
+    def whole(self) -> SpoolEntry:
         """The entry. Raises SpoolError: there is none."""
         if self.entry is None:
             raise SpoolError(self.problem)
@@ -253,7 +253,7 @@ class Home:
                 named, size = heading(self.url, key, reason), path.stat().st_size
                 self._add(name, path, Leftover(**named, files=(path,), size=size))
 
-    def _add(self, name: str, path: Path, entry: Entry | None, problem: str = "") -> None:
+    def _add(self, name: str, path: Path, entry: SpoolEntry | None, problem: str = "") -> None:
         short = name.removesuffix(SUFFIX).removesuffix(KEPT)
         whole = f"{self.directory.name}/{short}"
         self._found[whole] = Found(self, whole, path, entry, problem)

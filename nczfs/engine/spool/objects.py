@@ -9,8 +9,8 @@ from pathlib import Path
 
 from nczfs.engine.spool.basis import BLOCK_BYTES, Sent, time_text
 from nczfs.engine.spool.disk import disk
-from nczfs.engine.spool.entries import KILLED, Entry, copied
-from nczfs.engine.spool.records import Data
+from nczfs.engine.spool.entries import KILLED, SpoolEntry, copied
+from nczfs.engine.spool.records import FileData
 from nczfs.engine.spool.staged import Staged
 from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, SpoolError
 from nczfs.model.ranges import Ranges
@@ -19,7 +19,7 @@ from nczfs.zmap.keys import Key, parse_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptObject(Entry):
+class KeptObject(SpoolEntry):
     """The bytes of an object in the spool.
 
     Attributes
@@ -30,7 +30,7 @@ class KeptObject(Entry):
     sent : what was sent to the store without an answer.
     """
 
-    data: Data
+    data: FileData
     replaces: Version
     missing: tuple[tuple[int, int], ...]
     sent: tuple[Sent, ...]
@@ -51,7 +51,7 @@ class KeptObject(Entry):
             reason=KILLED if kept is None else kept.reason,
             saved_at=written_at if kept is None else kept.saved_at,
             files=(path,),
-            data=Data(path, 0, size, None if kept is None else kept.crc32c),
+            data=FileData(path, 0, size, None if kept is None else kept.crc32c),
             replaces=Version(staged.replaces),
             missing=tuple(staged.missing(size)),
             sent=tuple(staged.sent),

@@ -33,7 +33,7 @@ Packed = Sequence[bytes | memoryview]
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class FileData:
     """Bytes in a file of the spool.
 
     Attributes
@@ -74,7 +74,7 @@ class Record:
     """A record that was read; `stop` is where it ends in its file."""
 
     document: dict[str, Any]
-    data: Data
+    data: FileData
     stop: int
 
 
@@ -145,10 +145,10 @@ def _record_at(fd: int, path: Path, start: int) -> Record | None:
         return None
     if not isinstance(document, dict):
         return None
-    return Record(document, Data(path, begin + text_size, data_size, data_crc), stop)
+    return Record(document, FileData(path, begin + text_size, data_size, data_crc), stop)
 
 
-def crc_of(fd: int, data: Data) -> int | None:
+def crc_of(fd: int, data: FileData) -> int | None:
     """Return the CRC-32C of bytes of an open file; None: it is too short."""
     crc, offset, size = 0, data.offset, data.size
     while size > 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nczfs.engine.spool.disk import disk
-from nczfs.engine.spool.entries import Entry, heading, heading_of, write_records
+from nczfs.engine.spool.entries import SpoolEntry, heading, heading_of, write_records
 from nczfs.engine.spool.objects import are_equal
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Spool
@@ -32,7 +32,7 @@ def noted(spool: Spool, prefix: Prefix, goal: Prefix) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnfinishedRename(Entry):
+class UnfinishedRename(SpoolEntry):
     """A rename of the prefix `key` that did not end."""
 
     goal: Prefix

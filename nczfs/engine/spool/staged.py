@@ -14,7 +14,7 @@ from typing import Any
 from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.entries import time_of
-from nczfs.engine.spool.records import Data, Packed, crc_of, packed
+from nczfs.engine.spool.records import FileData, Packed, crc_of, packed
 from nczfs.engine.spool.space import KEPT, Spool, Survives
 from nczfs.errors import NczfsError
 from nczfs.model.ranges import Ranges
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptFacts:
     """Further facts about a file that is left to `nczfs recover`."""
 
     reason: str
@@ -32,7 +32,7 @@ class Kept:
     crc32c: int
 
     @classmethod
-    def parsed(cls, document: Mapping[str, Any]) -> Kept:
+    def parsed(cls, document: Mapping[str, Any]) -> KeptFacts:
         """Parse the form in a record. Raises KeyError, TypeError, ValueError."""
         saved_at = time_of(document["saved_at"])
         size, crc = int(document["size"]), int(document["crc32c"])
@@ -57,7 +57,7 @@ class Staged:
     base_stop: int = 0
     there: Ranges = field(default_factory=Ranges)
     sent: list[Sent] = field(default_factory=list)
-    kept: Kept | None = None
+    kept: KeptFacts | None = None
 
     @classmethod
     def begun(
@@ -85,7 +85,7 @@ class Staged:
         key, replaces = str(document["key"]), str(document["replaces"])
         made = cls.begun(key, replaces, document["missing"], map(Sent.parsed, document["sent"]))
         if document["kept"] is not None:
-            made.kept = Kept.parsed(document["kept"])
+            made.kept = KeptFacts.parsed(document["kept"])
             if made.base_stop > made.kept.size:
                 raise ValueError(f"{made.missing(made.base_stop)} is more than the file has")
         return made
@@ -195,8 +195,8 @@ class StagedLog:
         """
         with disk(self._path):
             os.fsync(self._fd)
-            crc = crc_of(self._fd, Data(self._path, 0, size, None))
-        kept = Kept(reason, time.time(), size, crc or 0)
+            crc = crc_of(self._fd, FileData(self._path, 0, size, None))
+        kept = KeptFacts(reason, time.time(), size, crc or 0)
         self._say(replace(said, kept=kept))
         self._log.sync()
         with disk(self._path), suppress(FileNotFoundError):  # a try before this one did it

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.chunks.loaded import ChunkId, Loaded
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import StoreHealth, may_pass
 from nczfs.engine.weight import weight_of_values
@@ -177,7 +177,7 @@ class Flusher:
             if snapshots[index].is_borrowed and stored is snapshots[index].values:
                 self._cache.drop((unit.array, index))
             else:
-                loaded = Loaded(stored, weight_of_values(stored), version)
+                loaded = LoadedChunk(stored, weight_of_values(stored), version)
                 self._cache.put((unit.array, index), loaded)
         self._health.stored()
         flown = unit.flying

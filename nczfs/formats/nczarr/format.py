@@ -9,11 +9,11 @@ from types import MappingProxyType
 from nczfs.formats.attributes import read_attributes
 from nczfs.formats.attributes_write import check_attributes
 from nczfs.formats.base import Documents, FormatOptions, Node, StoredType
-from nczfs.formats.dimensions import SCALAR_NAME, Place, by_reference, declared_dimensions
+from nczfs.formats.dimensions import SCALAR_NAME, VariablePlace, by_reference, declared_dimensions
 from nczfs.formats.names import below, names_of, parent_of
 from nczfs.formats.nczarr.layouts import (
     L1,
-    Writer,
+    DatasetWriter,
     array_member,
     first,
     group_member,
@@ -77,7 +77,7 @@ class NczarrFormat(Zarr2Documents):
     is_netcdf = True
     orders = ("C",)
 
-    def __init__(self, options: FormatOptions, writer: Writer) -> None:
+    def __init__(self, options: FormatOptions, writer: DatasetWriter) -> None:
         assert writer.layout is not None
         super().__init__(options)
         self._writer = writer
@@ -205,7 +205,7 @@ class NczarrFormat(Zarr2Documents):
         if references is None or not array.shape:
             dimensions = named_dimensions(node, array, declared, self._options)
         else:
-            place = Place(parent_of(node.path), array.shape, where)
+            place = VariablePlace(parent_of(node.path), array.shape, where)
             dimensions = by_reference(
                 references, place, declared, node.problems, is_whole=self._writer.is_whole
             )

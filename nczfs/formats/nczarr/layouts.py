@@ -27,7 +27,7 @@ from nczfs.model.hierarchy import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class NczarrLayout:
     """The layout of one generation of netcdf-c.
 
     Attributes
@@ -56,7 +56,7 @@ class Layout:
     early: bool = False
 
 
-L1 = Layout(
+L1 = NczarrLayout(
     "nczarr-L1",
     False,
     ".nczarr",
@@ -70,7 +70,7 @@ L1 = Layout(
     older=(".nczvar", ".nczattr"),
     early=True,
 )
-L2U = Layout(
+L2U = NczarrLayout(
     "nczarr-L2U",
     False,
     "_NCZARR_SUPERBLOCK",
@@ -82,7 +82,7 @@ L2U = Layout(
     "dimrefs",
     early=True,
 )
-L2L = Layout(
+L2L = NczarrLayout(
     "nczarr-L2l",
     False,
     "_nczarr_superblock",
@@ -93,7 +93,7 @@ L2L = Layout(
     "vars",
     "dimrefs",
 )
-L3 = Layout(
+L3 = NczarrLayout(
     "nczarr-L3",
     True,
     "_nczarr_superblock",
@@ -114,7 +114,7 @@ _VERSION = re.compile(r"\bnetcdf=(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class DatasetWriter:
     """What the root of a dataset says about its writer.
 
     Attributes
@@ -124,7 +124,7 @@ class Writer:
     version : of netcdf-c, from ``_NCProperties``.
     """
 
-    layout: Layout | None = None
+    layout: NczarrLayout | None = None
     is_whole: bool = False
     version: tuple[int, int, int] | None = None
 
@@ -140,7 +140,7 @@ class Writer:
         return types | {">S1"} if self.layout is not None else types
 
 
-def writer_of(node: NodeDocuments, documents: Documents) -> Writer:
+def writer_of(node: NodeDocuments, documents: Documents) -> DatasetWriter:
     """Return what the documents at a root say about their writer."""
     properties = node.attributes.get("_NCProperties")
     match = _VERSION.search(properties) if isinstance(properties, str) else None
@@ -149,13 +149,13 @@ def writer_of(node: NodeDocuments, documents: Documents) -> Writer:
         for layout in MEMBER_LAYOUTS:
             names = (layout.superblock,) if is_whole else (layout.group, layout.array)
             if any(name in holder for name in names for holder in _holders(layout, node)):
-                return Writer(layout, is_whole, version)
+                return DatasetWriter(layout, is_whole, version)
         if documents.get(node.key(L1.superblock if is_whole else L1.group)) is not None:
-            return Writer(L1, is_whole, version)
-    return Writer(version=version)
+            return DatasetWriter(L1, is_whole, version)
+    return DatasetWriter(version=version)
 
 
-def has_superblock(layout: Layout, node: NodeDocuments, documents: Documents) -> bool:
+def has_superblock(layout: NczarrLayout, node: NodeDocuments, documents: Documents) -> bool:
     """Return whether a node is the root of a whole dataset."""
     if layout.own_documents:
         return documents.get(node.key(layout.superblock)) is not None
@@ -164,7 +164,7 @@ def has_superblock(layout: Layout, node: NodeDocuments, documents: Documents) ->
     )
 
 
-def spelled(layout: Layout, found: Json) -> Layout:
+def spelled(layout: NczarrLayout, found: Json) -> NczarrLayout:
     """Return a layout with the names that a group or array member contains."""
     if not isinstance(found, dict):
         return layout
@@ -181,21 +181,21 @@ def spelled(layout: Layout, found: Json) -> Layout:
 
 
 def group_member(
-    layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
+    layout: NczarrLayout, node: NodeDocuments, documents: Documents, options: FormatOptions
 ) -> Json:
     """Return what NCZarr stores about a group; None: nothing."""
     return _member(layout, node, documents, options, "group")
 
 
 def array_member(
-    layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
+    layout: NczarrLayout, node: NodeDocuments, documents: Documents, options: FormatOptions
 ) -> Json:
     """Return what NCZarr stores about an array; None: nothing."""
     return _member(layout, node, documents, options, "array")
 
 
 def types_member(
-    layout: Layout, node: NodeDocuments, documents: Documents, options: FormatOptions
+    layout: NczarrLayout, node: NodeDocuments, documents: Documents, options: FormatOptions
 ) -> dict[str, Json]:
     """Return the type strings of the attributes of a node, by name."""
     found = _member(layout, node, documents, options, "types")
@@ -203,7 +203,7 @@ def types_member(
     return types if isinstance(types, dict) else {}
 
 
-def layout_at(layout: Layout, node: NodeDocuments, what: str) -> Layout | None:
+def layout_at(layout: NczarrLayout, node: NodeDocuments, what: str) -> NczarrLayout | None:
     """Return the layout whose "group", "array" or "types" is read at a node; None: none.
 
     It differs from the root's if a program of another release wrote the node. A layout with
@@ -223,7 +223,7 @@ def first(found: dict[str, Json], *names: str) -> Json:
     return next((found[name] for name in names if name in found), None)
 
 
-def own_keys(path: str, writer: Writer, kind: Literal["group", "array"]) -> tuple[str, ...]:
+def own_keys(path: str, writer: DatasetWriter, kind: Literal["group", "array"]) -> tuple[str, ...]:
     """Return the documents of a group or an array that only its layout has."""
     if writer.layout is not L1:
         return ()
@@ -232,7 +232,7 @@ def own_keys(path: str, writer: Writer, kind: Literal["group", "array"]) -> tupl
 
 
 def _member(
-    layout: Layout,
+    layout: NczarrLayout,
     node: NodeDocuments,
     documents: Documents,
     options: FormatOptions,
@@ -267,7 +267,7 @@ def _own_document(
 
 
 def _holders(
-    layout: Layout, node: NodeDocuments, *, is_types: bool = False
+    layout: NczarrLayout, node: NodeDocuments, *, is_types: bool = False
 ) -> tuple[dict[str, Json], ...]:
     """Return the documents that may contain the members of a layout."""
     if layout.in_attributes or is_types:

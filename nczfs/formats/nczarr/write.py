@@ -12,7 +12,7 @@ from nczfs.formats.dimensions import SCALAR_NAME
 from nczfs.formats.names import below
 from nczfs.formats.nczarr.layouts import (
     L1,
-    Layout,
+    NczarrLayout,
     array_member,
     group_member,
     has_superblock,
@@ -20,7 +20,7 @@ from nczfs.formats.nczarr.layouts import (
     own_document,
     spelled,
 )
-from nczfs.formats.rewriting import Encoding, Members, OrderedMembers
+from nczfs.formats.rewriting import Encoding, OrderedMembers, OwnMembers
 from nczfs.formats.zarr2.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, ZGROUP, NodeDocuments
 from nczfs.formats.zarr2.write import array_members
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
@@ -40,8 +40,8 @@ class Placement:
     xarray : whether names of dimensions are written for programs that do not know NCZarr.
     """
 
-    own: Layout
-    types: Layout
+    own: NczarrLayout
+    types: NczarrLayout
     array_document: str = L1.array
     types_document: str = L1.types
     superblock: bool = False
@@ -49,7 +49,7 @@ class Placement:
 
 
 def placement_of(
-    layout: Layout,
+    layout: NczarrLayout,
     node: NodeDocuments,
     documents: Documents,
     options: FormatOptions,
@@ -78,11 +78,11 @@ def placement_of(
 def encode_group(header: GroupHeader, placement: Placement) -> Encoding:
     """Encode a group; without a list of members it has none of NCZarr's members."""
     layout = placement.own
-    own: dict[str, Members] = {}
+    own: dict[str, OwnMembers] = {}
     if placement.superblock and not layout.own_documents:
-        own[layout.superblock] = Members(version="2.0.0")
+        own[layout.superblock] = OwnMembers(version="2.0.0")
     if header.arrays is not None:
-        own[layout.group] = Members(
+        own[layout.group] = OwnMembers(
             {
                 layout.dimensions: OrderedMembers({d.name: _length(d) for d in header.dimensions}),
                 layout.arrays: list(header.arrays),
@@ -90,7 +90,7 @@ def encode_group(header: GroupHeader, placement: Placement) -> Encoding:
             }
         )
     documents: Encoding = {ZATTRS: _attributes(header.attributes, placement)}
-    zgroup = Members(zarr_format=2)
+    zgroup = OwnMembers(zarr_format=2)
     if layout.own_documents:
         documents.update(own)
     elif layout.in_attributes:
@@ -99,7 +99,7 @@ def encode_group(header: GroupHeader, placement: Placement) -> Encoding:
         zgroup.update(own)
     _add_types(documents, header.attributes, placement, reversed(own))
     if placement.superblock and layout.own_documents:
-        documents[layout.superblock] = Members(zarr_format=2, nczarr_version="1.0.0")
+        documents[layout.superblock] = OwnMembers(zarr_format=2, nczarr_version="1.0.0")
     return {**documents, ZGROUP: zgroup}
 
 
@@ -111,7 +111,7 @@ def encode_variable(variable: Variable, placement: Placement) -> Encoding:
     if placement.xarray:
         names: list[Json] = [d.name for d in variable.dimensions]
         attributes[ARRAY_DIMENSIONS] = names or [SCALAR_NAME]
-    references = Members({layout.references: [full_name(d) for d in variable.dimensions]})
+    references = OwnMembers({layout.references: [full_name(d) for d in variable.dimensions]})
     if not array.shape:
         # netcdf-c up to 4.9.2 checks the storage, later releases the flag.
         references["scalar"] = 1
@@ -134,7 +134,9 @@ def full_name(dimension: Dimension) -> str:
     return "/" + below(dimension.group, dimension.name)
 
 
-def check_dimensions(header: GroupHeader, existing: GroupHeader | None, layout: Layout) -> None:
+def check_dimensions(
+    header: GroupHeader, existing: GroupHeader | None, layout: NczarrLayout
+) -> None:
     """Refuse dimensions that a group of the layout cannot declare.
 
     Raises
@@ -176,10 +178,10 @@ def _length(dimension: Dimension) -> Json:
     return dimension.size
 
 
-def _attributes(attributes: tuple[Attribute, ...], placement: Placement) -> Members:
+def _attributes(attributes: tuple[Attribute, ...], placement: Placement) -> OwnMembers:
     # netcdf-c fails on an empty list, and early releases on any unusual one.
     early = placement.types.early
-    return Members(
+    return OwnMembers(
         {a.name: attribute_json(a, json_as_text=early or a.value == []) for a in attributes}
     )
 
@@ -188,10 +190,10 @@ def _add_types(
     documents: Encoding, attributes: tuple[Attribute, ...], placement: Placement, own: Iterable[str]
 ) -> None:
     layout = placement.types
-    types = Members({a.name: attribute_typestr(a, early=layout.early) for a in attributes})
+    types = OwnMembers({a.name: attribute_typestr(a, early=layout.early) for a in attributes})
     if layout.own_documents:
-        documents[placement.types_document] = Members(types=types)
+        documents[placement.types_document] = OwnMembers(types=types)
         return
     if placement.own.in_attributes:
         types.update(dict.fromkeys((*own, layout.types), HIDDEN_TYPE))
-    documents[ZATTRS][layout.types] = Members(types=types)
+    documents[ZATTRS][layout.types] = OwnMembers(types=types)

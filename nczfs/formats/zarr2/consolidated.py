@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import Consolidated, ConsolidatedForm
-from nczfs.formats.jsonparts import Part, Parts
+from nczfs.formats.jsonparts import JsonPart, Parts
 from nczfs.formats.jsontext import compact, parse
 from nczfs.formats.jsonwrite import strict
 from nczfs.formats.zarr2.names import CONSOLIDATED
@@ -38,7 +38,7 @@ class _Positions(Consolidated):
     """
 
     _parts: Parts
-    _documents: dict[str, Part]
+    _documents: dict[str, JsonPart]
     nodes: frozenset[str]
 
     @property

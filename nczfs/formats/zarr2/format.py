@@ -8,10 +8,10 @@ from types import MappingProxyType
 from nczfs.formats.attributes import read_attributes
 from nczfs.formats.attributes_write import attribute_json, attribute_typestr, check_attributes
 from nczfs.formats.base import Documents, FormatOptions, Node, StoredType
-from nczfs.formats.dimensions import SCALAR_NAME, Declared, Place, anonymous_for, by_name
+from nczfs.formats.dimensions import SCALAR_NAME, Declared, VariablePlace, anonymous_for, by_name
 from nczfs.formats.names import below, parent_of
-from nczfs.formats.nczarr.layouts import L3, Writer, layout_at, types_member
-from nczfs.formats.rewriting import Encoding, Members
+from nczfs.formats.nczarr.layouts import L3, DatasetWriter, layout_at, types_member
+from nczfs.formats.rewriting import Encoding, OwnMembers
 from nczfs.formats.zarr2.array import Dialect, read_array
 from nczfs.formats.zarr2.base import Zarr2Documents
 from nczfs.formats.zarr2.chain import chain_of
@@ -59,10 +59,10 @@ class Zarr2Format(Zarr2Documents):
     is_netcdf = False
     orders = ("C", "F")
 
-    def __init__(self, options: FormatOptions, writer: Writer) -> None:
+    def __init__(self, options: FormatOptions, writer: DatasetWriter) -> None:
         super().__init__(options)
         # In a dataset read as pure Zarr, ">S1" is a string like every other "S" type.
-        self._writer = Writer(version=writer.version)
+        self._writer = DatasetWriter(version=writer.version)
         self._literal_text = writer.is_netcdf_c
 
     def _header(self, node: NodeDocuments, documents: Documents) -> GroupHeader:
@@ -107,7 +107,7 @@ class Zarr2Format(Zarr2Documents):
         types = self._types_name(header, existing, documents)
 
         def encoded(group: GroupHeader) -> Encoding:
-            return {ZATTRS: _attribute_members(group, types), ZGROUP: Members(_ZGROUP)}
+            return {ZATTRS: _attribute_members(group, types), ZGROUP: OwnMembers(_ZGROUP)}
 
         return None if existing is None else encoded(existing), encoded(header)
 
@@ -163,13 +163,13 @@ class Zarr2Format(Zarr2Documents):
         return read_array(document, node.key(ZARRAY), self._options, dialect, node.problems)
 
 
-def _attribute_members(node: Node, types: str | None) -> Members:
-    members = Members(
+def _attribute_members(node: Node, types: str | None) -> OwnMembers:
+    members = OwnMembers(
         {a.name: attribute_json(a, is_typed=types is not None) for a in node.attributes}
     )
     if types is not None:
         typestrs = {a.name: attribute_typestr(a, text_type=NcType.STRING) for a in node.attributes}
-        members[types] = Members(types=Members(typestrs))
+        members[types] = OwnMembers(types=OwnMembers(typestrs))
     return members
 
 
@@ -180,7 +180,7 @@ def named_dimensions(
     names = node.attributes.get(ARRAY_DIMENSIONS)
     if not array.shape or names is None or not options.xarray:
         return anonymous_for(array.shape)
-    place = Place(parent_of(node.path), array.shape, node.key(ZATTRS))
+    place = VariablePlace(parent_of(node.path), array.shape, node.key(ZATTRS))
     return by_name(names, place, declared, node.problems)
 
 

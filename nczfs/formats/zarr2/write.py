@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from nczfs.formats.jsontext import plain
-from nczfs.formats.rewriting import Encoding, Members
+from nczfs.formats.rewriting import Encoding, OwnMembers
 from nczfs.formats.zarr2.fill_write import fill_json
 from nczfs.formats.zarr2.nodes import ZARRAY
 from nczfs.model.dtypes import DataType
@@ -14,7 +14,7 @@ from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json, Variable
 
 def array_members(
     array: ArrayDescription, where: str, *, literal_text: bool, scalar_shape: tuple[int, ...] = ()
-) -> Members:
+) -> OwnMembers:
     """Return the members of a ``.zarray``, in netcdf-c's order.
 
     Parameters
@@ -28,7 +28,7 @@ def array_members(
         shape = chunks = scalar_shape
     codecs = [_codec(codec) for codec in array.codecs.codecs]
     compressor = codecs.pop() if array.codecs.compressed and codecs else None
-    members = Members(
+    members = OwnMembers(
         zarr_format=2,
         shape=list(shape),
         dtype=_dtype(array.dtype),

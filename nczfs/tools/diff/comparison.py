@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
-from nczfs.tools.diff.differences import Difference, Kind
+from nczfs.tools.diff.differences import Difference, DifferenceKind
 from nczfs.tools.diff.side import Side
 from nczfs.tools.diff.structure import StructureDiff
 from nczfs.tools.diff.values import EXACT, Compared, Tolerance, value_differences
@@ -15,7 +15,7 @@ from nczfs.tools.transfer.dataset_source import DatasetSource
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Uncomparable:
     """A variable whose values could not be compared, with the reason."""
 
     path: str
@@ -39,7 +39,7 @@ class Extent:
 
 def compare(
     a: Side, b: Side, extent: Extent, memory_limit_bytes: int, progress: Progress
-) -> Iterator[Difference | Trouble]:
+) -> Iterator[Difference | Uncomparable]:
     """Yield all differences as they are found.
 
     Parameters
@@ -70,7 +70,7 @@ def compare(
                 tolerance=extent.tolerance,
             )
         except (CodecError, CorruptStore, MetadataError, ReferenceRefused) as error:
-            yield Trouble(f"/{pair.path}", str(error))
+            yield Uncomparable(f"/{pair.path}", str(error))
             continue
         if found is not None:
-            yield Difference(f"/{pair.path}", Kind.VALUES, values=found)
+            yield Difference(f"/{pair.path}", DifferenceKind.VALUES, values=found)

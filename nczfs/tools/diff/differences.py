@@ -10,7 +10,7 @@ from nczfs.model.hierarchy import Json
 from nczfs.model.printing import printable
 
 
-class Kind(Enum):
+class DifferenceKind(Enum):
     """A kind of difference (docs/copying.md has a row for each)."""
 
     GROUP = "group"
@@ -43,11 +43,11 @@ class Difference:
     path : of the group or variable, with a leading slash.
     name : of a dimension, an attribute or a part of the storage; otherwise "".
     a, b : the values on both sides.
-    values : of `Kind.VALUES` alone.
+    values : of `DifferenceKind.VALUES` alone.
     """
 
     path: str
-    kind: Kind
+    kind: DifferenceKind
     name: str = ""
     a: Shown = ""
     b: Shown = ""

@@ -12,7 +12,7 @@ from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import ElementType, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension
-from nczfs.tools.diff.differences import Absent, Difference, Kind, Shown
+from nczfs.tools.diff.differences import Absent, Difference, DifferenceKind, Shown
 from nczfs.tools.diff.side import Side
 from nczfs.tools.diff.texts import attribute_text, fill_text
 from nczfs.tools.transfer.source import Scopes, groups_of
@@ -75,10 +75,10 @@ class StructureDiff:
             if other is not None:
                 yield from self._group(path, group, other)
             elif path.rpartition("/")[0] in b:
-                yield Difference(f"/{path}", Kind.GROUP, a="", b=Absent.ABSENT)
+                yield Difference(f"/{path}", DifferenceKind.GROUP, a="", b=Absent.ABSENT)
         for path in b:
             if path not in a and path.rpartition("/")[0] in a:
-                yield Difference(f"/{path}", Kind.GROUP, a=Absent.ABSENT, b="")
+                yield Difference(f"/{path}", DifferenceKind.GROUP, a=Absent.ABSENT, b="")
 
     def _group(self, path: str, a: GroupDeclaration, b: GroupDeclaration) -> Iterator[Difference]:
         shown = f"/{path}"
@@ -90,13 +90,15 @@ class StructureDiff:
             other = others.pop(variable.name, None)
             if other is None:
                 text = _type(variable.type)
-                yield Difference(f"/{place}", Kind.VARIABLE, a=text, b=Absent.ABSENT)
+                yield Difference(f"/{place}", DifferenceKind.VARIABLE, a=text, b=Absent.ABSENT)
             else:
                 pair = VariablePair(place, variable, other, place, place)
                 yield from self._variable(pair)
         for variable in others.values():
             place = f"/{below(path, variable.name)}"
-            yield Difference(place, Kind.VARIABLE, a=Absent.ABSENT, b=_type(variable.type))
+            yield Difference(
+                place, DifferenceKind.VARIABLE, a=Absent.ABSENT, b=_type(variable.type)
+            )
 
     def _dimensions(
         self, path: str, a: Iterable[Dimension], b: Iterable[Dimension]
@@ -105,7 +107,7 @@ class StructureDiff:
         if self._is_pure:  # where dimensions without a variable are unknown
             both = one.keys() & other.keys()
             one, other = ({n: v for n, v in side.items() if n in both} for side in (one, other))
-        yield from _different(path, Kind.DIMENSION, one, other)
+        yield from _different(path, DifferenceKind.DIMENSION, one, other)
 
     def _length(self, dimension: Dimension) -> str:
         unlimited = dimension.unlimited and not self._is_pure
@@ -116,7 +118,7 @@ class StructureDiff:
     ) -> Iterator[Difference]:
         one = {attribute.name: self._shown(attribute) for attribute in a}
         other = {attribute.name: self._shown(attribute) for attribute in b}
-        yield from _different(path, Kind.ATTRIBUTE, one, other)
+        yield from _different(path, DifferenceKind.ATTRIBUTE, one, other)
 
     def _shown(self, attribute: Attribute) -> str:
         """Return the value of an attribute as text, with its type if both sides have types."""
@@ -128,7 +130,7 @@ class StructureDiff:
         path, a, b = f"/{pair.path}", pair.a, pair.b
         types = _type(a.type), _type(b.type)
         if types[0] != types[1] and not (self._is_pure and {a.type, b.type} <= _TEXTS):
-            yield Difference(path, Kind.TYPE, a=types[0], b=types[1])
+            yield Difference(path, DifferenceKind.TYPE, a=types[0], b=types[1])
         shapes = [
             self._shape(scopes, declared, place)
             for scopes, declared, place in zip(
@@ -136,7 +138,7 @@ class StructureDiff:
             )
         ]
         if shapes[0] != shapes[1]:
-            yield Difference(path, Kind.DIMENSIONS, a=shapes[0], b=shapes[1])
+            yield Difference(path, DifferenceKind.DIMENSIONS, a=shapes[0], b=shapes[1])
         one = fill_text(self._a.fill_value(pair.a_path, a), a.type)
         other = fill_text(self._b.fill_value(pair.b_path, b), b.type)
         attributes = a.attributes, b.attributes
@@ -145,7 +147,7 @@ class StructureDiff:
             attributes = _without_fill(a.attributes, one), _without_fill(b.attributes, other)
         yield from self._attributes(path, *attributes)
         if one != other:
-            yield Difference(path, Kind.FILL, a=one, b=other)
+            yield Difference(path, DifferenceKind.FILL, a=one, b=other)
         if self._with_storage:
             yield from _storage(path, a, b)
 
@@ -164,7 +166,7 @@ def _storage(path: str, a: VariableDeclaration, b: VariableDeclaration) -> Itera
     one, other = ({**_chunks(d), **_codecs(d), "byte order": _byte_order(d)} for d in (a, b))
     for name in one:
         if name in other and one[name] != other[name]:
-            yield Difference(path, Kind.STORAGE, name, one[name], other[name])
+            yield Difference(path, DifferenceKind.STORAGE, name, one[name], other[name])
 
 
 def _chunks(declared: VariableDeclaration) -> dict[str, str]:
@@ -190,7 +192,7 @@ def _byte_order(declared: VariableDeclaration) -> str:
 
 
 def _different(
-    path: str, kind: Kind, a: Mapping[str, str], b: Mapping[str, str]
+    path: str, kind: DifferenceKind, a: Mapping[str, str], b: Mapping[str, str]
 ) -> Iterator[Difference]:
     """Yield the names whose texts differ, in the order of A, then those that only B has."""
     for name in [*a, *(name for name in b if name not in a)]:

@@ -19,7 +19,7 @@ from nczfs.engine.values.quantize import rounding_of
 from nczfs.errors import BadValue
 from nczfs.library.variable import storable
 from nczfs.model.boxes import Box
-from nczfs.model.grid import ChunkIndex, Part
+from nczfs.model.grid import ChunkIndex, ChunkPart
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.transfer.copying import Writes
 from nczfs.tools.transfer.source import Selection
@@ -71,7 +71,7 @@ class ChunkTarget:
         if self._rounding is not None:
             values = self._rounding(values)
         box = Box(tuple(p.start for p in selection), tuple(p.stop for p in selection))
-        units: dict[UnitIndex, list[tuple[Part, Values]]] = {}
+        units: dict[UnitIndex, list[tuple[ChunkPart, Values]]] = {}
         for part in self._array.grid.parts(box):
             index: tuple[Any, ...] = (*part.target.slices(), ...)  # a scalar stays an array
             piece = values[index]
@@ -89,10 +89,10 @@ class ChunkTarget:
         """The shape of what is stored as one object: boxes should be whole ones of these."""
         return self._writer.unit_shape
 
-    def _submit(self, unit: UnitIndex, parts: list[tuple[Part, Values]]) -> Future[None]:
+    def _submit(self, unit: UnitIndex, parts: list[tuple[ChunkPart, Values]]) -> Future[None]:
         return self._pool.submit(self._store, unit, parts)
 
-    def _store(self, unit: UnitIndex, parts: list[tuple[Part, Values]]) -> None:
+    def _store(self, unit: UnitIndex, parts: list[tuple[ChunkPart, Values]]) -> None:
         if self._is_new and all(is_fill(self._array, values) for _, values in parts):
             return
         chunks = {part.chunk: self._whole(part, values) for part, values in parts}
@@ -102,7 +102,7 @@ class ChunkTarget:
         key = self._writer.key(unit)
         until_stored(lambda _: self._writer.store(unit, chunks, self._writer.version(unit)), key)
 
-    def _whole(self, part: Part, values: Values) -> Values:
+    def _whole(self, part: ChunkPart, values: Values) -> Values:
         """Return the values of a chunk, with fill beyond the edge of the array."""
         if part.source.size == prod(self._array.chunk_shape):
             return values

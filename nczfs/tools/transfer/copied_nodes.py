@@ -14,7 +14,7 @@ from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.tools.transfer.dataset_source import DatasetSource
-from nczfs.tools.transfer.dataset_target import Nodes
+from nczfs.tools.transfer.dataset_target import NewVariables
 from nczfs.tools.transfer.source import groups_of
 from nczfs.tools.transfer.target import Target
 
@@ -55,11 +55,11 @@ class NodeCopier:
             for variable in declared.variables:
                 yield below(_join(self.path, group), variable.name)
 
-    def rehearse(self, editor: Editor) -> Nodes:
+    def rehearse(self, editor: Editor) -> NewVariables:
         """Make the nodes in an empty dataset, as a rehearsal. Raises as `make`."""
         return self._make_groups(editor, "")
 
-    def make(self, target: Target) -> Nodes:
+    def make(self, target: Target) -> NewVariables:
         """Make the nodes in the target. Returns the variables by their paths in the source.
 
         Raises
@@ -97,7 +97,7 @@ class NodeCopier:
             elif not isinstance(loaded.node, GroupHeader):
                 raise NoSuchNode(f"/{above} is a variable, not a group")
 
-    def _make_groups(self, editor: Editor, path: str) -> Nodes:
+    def _make_groups(self, editor: Editor, path: str) -> NewVariables:
         """Make the root of the source as the group at a path, with all below it."""
         for sub, declared in groups_of(self.source.root):
             group = _join(path, sub)
@@ -108,7 +108,7 @@ class NodeCopier:
             if self.format.declares:
                 for dimension in declared.dimensions:
                     editor.add_dimension(replace(dimension, group=group))
-        made: Nodes = {}
+        made: NewVariables = {}
         for sub, declared in groups_of(self.source.root):
             for variable in declared.variables:
                 name = below(sub, variable.name)
@@ -118,7 +118,7 @@ class NodeCopier:
                 )
         return made
 
-    def _make_alone(self, editor: Editor) -> Nodes:
+    def _make_alone(self, editor: Editor) -> NewVariables:
         """Make the only variable at the path itself; it shares existing dimensions."""
         ((name, _),) = self.source.variables.items()
         (declared,) = self.source.root.variables

@@ -26,7 +26,7 @@ from nczfs.tools.transfer.chunk_copy import ChunkCopier
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.copied_nodes import NodeCopier, is_cell
 from nczfs.tools.transfer.dataset_source import DatasetSource, dataset_source
-from nczfs.tools.transfer.dataset_target import Nodes, rehearsed, with_string_lengths
+from nczfs.tools.transfer.dataset_target import NewVariables, rehearsed, with_string_lengths
 from nczfs.tools.transfer.source import (
     Notice,
     Selection,
@@ -169,7 +169,7 @@ class _NativeReader:
         return values
 
 
-def _digest(source: DatasetSource, metadata_format: MetadataFormat, wanted: Nodes) -> str:
+def _digest(source: DatasetSource, metadata_format: MetadataFormat, wanted: NewVariables) -> str:
     """Return a digest that is equal for runs with the same source and result."""
     lines = [source.name, metadata_format.name]
     for path, group in groups_of(source.root):

@@ -25,7 +25,7 @@ from nczfs.tools.transfer.source import Notice, Source, groups_of, with_variable
 from nczfs.tools.transfer.target import NewNode, Target, opened_target
 from nczfs.tools.transfer.unfinished import Mark
 
-Nodes: TypeAlias = dict[str, Variable]
+NewVariables: TypeAlias = dict[str, Variable]
 """New variables, by their paths in the source."""
 
 
@@ -78,9 +78,9 @@ def rehearsed(
     source: Source,
     new: NewNode,
     format_name: str | None,
-    declare: Callable[[Editor], Nodes],
+    declare: Callable[[Editor], NewVariables],
     needs_codecs: Callable[[str, Variable], bool] = lambda *_: True,
-) -> Nodes:
+) -> NewVariables:
     """Make everything but the values in memory, as a rehearsal.
 
     This finds what a format cannot hold before anything is deleted or written.
@@ -111,9 +111,9 @@ def rehearsed(
     return variables
 
 
-def _declare(editor: Editor, root: GroupDeclaration) -> Nodes:
+def _declare(editor: Editor, root: GroupDeclaration) -> NewVariables:
     """Make the groups, dimensions and variables of a declaration. Returns variables by path."""
-    variables: Nodes = {}
+    variables: NewVariables = {}
     for path, declared in groups_of(root):
         if path:
             editor.create_group(path)

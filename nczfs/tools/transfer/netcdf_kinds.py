@@ -47,7 +47,7 @@ Format: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class NetcdfKind:
     """A kind of file.
 
     Attributes
@@ -65,15 +65,15 @@ class Kind:
 
 
 KINDS = {
-    "netcdf4": Kind("NETCDF4", _ALL_TYPES, has_groups=True, is_hdf5=True),
-    "netcdf4-classic": Kind("NETCDF4_CLASSIC", _CLASSIC_TYPES, is_hdf5=True),
-    "64bit-data": Kind("NETCDF3_64BIT_DATA", _ALL_TYPES - {NcType.STRING}),
-    "64bit-offset": Kind("NETCDF3_64BIT_OFFSET", _CLASSIC_TYPES),
-    "classic": Kind("NETCDF3_CLASSIC", _CLASSIC_TYPES),
+    "netcdf4": NetcdfKind("NETCDF4", _ALL_TYPES, has_groups=True, is_hdf5=True),
+    "netcdf4-classic": NetcdfKind("NETCDF4_CLASSIC", _CLASSIC_TYPES, is_hdf5=True),
+    "64bit-data": NetcdfKind("NETCDF3_64BIT_DATA", _ALL_TYPES - {NcType.STRING}),
+    "64bit-offset": NetcdfKind("NETCDF3_64BIT_OFFSET", _CLASSIC_TYPES),
+    "classic": NetcdfKind("NETCDF3_CLASSIC", _CLASSIC_TYPES),
 }
 
 
-def fitted(source: Source, kind: Kind, notice: Notice, *, skip_unsupported: bool) -> Source:
+def fitted(source: Source, kind: NetcdfKind, notice: Notice, *, skip_unsupported: bool) -> Source:
     """Return the part of a source that fits into files of a kind.
 
     Raises
@@ -106,7 +106,7 @@ class _Fitting:
     changed : what is converted, one line each.
     """
 
-    def __init__(self, root: GroupDeclaration, kind: Kind) -> None:
+    def __init__(self, root: GroupDeclaration, kind: NetcdfKind) -> None:
         self._kind = kind
         self._declared = {
             f"/{below(path, dimension.name)}": dimension

@@ -24,7 +24,7 @@ from nczfs.tools.progress import Progress
 from nczfs.tools.transfer import netcdf_c
 from nczfs.tools.transfer.blocks import BLOCK_SHARE, block_size
 from nczfs.tools.transfer.copying import Writes, copy
-from nczfs.tools.transfer.netcdf_kinds import Kind, fitted, stored_name
+from nczfs.tools.transfer.netcdf_kinds import NetcdfKind, fitted, stored_name
 from nczfs.tools.transfer.netcdf_source import chunk_shape, translated
 from nczfs.tools.transfer.source import (
     Content,
@@ -53,7 +53,7 @@ class NewFile:
     """
 
     path: str
-    kind: Kind
+    kind: NetcdfKind
     overwrite: bool
     memory_limit_bytes: int
     skip_unsupported: bool

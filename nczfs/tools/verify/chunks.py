@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from nczfs.engine.chunks.loaded import Loaded
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 from nczfs.tools.verify.keys import StoredChunk
 from nczfs.tools.verify.subject import Subject
@@ -80,7 +80,7 @@ class ChunkChecks:
         where = f"{dataset.zmap.name}/{chunk.stat.key}: "
         result: Future[str | None] = Future()
 
-        def decode(fetched: Callable[[], Loaded]) -> None:
+        def decode(fetched: Callable[[], LoadedChunk]) -> None:
             try:
                 fetched()
             except Exception as error:  # noqa: BLE001 - the waiting thread must get it

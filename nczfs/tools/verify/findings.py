@@ -15,7 +15,7 @@ class Severity(Enum):
     NOTE = "note"
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """The kind of a finding (docs/verify.md has a row for each)."""
 
     UNREADABLE = "unreadable"
@@ -38,7 +38,15 @@ class Kind(Enum):
         return Severity.NOTE if self in _NOTES else Severity.ERROR
 
 
-_NOTES = frozenset({Kind.FILL, Kind.BEYOND, Kind.STRAY, Kind.UNLISTED, Kind.EMPTY})
+_NOTES = frozenset(
+    {
+        FindingKind.FILL,
+        FindingKind.BEYOND,
+        FindingKind.STRAY,
+        FindingKind.UNLISTED,
+        FindingKind.EMPTY,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class Finding:
     message : what was wrong.
     """
 
-    kind: Kind
+    kind: FindingKind
     path: str
     key: str
     message: str

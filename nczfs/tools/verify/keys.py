@@ -15,7 +15,7 @@ from nczfs.formats.registry import FORMATS
 from nczfs.messages import shown
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Variable
-from nczfs.tools.verify.findings import Finding, Kind
+from nczfs.tools.verify.findings import Finding, FindingKind
 from nczfs.tools.verify.nodes import Nodes
 from nczfs.zmap.base import Stat, ZMap
 from nczfs.zmap.keys import Key, join
@@ -70,14 +70,16 @@ class KeySorter:
             )
             if is_over:
                 why = f"was renamed to {mark.goes_to!r}, and not all of it was removed"
-                return Finding(Kind.RENAME, path, "", f"{why}; `nczfs rm -r` removes the rest")
+                return Finding(
+                    FindingKind.RENAME, path, "", f"{why}; `nczfs rm -r` removes the rest"
+                )
         else:
             source = mark.comes_from and join(parent_of(place), mark.comes_from)
             if source is None or self._is_found(source) or not self._is_found(place):
                 old = repr(mark.comes_from) if mark.comes_from is not None else "another node"
                 why = f"the rename of {old} to it was not completed; this copy is incomplete"
-                return Finding(Kind.RENAME, path, "", f"{why}; `nczfs rm -r` removes it")
-        return Finding(Kind.STRAY, path, key, "left by a rename that is over; ignored")
+                return Finding(FindingKind.RENAME, path, "", f"{why}; `nczfs rm -r` removes it")
+        return Finding(FindingKind.STRAY, path, key, "left by a rename that is over; ignored")
 
     def _is_found(self, place: str) -> bool:
         """Return whether readers find a node at a place."""
@@ -90,11 +92,11 @@ class KeySorter:
         path = self._nodes.shown_path(variable.path)
         index = variable.array.chunk_index(name)
         if index is None:
-            return Finding(Kind.STRAY, path, stat.key, "not a document or a chunk; ignored")
+            return Finding(FindingKind.STRAY, path, stat.key, "not a document or a chunk; ignored")
         if index not in variable.array.grid:
             shape = shown(list(variable.array.shape))
             return Finding(
-                Kind.BEYOND, path, stat.key, f"a chunk beyond the shape {shape}; never read"
+                FindingKind.BEYOND, path, stat.key, f"a chunk beyond the shape {shape}; never read"
             )
         return StoredChunk(variable, index, stat)
 
@@ -108,10 +110,16 @@ class KeySorter:
                     return None
                 self._unlisted.add(place)
                 return Finding(
-                    Kind.UNLISTED, f"/{place}", "", "exists, but belongs to no group: not shown"
+                    FindingKind.UNLISTED,
+                    f"/{place}",
+                    "",
+                    "exists, but belongs to no group: not shown",
                 )
         return Finding(
-            Kind.STRAY, self._nodes.shown_path(group), key, "not part of the dataset; ignored"
+            FindingKind.STRAY,
+            self._nodes.shown_path(group),
+            key,
+            "not part of the dataset; ignored",
         )
 
     def _is_node(self, place: str) -> bool:

@@ -23,7 +23,7 @@ from nczfs.formats.names import below
 from nczfs.formats.registry import FORMATS
 from nczfs.messages import shown
 from nczfs.model.hierarchy import ArrayDescription, Variable
-from nczfs.tools.verify.findings import Finding, Kind
+from nczfs.tools.verify.findings import Finding, FindingKind
 from nczfs.tools.verify.subject import Subject
 from nczfs.zmap.keys import parse_key
 
@@ -86,19 +86,22 @@ class Nodes:
         except _UNREADABLE as error:
             self.broken.add(path)
             text = str(error).removeprefix(f"{dataset.url('')}/")
-            yield self._about_document(Kind.UNREADABLE, path, text)
+            yield self._about_document(FindingKind.UNREADABLE, path, text)
             return
         if loaded is None:
             if is_listed:
                 self.broken.add(path)
                 yield Finding(
-                    Kind.MISSING, self.shown_path(path), "", "listed by its group, but missing"
+                    FindingKind.MISSING,
+                    self.shown_path(path),
+                    "",
+                    "listed by its group, but missing",
                 )
             return
         node = loaded.node
         self.found[node.key if isinstance(node, Variable) else path] = node
         for problem in node.problems:
-            yield self._about_document(Kind.DOCUMENT, path, problem)
+            yield self._about_document(FindingKind.DOCUMENT, path, problem)
         if isinstance(node, Variable):
             yield from self._variable(node)
 
@@ -109,12 +112,12 @@ class Nodes:
             self._subject.dataset.array(variable).require_codecs()
         except CodecError as error:
             where = f"{self._subject.dataset.url(variable.key)}: "
-            yield Finding(Kind.CODEC, path, array_key, str(error).removeprefix(where))
+            yield Finding(FindingKind.CODEC, path, array_key, str(error).removeprefix(where))
         else:
             self.sound_codecs.add(variable.key)
         if trouble := fill_trouble(variable):
             key = self._subject.format.attributes_key(variable.key)
-            yield Finding(Kind.FILL, path, key, trouble)
+            yield Finding(FindingKind.FILL, path, key, trouble)
         for dimension in variable.dimensions:
             if dimension.anonymous:
                 continue
@@ -122,14 +125,14 @@ class Nodes:
             size, other = self._lengths.setdefault(place, (dimension.size, path))
             if size != dimension.size:
                 yield Finding(
-                    Kind.DIMENSION,
+                    FindingKind.DIMENSION,
                     path,
                     array_key,
                     f"dimension {shown(dimension.name)} has length {dimension.size} here, and "
                     f"{size} in {other}",
                 )
 
-    def _about_document(self, kind: Kind, path: str, text: str) -> Finding:
+    def _about_document(self, kind: FindingKind, path: str, text: str) -> Finding:
         """Make a finding from a message that begins with the key of a document."""
         key, colon, rest = text.partition(": ")
         if colon and key.rpartition("/")[2] in FORMATS.documents:
@@ -183,7 +186,7 @@ def stale_copies(subject: Subject, nodes: Nodes) -> Iterator[Finding]:
         copies = ConsolidatedDocuments(documents, form, form.read(data))
     except MetadataError as error:
         text = str(error).removeprefix(f"{form.key}: ")
-        yield Finding(Kind.CONSOLIDATED, "/", form.key, text)
+        yield Finding(FindingKind.CONSOLIDATED, "/", form.key, text)
         return
     keys = copies.consolidated_keys()
     for batch in _batches([key for key in keys if _is_key(key)]):
@@ -200,7 +203,7 @@ def stale_copies(subject: Subject, nodes: Nodes) -> Iterator[Finding]:
 
 def _stale(form: ConsolidatedForm, what: str) -> Finding:
     return Finding(
-        Kind.CONSOLIDATED,
+        FindingKind.CONSOLIDATED,
         "/",
         form.key,
         f"stale: it has {what}; consolidate the metadata again",

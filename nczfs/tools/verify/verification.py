@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.progress import Progress
 from nczfs.tools.verify.chunks import Checked, ChunkChecks
-from nczfs.tools.verify.findings import Counts, Finding, Kind
+from nczfs.tools.verify.findings import Counts, Finding, FindingKind
 from nczfs.tools.verify.keys import KeySorter, StoredChunk
 from nczfs.tools.verify.nodes import Nodes, stale_copies
 from nczfs.tools.verify.state import VerifyState, mark_of
@@ -100,7 +100,7 @@ class Verification:
         self.counts.stored_bytes += chunk.stat.size
         if checked.trouble is not None:
             path = self._nodes.shown_path(chunk.variable.path)
-            yield Finding(Kind.CHUNK, path, chunk.stat.key, checked.trouble)
+            yield Finding(FindingKind.CHUNK, path, chunk.stat.key, checked.trouble)
         elif self._state is not None:
             self._state.add_sound(self._mark(chunk))
 

@@ -8,7 +8,7 @@ from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.formats.names import below, parent_of
 from nczfs.messages import shown
 from nczfs.model.hierarchy import GroupHeader
-from nczfs.tools.verify.findings import Finding, Kind
+from nczfs.tools.verify.findings import Finding, FindingKind
 from nczfs.tools.verify.nodes import Nodes
 
 CHUNKS = "chunks"
@@ -53,7 +53,7 @@ def _hollow(nodes: Nodes, group: GroupHeader) -> Iterator[Finding]:
         yield _wreck(nodes, group.path, f"it has the attribute {shown(telling)} and no members")
     elif not group.attributes:
         yield Finding(
-            Kind.EMPTY,
+            FindingKind.EMPTY,
             nodes.shown_path(group.path),
             "",
             f"a {'group' if group.path else 'dataset'} without members, dimensions and attributes; "
@@ -75,7 +75,7 @@ def _members(nodes: Nodes) -> Mapping[str, list[str]]:
 
 def _wreck(nodes: Nodes, path: str, why: str) -> Finding:
     return Finding(
-        Kind.WRECK,
+        FindingKind.WRECK,
         nodes.shown_path(path),
         "",
         f"a group where a failed copy should have made a variable: {why}; `nczfs rm -r` removes "

@@ -17,7 +17,7 @@ from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.datasets.landing import land
 from nczfs.vfs.datasets.valuesfile import ValuesFile
 from nczfs.vfs.datasets.viewfile import ViewContext
-from nczfs.vfs.nodes import File, Node, OpenFile
+from nczfs.vfs.nodes import File, OpenFile, TreeNode
 from nczfs.views.catalog import INFO, LINES, RAW
 from nczfs.zmap.keys import Prefix
 
@@ -34,7 +34,7 @@ class NodeArrivals:
     context: ViewContext
     arrivals: Arrivals
     at: At
-    files: Mapping[str, Callable[[], Node]]
+    files: Mapping[str, Callable[[], TreeNode]]
 
     @property
     def _prefix(self) -> Prefix:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from nczfs import metrics
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.metadata.hierarchy import Loaded
+from nczfs.engine.metadata.hierarchy import LoadedNode
 from nczfs.engine.opennode import OpenNode
 from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.errors import (
@@ -27,14 +27,14 @@ from nczfs.formats.naming import checked_name
 from nczfs.library.resolved import At
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Variable
-from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.base import AttributeChanges, Buffer
 from nczfs.vfs.datasets.arrivals import attributes_of, goal_of
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.datasets.judged import JudgedText
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
 from nczfs.vfs.datasets.viewfile import ViewContext
-from nczfs.vfs.nodes import Directory, File, FixedContent, Node, NodeStat, OpenFile
+from nczfs.vfs.nodes import Directory, File, FixedContent, NodeStat, OpenFile, TreeNode
 from nczfs.views.attributes import attribute_from, check_beginning
 from nczfs.views.catalog import ATTRIBUTES
 from nczfs.zmap.keys import Prefix
@@ -59,10 +59,10 @@ class AttributesDirectory(Directory):
     def listing_stat(self) -> NodeStat:
         return NodeStat(0, self._context.mtime_ns_of(self._at.loaded))
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)
 
-    def lookup(self, name: str) -> Node:
+    def lookup(self, name: str) -> TreeNode:
         arrivals = self._context.arrivals
         if arrivals is not None and (held := arrivals.get(self._prefix, name)) is not None:
             return held
@@ -71,7 +71,7 @@ class AttributesDirectory(Directory):
         loaded = self._loaded()
         return self._file(_attribute_called(loaded, name).name, loaded)
 
-    def lookup_if_cached(self, name: str) -> Node | None:
+    def lookup_if_cached(self, name: str) -> TreeNode | None:
         loaded = self._at.loaded
         if self._dataset.edits.revision != self._revision or not self._is_shown(name):
             return None
@@ -80,7 +80,7 @@ class AttributesDirectory(Directory):
             return None
         return self._file(attribute.name, loaded)
 
-    def listing(self) -> Iterator[tuple[str, Node]]:
+    def listing(self) -> Iterator[tuple[str, TreeNode]]:
         loaded = self._loaded()
         for attribute in loaded.node.attributes:
             name = attribute_file_name(attribute)
@@ -200,16 +200,16 @@ class AttributesDirectory(Directory):
             raise self.refusal(name)
         return editing
 
-    def _loaded(self) -> Loaded:
+    def _loaded(self) -> LoadedNode:
         return self._node.follow(self._loaded_at)
 
-    def _loaded_at(self, path: str) -> Loaded:
+    def _loaded_at(self, path: str) -> LoadedNode:
         loaded = self._dataset.load(path)
         if loaded is None:
             raise NoSuchPath(f"/{path}: no longer exists")
         return loaded
 
-    def _file(self, name: str, loaded: Loaded) -> AttributeFile:
+    def _file(self, name: str, loaded: LoadedNode) -> AttributeFile:
         refusals = self._refusals(shown_name(name))
         return AttributeFile(self._context, self._dataset, self._node, name, loaded, refusals)
 
@@ -233,7 +233,7 @@ class AttributeFile(File):
         dataset: Dataset,
         node: OpenNode,
         name: str,
-        loaded: Loaded,
+        loaded: LoadedNode,
         refusals: RefusalsOfFile,
     ) -> None:
         self._context = context
@@ -283,11 +283,11 @@ class AttributeFile(File):
         )
         return self._writer
 
-    def succeeds(self, old: Node) -> None:
+    def succeeds(self, old: TreeNode) -> None:
         if isinstance(old, AttributeFile):
             self._writer = old._writer
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)
 
     def truncate(self, size: int) -> None:
@@ -295,7 +295,7 @@ class AttributeFile(File):
         file.truncate(size)
         file.flush()
 
-    def _ask(self, loaded: Loaded | None) -> bytes:
+    def _ask(self, loaded: LoadedNode | None) -> bytes:
         """Take over what the attribute is by now, and return its text."""
         revision = self._dataset.edits.revision
         if loaded is None:
@@ -426,7 +426,7 @@ def name_shown_as(file_name: str) -> str:
     return file_name.replace("%2F", "/").replace("%00", "\0")
 
 
-def _attribute_called(loaded: Loaded, file_name: str) -> Attribute:
+def _attribute_called(loaded: LoadedNode, file_name: str) -> Attribute:
     # A name with a percent sign may stand for another one.
     known = loaded.attributes.get(file_name)
     candidates = loaded.node.attributes if "%" in file_name else () if known is None else (known,)
@@ -436,12 +436,12 @@ def _attribute_called(loaded: Loaded, file_name: str) -> Attribute:
     raise NoSuchPath(f"{file_name}: no such attribute")
 
 
-def _attribute(loaded: Loaded | None, name: str) -> Attribute | None:
+def _attribute(loaded: LoadedNode | None, name: str) -> Attribute | None:
     """Return the attribute of a node by its name; None: there is none."""
     return None if loaded is None else loaded.attributes.get(name)
 
 
-def _text_in(loaded: Loaded, name: str) -> bytes:
+def _text_in(loaded: LoadedNode, name: str) -> bytes:
     """Return the text of an attribute of a node; empty if it does not exist."""
     known = _attribute(loaded, name)
     return attribute_text(known).encode("utf-8", "surrogateescape") if known is not None else b""

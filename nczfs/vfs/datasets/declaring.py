@@ -33,7 +33,7 @@ from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
 from nczfs.vfs.nodes import OpenFile
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO, LINES, RAW
-from nczfs.views.declaration import Wanted, WantedVariable, wanted_node
+from nczfs.views.declaration import WantedNode, WantedVariable, wanted_node
 
 INFO_BYTES_MAX = 16 << 20
 
@@ -155,7 +155,7 @@ class OpenDeclaration(OpenFile):
             if described is not None:
                 check_held(described, self._held())
 
-    def _making(self, wanted: Wanted) -> Making:
+    def _making(self, wanted: WantedNode) -> Making:
         """Return its maker, with the document's format if the dataset has no final one."""
         dataset, arrivals = self._dataset, self._context.arrivals
         changed = None

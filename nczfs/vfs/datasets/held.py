@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from nczfs.errors import BadArgument, BadHandle
-from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.base import AttributeChanges, Buffer
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.staging import StagedFile
 
@@ -57,7 +57,7 @@ class HeldFile(File):
     def listing_stat(self) -> NodeStat:
         return NodeStat(self.size, self._mtime_ns)
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         """Accept all changes; a time is shown as long as the file is held."""
         if changes.mtime_ns is not None:
             self._mtime_ns = changes.mtime_ns

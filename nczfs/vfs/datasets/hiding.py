@@ -12,7 +12,7 @@ COPIED = (ATTRIBUTES, INFO, RAW, LINES)
 """The names that a copied directory can have."""
 
 
-class Numbers:
+class NumberRuns:
     """A set of numbers that are mostly added in order, as runs. `_lock` guards them."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Hidden:
         self._lock = threading.Lock()
         self._names: dict[Prefix, set[str]] = {}
         self._put: dict[Prefix, set[str]] = {}
-        self._chunks: dict[Prefix, Numbers] = {}
+        self._chunks: dict[Prefix, NumberRuns] = {}
         self._emptied: set[Prefix] = set()
 
     def hide(self, prefix: Prefix, name: str) -> None:
@@ -86,12 +86,12 @@ class Hidden:
         put = self._put.get(prefix)
         return name in self._names.get(prefix, ()) or (put is not None and name not in put)
 
-    def chunks(self, prefix: Prefix) -> Numbers:
+    def chunks(self, prefix: Prefix) -> NumberRuns:
         """Return the hidden chunks of an array."""
         known = self._chunks.get(prefix)
         if known is None:
             with self._lock:
-                known = self._chunks.setdefault(prefix, Numbers())
+                known = self._chunks.setdefault(prefix, NumberRuns())
         return known
 
     def keep(self, prefix: Prefix) -> None:

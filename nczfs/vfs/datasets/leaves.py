@@ -9,14 +9,14 @@ from nczfs.library.resolved import At, Broken
 from nczfs.model.boxes import index_of
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import GroupHeader, Variable
-from nczfs.vfs.base import Changes
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.declaring import InfoFile
 from nczfs.vfs.datasets.editing import refusal
-from nczfs.vfs.datasets.hiding import Numbers
+from nczfs.vfs.datasets.hiding import NumberRuns
 from nczfs.vfs.datasets.linesfile import LinesFile
 from nczfs.vfs.datasets.valuesfile import ValuesFile
 from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
-from nczfs.vfs.nodes import File, Node, NodeStat, NumberedDirectory
+from nczfs.vfs.nodes import File, NodeStat, NumberedDirectory, TreeNode
 from nczfs.views import catalog
 from nczfs.views.base import View, Writing
 
@@ -31,7 +31,7 @@ class ChunksDirectory(NumberedDirectory):
         self._counts = variable.array.grid.counts
         self._editing = context.editing_of(at.dataset)
         removing = self._editing.removing if self._editing is not None else None
-        self._hidden: Numbers | None = None
+        self._hidden: NumberRuns | None = None
         if removing is not None and removing.is_allowed:
             self._hidden = removing.hidden.chunks(at.dataset.prefix(at.path))
 
@@ -61,7 +61,7 @@ class ChunksDirectory(NumberedDirectory):
             number = number * count + index
         return number
 
-    def child(self, number: int) -> Node:
+    def child(self, number: int) -> TreeNode:
         chunk = index_of(number, self._counts)
         return view_file(
             self._context,
@@ -80,18 +80,18 @@ class ChunksDirectory(NumberedDirectory):
     def is_shown(self, number: int) -> bool:
         return self._hidden is None or number not in self._hidden
 
-    def lookup(self, name: str) -> Node:
+    def lookup(self, name: str) -> TreeNode:
         return self.child(self._shown(name))
 
-    def lookup_if_cached(self, name: str) -> Node | None:
+    def lookup_if_cached(self, name: str) -> TreeNode | None:
         number = self.number_of(name)
         return self.child(number) if number is not None and self.is_shown(number) else None
 
-    def listing(self) -> Iterator[tuple[str, Node]]:
+    def listing(self) -> Iterator[tuple[str, TreeNode]]:
         shown = filter(self.is_shown, range(self.count))
         return ((self.name_of(number), self.child(number)) for number in shown)
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)
 
     def unlink(self, name: str) -> None:

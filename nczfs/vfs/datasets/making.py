@@ -12,7 +12,7 @@ from nczfs.formats.names import below, parent_of
 from nczfs.formats.naming import checked_name
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
-from nczfs.views.declaration import Wanted, WantedDimension, WantedGroup, WantedVariable
+from nczfs.views.declaration import WantedDimension, WantedGroup, WantedNode, WantedVariable
 
 
 class Making:
@@ -30,7 +30,7 @@ class Making:
         self._editor = editor
         self._changed_format = changed_format
 
-    def check(self, path: str, wanted: Wanted) -> Variable | None:
+    def check(self, path: str, wanted: WantedNode) -> Variable | None:
         """Raise where `make` would, without making anything. Returns a variable to be made."""
         if isinstance(wanted, WantedGroup):
             self._check_group(path, wanted)
@@ -44,7 +44,7 @@ class Making:
             self._editor.check_empty(path)
         return described
 
-    def make(self, path: str, wanted: Wanted) -> None:
+    def make(self, path: str, wanted: WantedNode) -> None:
         """Turn an empty group into the wanted variable, or add to a group what it lacks.
 
         In existing nodes only attributes change, and unlimited dimensions become longer.

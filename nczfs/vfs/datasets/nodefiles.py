@@ -9,7 +9,7 @@ from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
 from nczfs.vfs.datasets.viewfile import ViewContext
-from nczfs.vfs.nodes import Node
+from nczfs.vfs.nodes import TreeNode
 from nczfs.views import catalog
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO
@@ -17,14 +17,14 @@ from nczfs.views.catalog import INFO
 
 def node_files(
     context: ViewContext, resolved: Broken | At, name: str
-) -> Mapping[str, Callable[[], Node]]:
+) -> Mapping[str, Callable[[], TreeNode]]:
     """Return a maker for each file of a node; the names of a group's files contain `name`."""
     if isinstance(resolved, Broken):
         problem = resolved
         return {INFO: lambda: broken_info(context, problem)}
     at, node = resolved, resolved.loaded.node
     # First, because programs copy in the order of the listing: then values find their variable.
-    files: dict[str, Callable[[], Node]] = {INFO: lambda: info_file(context, at, views[INFO])}
+    files: dict[str, Callable[[], TreeNode]] = {INFO: lambda: info_file(context, at, views[INFO])}
     opened = at.dataset.open_node(at.path)
 
     def notes() -> tuple[str, ...]:
@@ -52,5 +52,5 @@ def stem(name: str) -> str:
     return name
 
 
-def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], Node]:
+def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], TreeNode]:
     return lambda: view_file(context, at, name, view)

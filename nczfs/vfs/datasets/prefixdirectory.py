@@ -23,7 +23,7 @@ from nczfs.errors import (
 )
 from nczfs.library.resolved import At, Broken, Plain, Resolved
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.base import Changes
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.arriving import NodeArrivals, held_file
 from nczfs.vfs.datasets.attributes import AttributesDirectory
@@ -32,7 +32,7 @@ from nczfs.vfs.datasets.leaves import ChunksDirectory
 from nczfs.vfs.datasets.nodefiles import node_files, stem
 from nczfs.vfs.datasets.removing import Removing
 from nczfs.vfs.datasets.tree import DatasetsTree
-from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
+from nczfs.vfs.nodes import Directory, File, NodeStat, OpenFile, TreeNode
 from nczfs.vfs.objects import is_file_name
 from nczfs.views import catalog
 from nczfs.views.catalog import ATTRIBUTES, CHUNKS, LINES, RAW
@@ -86,7 +86,7 @@ class PrefixDirectory(Directory):
     def stat(self) -> NodeStat:
         return self.listing_stat()
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         self._tree.context.check_changes(changes)
 
     def listing_stat(self) -> NodeStat:
@@ -94,7 +94,7 @@ class PrefixDirectory(Directory):
         # changes while it is read.
         return NodeStat(0, self._tree.times.get(self._prefix, self._tree.mtime_ns))
 
-    def lookup(self, name: str) -> Node:
+    def lookup(self, name: str) -> TreeNode:
         resolved = self.resolve(wanted=name)
         if isinstance(resolved, Plain):
             return self._child(name, resolved)
@@ -112,7 +112,7 @@ class PrefixDirectory(Directory):
             raise NoSuchPath(f"{name}: no such file")
         return self._shadowed(name, resolved, reserved)
 
-    def listing(self) -> Iterator[tuple[str, Node]]:
+    def listing(self) -> Iterator[tuple[str, TreeNode]]:
         resolved = self.resolve()
         if not isinstance(resolved, Plain):
             for name, make in self._files(resolved).items():
@@ -375,7 +375,7 @@ class PrefixDirectory(Directory):
     def _reserved(self) -> frozenset[str]:
         return catalog.reserved_group_names(stem(self._name))
 
-    def _shadowed(self, name: str, resolved: Resolved, reserved: frozenset[str]) -> Node:
+    def _shadowed(self, name: str, resolved: Resolved, reserved: frozenset[str]) -> TreeNode:
         """Return a member by its shown name: ``NAME~`` if a virtual file has its name."""
         try:
             return self._child(name, resolved)
@@ -388,7 +388,7 @@ class PrefixDirectory(Directory):
                 self._child(between, resolved)
             return self._child(base, resolved)
 
-    def _child(self, name: str, resolved: Resolved) -> Node:
+    def _child(self, name: str, resolved: Resolved) -> TreeNode:
         """Return the member or prefix of exactly that name."""
         if not is_file_name(name):
             raise NoSuchPath(f"{name}: no such file")
@@ -416,7 +416,7 @@ class PrefixDirectory(Directory):
             return below
         raise NoSuchPath(f"{name}: no such file")
 
-    def _members(self, resolved: Plain | At) -> Iterator[tuple[str, Node]]:
+    def _members(self, resolved: Plain | At) -> Iterator[tuple[str, TreeNode]]:
         listed: set[str] = set()
         if isinstance(resolved, At) and resolved.lists_members:
             for name in resolved.dataset.names(resolved.path):
@@ -463,7 +463,7 @@ class PrefixDirectory(Directory):
             self._tree, Prefix(keys.join(self._prefix, name)), name, group.dataset, path
         )
 
-    def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], Node]]:
+    def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], TreeNode]]:
         """Return the virtual files that this mount shows and that were not removed."""
         choice, removing = self._tree.choice, self._tree.removing
         return {

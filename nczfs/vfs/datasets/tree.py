@@ -26,7 +26,7 @@ from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix
-from nczfs.zmap.zip.store import Kept, OpenArchive
+from nczfs.zmap.zip.store import KeptArchives, OpenArchive
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class DatasetsTree:
         access_log: AccessLog,
         mtime_ns: int,
         choice: Choice,
-        open_archive: Callable[[ZMap, Key, Kept], ZMap],
+        open_archive: Callable[[ZMap, Key, KeptArchives], ZMap],
         *,
         writable: bool = False,
         written: Callable[[Prefix, StoredArray], None] = lambda *_: None,

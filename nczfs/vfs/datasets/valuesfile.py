@@ -8,7 +8,7 @@ from nczfs.engine.chunks.storedarray import newest_revision
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import NotPermitted, StaleHandle
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.base import Changes
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.growing import Growing
 from nczfs.vfs.datasets.viewfile import OpenView, ViewContext
 from nczfs.vfs.datasets.writing import WritingView
@@ -126,7 +126,7 @@ class ValuesFile(File):
         finally:
             file.close()
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)
 
     def reader(self) -> OpenView:

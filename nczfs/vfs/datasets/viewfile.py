@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from nczfs.engine.arrays.array import now
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset, Engine
-from nczfs.engine.metadata.hierarchy import Loaded
+from nczfs.engine.metadata.hierarchy import LoadedNode
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import ReadAhead
 from nczfs.errors import NotPermitted
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.base import AttributeChanges, Buffer
 from nczfs.vfs.datasets.access import Access, AccessLog
 from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.editing import TreeEditing
@@ -50,11 +50,11 @@ class ViewContext:
     editing: TreeEditing | None = None
     arrivals: Arrivals | None = None
 
-    def mtime_ns_of(self, loaded: Loaded) -> int:
+    def mtime_ns_of(self, loaded: LoadedNode) -> int:
         """Return the time of the files of a node."""
         return self.mtime_ns if loaded.mtime_ns is None else loaded.mtime_ns
 
-    def check_changes(self, changes: Changes) -> None:
+    def check_changes(self, changes: AttributeChanges) -> None:
         """Accept and ignore times; modes and owners only during copies.
 
         Raises
@@ -64,7 +64,7 @@ class ViewContext:
         if self.arrivals is None and (changes.mode, changes.uid, changes.gid) != (None,) * 3:
             raise NotPermitted("modes and owners cannot be changed here")
 
-    def load(self, dataset: Dataset, path: str) -> Loaded | None:
+    def load(self, dataset: Dataset, path: str) -> LoadedNode | None:
         """Load a node for a file that is being opened."""
         return dataset.load_now(path) if self.is_prompt else dataset.load(path)
 
@@ -127,7 +127,7 @@ class ViewFile(File):
             return NodeStat(self._current_size(), self._mtime_ns)
         return NodeStat(0, self._mtime_ns, exact=False)
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:

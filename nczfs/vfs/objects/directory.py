@@ -17,8 +17,8 @@ from nczfs.errors import (
     NotADirectory,
     PathExists,
 )
-from nczfs.vfs.base import Changes
-from nczfs.vfs.nodes import Directory, File, Node, NodeStat, OpenFile
+from nczfs.vfs.base import AttributeChanges
+from nczfs.vfs.nodes import Directory, File, NodeStat, OpenFile, TreeNode
 from nczfs.vfs.objects.file import ObjectFile, new_file
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.livefiles import Place
@@ -50,18 +50,18 @@ class ObjectsDirectory(Directory):
             0, mtime_ns, mode=kept.mode, uid=kept.uid, gid=kept.gid, atime_ns=kept.atime_ns
         )
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         with self._files.staying(*self._place) as prefix:
             self._store.kept.change(prefix, changes)
 
-    def lookup_if_cached(self, name: str) -> Node | None:
+    def lookup_if_cached(self, name: str) -> TreeNode | None:
         prefix, renames = self._follow(wait=False)
         if (node := self._local(prefix, name, renames)) is not None:
             return node
         _, entry = self._store.metadata.known_entry(prefix, name)
         return self._node(prefix, entry, renames) if entry is not None else None
 
-    def lookup(self, name: str) -> Node:
+    def lookup(self, name: str) -> TreeNode:
         while True:
             prefix, renames = self._follow(wait=False)
             try:
@@ -71,7 +71,7 @@ class ObjectsDirectory(Directory):
                 if not self._files.has_moved(prefix, renames):
                     raise
 
-    def listing(self) -> Iterator[tuple[str, Node]]:
+    def listing(self) -> Iterator[tuple[str, TreeNode]]:
         given: set[str] = set()
         while True:
             prefix, renames = self._follow()
@@ -97,7 +97,7 @@ class ObjectsDirectory(Directory):
         with self._files.changing(key, since=[renames]):
             made = new_file(self._tree, key)
             if mode != self._tree.file_mode:
-                self._store.kept.change(key, Changes(mode=mode))
+                self._store.kept.change(key, AttributeChanges(mode=mode))
             self._touch(prefix)
         return made
 
@@ -113,7 +113,7 @@ class ObjectsDirectory(Directory):
                 self._store.kept.touch(Prefix(key))
                 self._touch(prefix)
                 if mode != self._tree.dir_mode:
-                    self._store.kept.change(key, Changes(mode=mode))
+                    self._store.kept.change(key, AttributeChanges(mode=mode))
             return ObjectsDirectory(self._tree, Prefix(key), renames)
         raise PathExists(f"{key}: exists")
 
@@ -202,7 +202,7 @@ class ObjectsDirectory(Directory):
             self._touch(prefix)
         return made
 
-    def find(self, name: str) -> Node | None:
+    def find(self, name: str) -> TreeNode | None:
         """Return the entry called `name`; None if there is none."""
         try:
             return self.lookup(name)
@@ -235,7 +235,7 @@ class ObjectsDirectory(Directory):
         self._place = found = self._files.place(*self._place, wait=wait)
         return found
 
-    def _found(self, prefix: Prefix, name: str, renames: int) -> Node:
+    def _found(self, prefix: Prefix, name: str, renames: int) -> TreeNode:
         """Return the entry called `name`. Raises NoSuchPath."""
         if (node := self._local(prefix, name, renames)) is not None:
             return node
@@ -252,7 +252,7 @@ class ObjectsDirectory(Directory):
             raise NoSuchPath(f"{name}: no such object")
         return self._node(prefix, found, renames)
 
-    def _entries(self, prefix: Prefix, renames: int) -> Iterator[tuple[str, Node]]:
+    def _entries(self, prefix: Prefix, renames: int) -> Iterator[tuple[str, TreeNode]]:
         unlisted = self._unlisted(prefix, renames)
         for entry in self._store.entries(prefix):
             if not is_file_name(entry.name):
@@ -262,7 +262,7 @@ class ObjectsDirectory(Directory):
             yield entry.name, node or self._node(prefix, entry, renames)
         yield from unlisted.items()
 
-    def _node(self, prefix: Prefix, entry: Entry, renames: int) -> Node:
+    def _node(self, prefix: Prefix, entry: Entry, renames: int) -> TreeNode:
         """Return the node of an entry. A prefix hides an object of the same name.
 
         Parameters
@@ -276,7 +276,7 @@ class ObjectsDirectory(Directory):
             self._tree.report_hidden(key)
         return ObjectsDirectory(self._tree, Prefix(key), renames)
 
-    def _local(self, prefix: Prefix, name: str, renames: int) -> Node | None:
+    def _local(self, prefix: Prefix, name: str, renames: int) -> TreeNode | None:
         """Return the entry called `name`, if this mount knows it better than the store."""
         key = keys.join(prefix, name)
         if self._files.unsaved(key) is not None:
@@ -285,7 +285,7 @@ class ObjectsDirectory(Directory):
             return ObjectsDirectory(self._tree, Prefix(key), renames)
         return None
 
-    def _unlisted(self, prefix: Prefix, renames: int) -> dict[str, Node]:
+    def _unlisted(self, prefix: Prefix, renames: int) -> dict[str, TreeNode]:
         """Yield the entries that this mount knows better than the store."""
         start = len(prefix) + 1 if prefix else 0
         names = {live.key[start:].partition("/")[0] for live in self._files.below(prefix)}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nczfs.errors import NoSuchPath, StaleHandle
 from nczfs.vfs import effects
-from nczfs.vfs.base import Changes
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.objects.handles import OpenObject
 from nczfs.vfs.objects.linking import link_file
@@ -81,7 +81,7 @@ class ObjectFile(File):
         kept = tree.store.kept.get(self._key)
         return NodeStat(size, mtime_ns, exact, kept.mode, kept.uid, kept.gid, linked, kept.atime_ns)
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: AttributeChanges) -> None:
         if self._unsaved() is None:
             self.stat()
         key, renames = self._at

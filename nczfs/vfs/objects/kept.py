@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
-from nczfs.vfs.base import Changes
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.objects.names import parent_of
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Prefix
@@ -44,7 +44,7 @@ class KeptAttributes:
         """Return the attributes of a key. Takes no lock."""
         return self._kept.get(key, NOTHING)
 
-    def change(self, key: str, changes: Changes, version: Version | None = None) -> None:
+    def change(self, key: str, changes: AttributeChanges, version: Version | None = None) -> None:
         """Set the requested attributes."""
         with self._lock:
             kept = self._kept.get(key, NOTHING)
@@ -59,7 +59,7 @@ class KeptAttributes:
 
     def touch(self, prefix: Prefix) -> None:
         """Note that a directory was made, or an entry of it was made or removed."""
-        self.change(prefix, Changes(mtime_ns=time.time_ns()))
+        self.change(prefix, AttributeChanges(mtime_ns=time.time_ns()))
 
     def copy(self, key: str, copied: Stat) -> None:
         """Give a copy the attributes of its source."""

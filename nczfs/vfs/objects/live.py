@@ -24,7 +24,7 @@ from nczfs.errors import NczfsError, PathExists, StaleHandle
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.objects.attempts import Attempt, Attempts, Failure
 from nczfs.vfs.objects.store import ObjectStore
-from nczfs.vfs.staging import Fetched, Snapshot, StagedFile
+from nczfs.vfs.staging import Fetched, StagedFile, StagedSnapshot
 from nczfs.zmap.base import ABSENT, Part, Range, Stat, Version
 from nczfs.zmap.keys import Key
 
@@ -456,7 +456,7 @@ class LiveFile:
             else:
                 self._staged.note_saved()
 
-    def _snapshot(self) -> Snapshot | None:
+    def _snapshot(self) -> StagedSnapshot | None:
         """Return the current contents; None for nothing. The caller has the lock."""
         if self._staged is None and self.base is None:
             return None
@@ -493,7 +493,7 @@ class LiveFile:
 
 
 @contextmanager
-def _parts_of(snapshot: Snapshot | None) -> Iterator[list[Part]]:
+def _parts_of(snapshot: StagedSnapshot | None) -> Iterator[list[Part]]:
     """Yield the parts of an object, and release the snapshot."""
     with closing(snapshot) if snapshot is not None else nullcontext():
         yield [b""] if snapshot is None else list(snapshot.parts)

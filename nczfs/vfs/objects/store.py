@@ -30,7 +30,7 @@ from nczfs.errors import (
     PathExists,
     StaleHandle,
 )
-from nczfs.vfs.base import Buffer, Changes
+from nczfs.vfs.base import AttributeChanges, Buffer
 from nczfs.vfs.objects.delivered import DeliveredObjects
 from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
 from nczfs.vfs.objects.names import new_key, parent_of
@@ -269,7 +269,7 @@ class ObjectStore:
         StaleHandle : the store has another version.
         """
         if self.times is None:
-            self.kept.change(stat.key, Changes(mtime_ns=mtime_ns), stat.version)
+            self.kept.change(stat.key, AttributeChanges(mtime_ns=mtime_ns), stat.version)
             return stat
         try:
             version = self.zmap.set_mtime(stat, mtime_ns)
@@ -456,7 +456,7 @@ class ObjectStore:
     def _stored(self, stat: Stat) -> Stat:
         self._note_change(stat.key, stat.version)
         if self.times is None:
-            self.kept.change(stat.key, Changes(mtime_ns=stat.mtime_ns), stat.version)
+            self.kept.change(stat.key, AttributeChanges(mtime_ns=stat.mtime_ns), stat.version)
         else:
             self.times.forget(stat.key)
         self.metadata.stored(stat)

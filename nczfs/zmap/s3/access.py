@@ -79,7 +79,7 @@ class Site:
         return f"{self.root_url}{path}?{_encode(query)}" if query else f"{self.root_url}{path}"
 
 
-class Access:
+class S3Access:
     """A finder of a bucket that signs requests for it.
 
     There is no network traffic before the first signature. The lock guards the credentials and
@@ -178,7 +178,7 @@ class Access:
         )
         return True
 
-    def may_copy_from(self, other: Access) -> bool:
+    def may_copy_from(self, other: S3Access) -> bool:
         """Return whether the server can copy from another bucket: the same server and user."""
         ours, theirs = self._site, other._site
         same_server = ours.is_amazon and theirs.is_amazon

@@ -18,7 +18,7 @@ from nczfs.errors import (
 )
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key
-from nczfs.zmap.s3.messages import Answer
+from nczfs.zmap.s3.messages import S3Answer
 from nczfs.zmap.s3.times import time_in
 from nczfs.zmap.web.headers import ANOTHER_RANGE, content_range, etag_in, time_ns, version_of
 
@@ -32,7 +32,7 @@ _KMS = "aws:kms"
 _OWN_KEY = "x-amz-server-side-encryption-customer-algorithm"
 
 
-def stat_of(key: Key, answer: Answer) -> Stat:
+def stat_of(key: Key, answer: S3Answer) -> Stat:
     """Return what the answer to a HEAD or GET says about the object."""
     headers = answer.headers
     found = content_range(headers) if answer.status == 206 else None
@@ -43,7 +43,7 @@ def stat_of(key: Key, answer: Answer) -> Stat:
     return Stat(key, size, version, mtime_ns, time_in(headers))
 
 
-def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[[Answer], str]:
+def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[[S3Answer], str]:
     """Return a function that finds what is wrong with the answer to a ranged read; "": nothing.
 
     Parameters
@@ -51,7 +51,7 @@ def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[
     md5_bytes_max : the MD5 of whole objects up to this size is compared with the ETag.
     """
 
-    def fault(answer: Answer) -> str:
+    def fault(answer: S3Answer) -> str:
         if answer.status not in {200, 206}:
             return ""
         size = answer.size
@@ -70,7 +70,7 @@ def range_fault(start: int, stop: int | None, md5_bytes_max: float) -> Callable[
     return fault
 
 
-def _md5_fault(answer: Answer) -> str:
+def _md5_fault(answer: S3Answer) -> str:
     """Compare the MD5: the ETag of an object that was put whole, unless KMS encrypts it."""
     found = _MD5.fullmatch(answer.headers.get("etag", ""))
     encrypted = answer.headers.get("x-amz-server-side-encryption", "").startswith(_KMS)
@@ -84,26 +84,26 @@ def _md5_fault(answer: Answer) -> str:
     )
 
 
-def header_fault(answer: Answer) -> str:
+def header_fault(answer: S3Answer) -> str:
     """Return what the answer to a HEAD lacks."""
     if answer.status >= 300 or answer.size is not None:
         return ""
     return "the answer has no valid Content-Length"
 
 
-def etag_fault(answer: Answer) -> str:
+def etag_fault(answer: S3Answer) -> str:
     """Return what the answer to a PUT lacks."""
     if answer.status >= 300 or etag_in(answer.headers.get("etag", "")):
         return ""
     return "the answer has no ETag"
 
 
-def page_fault(answer: Answer) -> str:
+def page_fault(answer: S3Answer) -> str:
     """Return what a page of a listing lacks: its end, or all of it."""
     return _document_fault(answer, "ListBucketResult", "listing", has_end=True)
 
 
-def call_fault(tag: str, what: str) -> Callable[[Answer], str]:
+def call_fault(tag: str, what: str) -> Callable[[S3Answer], str]:
     """Return a function that finds what the answer to a call lacks, as parsed by boto3.
 
     Parameters
@@ -113,7 +113,7 @@ def call_fault(tag: str, what: str) -> Callable[[Answer], str]:
     return lambda answer: _document_fault(answer, tag, what, has_end=False)
 
 
-def _document_fault(answer: Answer, tag: str, what: str, *, has_end: bool) -> str:
+def _document_fault(answer: S3Answer, tag: str, what: str, *, has_end: bool) -> str:
     document = answer.document
     if answer.status != 200 or (
         f"<{tag}".encode() in document[:DOCUMENT_HEAD_BYTES]
@@ -123,7 +123,7 @@ def _document_fault(answer: Answer, tag: str, what: str, *, has_end: bool) -> st
     return f"the answer is not a {what} of S3"
 
 
-def made_version(answer: Answer, *document: str) -> Version | None:
+def made_version(answer: S3Answer, *document: str) -> Version | None:
     """Return the version of a new object; None if the server does not say, as Ceph for an upload.
 
     Parameters
@@ -137,7 +137,7 @@ def made_version(answer: Answer, *document: str) -> Version | None:
     return Version(etag) if etag else None
 
 
-def failure(answer: Answer, where: str, *, anonymous: bool, hint: str = "") -> StoreError:
+def failure(answer: S3Answer, where: str, *, anonymous: bool, hint: str = "") -> StoreError:
     """Return the error that an answer means, other than the absence of an object.
 
     Parameters

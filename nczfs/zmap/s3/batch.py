@@ -10,7 +10,7 @@ from typing import Final
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3.answers import call_fault
 from nczfs.zmap.s3.messages import Call
-from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.s3.transport import S3Transport
 
 BATCH_KEYS: Final = 1000  # limit of S3
 KEY_S: Final = 0.05  # server time for each key; Swift was seen to take 0.01
@@ -19,7 +19,7 @@ _fault = call_fault("DeleteResult", "deletion result")
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def delete_batches(transport: Transport, keys: Iterable[Key]) -> Iterator[Key]:
+def delete_batches(transport: S3Transport, keys: Iterable[Key]) -> Iterator[Key]:
     """Delete in batches. Returns the keys that have to be deleted one by one.
 
     Those are keys that XML cannot contain, keys that the server names as not deleted, and all keys

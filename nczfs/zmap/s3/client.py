@@ -28,8 +28,8 @@ from botocore.session import Session
 from nczfs.errors import StoreError
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.s3.documents import Excessive, check_document
-from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Answer, Call, refusal
-from nczfs.zmap.web.bodies import Wanted
+from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Call, S3Answer, refusal
+from nczfs.zmap.web.bodies import WantedBytes
 from nczfs.zmap.web.exchange import Answer as WebAnswer
 from nczfs.zmap.web.exchange import Question
 from nczfs.zmap.web.failures import AttemptFailed
@@ -139,7 +139,7 @@ class Client:
         answer: Any = self._send  # the stubs know no answer here
         made.meta.events.register("before-send.s3", answer)
 
-    def call(self, call: Call, ask: Ask) -> Answer:
+    def call(self, call: Call, ask: Ask) -> S3Answer:
         """Make a request once, and parse the answer.
 
         Raises
@@ -164,7 +164,7 @@ class Client:
         finally:
             self._current.calling = None
         meta = fields["ResponseMetadata"]
-        return Answer(meta["HTTPStatusCode"], meta["HTTPHeaders"], calling.body, fields=fields)
+        return S3Answer(meta["HTTPStatusCode"], meta["HTTPHeaders"], calling.body, fields=fields)
 
     def close(self) -> None:
         """Release what boto3 holds."""
@@ -199,7 +199,7 @@ class Client:
                 request.method,
                 request.url,
                 headers,
-                Wanted(ANSWER_BYTES_MAX),
+                WantedBytes(ANSWER_BYTES_MAX),
                 body,
                 calling.call.work_s,
             )
@@ -259,7 +259,7 @@ class _Raw:
         yield self._body
 
 
-def _refused(response: Any, body: Buffer) -> Answer:
+def _refused(response: Any, body: Buffer) -> S3Answer:
     meta = response["ResponseMetadata"]
     status = meta["HTTPStatusCode"]
     found = response.get("Error", {}).items()  # some fields are None, and a code may be boto3's own

@@ -16,9 +16,9 @@ from nczfs.zmap.keys import Prefix, is_name, is_own, join, parse_key
 from nczfs.zmap.leaving_out import leave_out
 from nczfs.zmap.run import Run
 from nczfs.zmap.s3.answers import failure, page_fault
-from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Request
-from nczfs.zmap.s3.page import Page, parse_page
-from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, S3Request
+from nczfs.zmap.s3.page import ListingPage, parse_page
+from nczfs.zmap.s3.transport import S3Transport
 from nczfs.zmap.web.bodies import when_asked
 from nczfs.zmap.web.headers import is_etag
 
@@ -31,7 +31,7 @@ NAMES_CHARACTERS_MAX = 100_000_000  # of these names together
 _TOKEN = re.compile(rb"<NextContinuationToken>([ -%\'-;=-~]+)</")  # without XML references
 
 
-def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page]:
+def pages(transport: S3Transport, start: str, *, one_level: bool) -> Iterator[ListingPage]:
     """Yield the keys that begin with a text, requested page by page.
 
     A reader of the second page usually wants all: from then on the next page is requested while the
@@ -47,7 +47,7 @@ def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page
         query = question(start, token, one_level=one_level)
         with when_asked(asked):
             answer = transport.send(
-                Request("GET", "", query=query, limit=ANSWER_BYTES_MAX),
+                S3Request("GET", "", query=query, limit=ANSWER_BYTES_MAX),
                 page_fault,
             )
         if answer.status != 200:
@@ -67,7 +67,7 @@ def pages(transport: Transport, start: str, *, one_level: bool) -> Iterator[Page
             yield page
 
 
-def _page(body: bytes, where: str, start: str) -> Page:
+def _page(body: bytes, where: str, start: str) -> ListingPage:
     page = parse_page(body, where)
     if page.left_out:
         leave_out(where, page.left_out, "the server describes it impossibly")
@@ -203,7 +203,7 @@ def question(start: str, token: str, *, one_level: bool) -> dict[str, str]:
     return query
 
 
-def run_from(transport: Transport, start: str, first: str | None) -> Run | None:
+def run_from(transport: S3Transport, start: str, first: str | None) -> Run | None:
     """Return the objects from a key on, as many as fit into a page; None: it does not tell them.
 
     Some servers list in another order, or give no ETags.
@@ -212,7 +212,7 @@ def run_from(transport: Transport, start: str, first: str | None) -> Run | None:
     query = question(start, "", one_level=False)
     if first is not None:
         query["start-after"] = _before(first)
-    request = Request("GET", "", query=query, limit=ANSWER_BYTES_MAX)
+    request = S3Request("GET", "", query=query, limit=ANSWER_BYTES_MAX)
     answer = transport.send(request, page_fault)
     if answer.status != 200:
         raise failure(answer, where, anonymous=transport.anonymous)
@@ -231,7 +231,7 @@ def _before(key: str) -> str:
     return f"{key[:-1]}{chr(ord(key[-1]) - 1)}~"
 
 
-def stats(pages: Iterator[Page]) -> Iterator[Stat]:
+def stats(pages: Iterator[ListingPage]) -> Iterator[Stat]:
     """Yield all objects whose names are keys; the others are counted as hidden."""
     for page in pages:
         yield from page.objects if page.keys_are_usual else filter(_has_key, page.objects)
@@ -257,7 +257,7 @@ def _is_key(text: str) -> bool:
     return True
 
 
-def markers(pages: Iterator[Page], where: str) -> Iterator[Prefix]:
+def markers(pages: Iterator[ListingPage], where: str) -> Iterator[Prefix]:
     """Yield the prefixes that have a marker.
 
     Raises
@@ -274,7 +274,7 @@ def markers(pages: Iterator[Page], where: str) -> Iterator[Prefix]:
                 raise Conflict(f"{where}/{found.key}: the object of this name {what}")
 
 
-def is_there(pages: Iterator[Page], prefix: Prefix, *, marked: bool = True) -> bool:
+def is_there(pages: Iterator[ListingPage], prefix: Prefix, *, marked: bool = True) -> bool:
     """Return whether a level has any name, shown or not, with as few pages as possible.
 
     Parameters
@@ -289,7 +289,7 @@ def is_there(pages: Iterator[Page], prefix: Prefix, *, marked: bool = True) -> b
     return False
 
 
-def entries(pages: Iterator[Page], prefix: Prefix) -> Iterator[Entry]:
+def entries(pages: Iterator[ListingPage], prefix: Prefix) -> Iterator[Entry]:
     """Yield the names of one level, each once.
 
     S3 sorts by the bytes of the key, where ``a`` and ``a/`` may have others between them

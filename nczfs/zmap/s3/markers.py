@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from nczfs.errors import Conflict, NoSuchObject, StoreError
 from nczfs.zmap.keys import Key, Prefix, checked_length, checked_text
 from nczfs.zmap.s3 import answers
-from nczfs.zmap.s3.messages import Answer, Request
-from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.s3.messages import S3Answer, S3Request
+from nczfs.zmap.s3.transport import S3Transport
 
 _TYPE = {"content-type": "application/x-directory"}
 
@@ -26,7 +26,7 @@ class Markers:
     """
 
     def __init__(
-        self, transport: Transport, encryption: Mapping[str, str], head: Callable[[Key], Answer]
+        self, transport: S3Transport, encryption: Mapping[str, str], head: Callable[[Key], S3Answer]
     ) -> None:
         self._transport = transport
         self._encryption = encryption
@@ -35,7 +35,7 @@ class Markers:
     def make(self, prefix: Prefix) -> None:
         """Make the empty object."""
         key = checked_text(checked_length(f"{prefix}/"))
-        request = Request("PUT", key, {**self._encryption, **_TYPE})
+        request = S3Request("PUT", key, {**self._encryption, **_TYPE})
         answer = self._transport.send(request, answers.etag_fault)
         if answer.status != 200:
             raise self._failure(answer, key)
@@ -52,10 +52,10 @@ class Markers:
                 f"{self._transport.name}/{key}: the object of this name is not a "
                 f"directory marker but holds {found.size} bytes; remove it with another client"
             )
-        answer = self._transport.send(Request("DELETE", key))
+        answer = self._transport.send(S3Request("DELETE", key))
         if answer.status not in {200, 204, 404}:
             raise self._failure(answer, key)
 
-    def _failure(self, answer: Answer, key: Key) -> StoreError:
+    def _failure(self, answer: S3Answer, key: Key) -> StoreError:
         where = self._transport.where(key)
         return answers.failure(answer, where, anonymous=self._transport.anonymous)

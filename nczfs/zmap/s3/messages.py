@@ -10,7 +10,7 @@ from typing import Any, Final
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.ranges import answer_bytes_max
 from nczfs.zmap.s3.documents import read_document
-from nczfs.zmap.web.bodies import Wanted
+from nczfs.zmap.web.bodies import WantedBytes
 from nczfs.zmap.web.exchange import Answer as WebAnswer
 
 ANSWER_BYTES_MAX: Final = 4 << 20
@@ -20,7 +20,7 @@ _REGION = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class S3Request:
     """A request for a key, or for the bucket itself (key "").
 
     Attributes
@@ -39,14 +39,14 @@ class Request:
     limit: int | None = None
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> WantedBytes:
         """The accepted part of the body of the answer."""
         limit = self.limit
         if limit is None and self.method != "GET":
             limit = ANSWER_BYTES_MAX
         elif limit is None:
             limit = answer_bytes_max(self.start, self.stop)
-        return Wanted(limit, self.start, self.stop)
+        return WantedBytes(limit, self.start, self.stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class S3Answer:
     """An answer of the server.
 
     Attributes
@@ -101,11 +101,11 @@ class Answer:
         return bytes(self.body)
 
 
-def judged(answer: WebAnswer) -> Answer:
+def judged(answer: WebAnswer) -> S3Answer:
     """Return an answer with the contents of its error document."""
     status, headers = answer.status, answer.headers
     if status < 300:
-        return Answer(status, headers, answer.body, answer.size)
+        return S3Answer(status, headers, answer.body, answer.size)
     texts: dict[str, str] = {}
 
     def take(path: tuple[str, ...], text: str) -> None:
@@ -121,7 +121,7 @@ def judged(answer: WebAnswer) -> Answer:
 
 def refusal(
     status: int, headers: Mapping[str, str], texts: Mapping[str, str], body: Buffer = b""
-) -> Answer:
+) -> S3Answer:
     """Return an answer that is a refusal.
 
     Parameters
@@ -129,7 +129,7 @@ def refusal(
     texts : of its error document, by name.
     """
     region = texts.get("Region", "")
-    return Answer(
+    return S3Answer(
         status,
         headers,
         body,

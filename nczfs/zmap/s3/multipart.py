@@ -16,8 +16,8 @@ from nczfs.zmap.s3.answers import (
     failure,
     made_version,
 )
-from nczfs.zmap.s3.messages import Answer, Call
-from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.s3.messages import Call, S3Answer
+from nczfs.zmap.s3.transport import S3Transport
 
 PARTS_AT_ONCE = 4  # enough for a distant line, and leaves connections to others
 NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -28,7 +28,7 @@ COMPLETE_S = 60.0  # joining parts "may take several minutes"; servers take a se
 class Upload:
     """An upload that has begun, and is to be completed or aborted."""
 
-    transport: Transport
+    transport: S3Transport
     key: Key
     upload_id: str
 
@@ -78,7 +78,7 @@ class Upload:
         )
         return str(answer.fields["CopyPartResult"]["ETag"])
 
-    def complete(self, etags: Sequence[str], condition: Mapping[str, str]) -> Answer:
+    def complete(self, etags: Sequence[str], condition: Mapping[str, str]) -> S3Answer:
         """Join the parts to an object. The answer may be 404 after an attempt without an answer."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
         call = Call(
@@ -104,12 +104,12 @@ class Upload:
         self,
         operation: str,
         parameters: Mapping[str, Any],
-        fault: Callable[[Answer], str],
+        fault: Callable[[S3Answer], str],
         *,
         headers: Mapping[str, str] = NO_HEADERS,
         body: Buffer | None = None,
         work_s: float = 0.0,
-    ) -> Answer:
+    ) -> S3Answer:
         named = {"UploadId": self.upload_id, **parameters}
         answer = self.transport.call(Call(operation, self.key, named, headers, body, work_s), fault)
         if answer.status != 200:
@@ -117,7 +117,7 @@ class Upload:
         return answer
 
 
-def begin(transport: Transport, key: Key, headers: Mapping[str, str]) -> Upload:
+def begin(transport: S3Transport, key: Key, headers: Mapping[str, str]) -> Upload:
     """Begin an upload of an object with these headers."""
     answer = transport.call(
         Call("create_multipart_upload", key, headers=headers),
@@ -131,7 +131,7 @@ def begin(transport: Transport, key: Key, headers: Mapping[str, str]) -> Upload:
     return Upload(transport, key, upload_id)
 
 
-def _copy_fault(answer: Answer) -> str:
+def _copy_fault(answer: S3Answer) -> str:
     reason = call_fault("CopyPartResult", "copied part")(answer)
     if reason or answer.status != 200 or made_version(answer, "CopyPartResult") is not None:
         return reason

@@ -41,7 +41,7 @@ _USUAL_LENGTH_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListingPage:
     """A page of a listing.
 
     Attributes
@@ -59,7 +59,7 @@ class Page:
     left_out: int = 0
 
 
-def parse_page(body: bytes, where: str) -> Page:
+def parse_page(body: bytes, where: str) -> ListingPage:
     """Parse a listing.
 
     Raises
@@ -86,7 +86,7 @@ def parse_page(body: bytes, where: str) -> Page:
     if truncated and not token:
         raise StoreError(f"{where}: the listing ends early and cannot be continued")
     left_out = len(columns.keys) - len(objects)
-    return Page(objects, prefixes, token, _are_usual(keys), left_out)
+    return ListingPage(objects, prefixes, token, _are_usual(keys), left_out)
 
 
 class _Columns(NamedTuple):

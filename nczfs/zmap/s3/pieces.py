@@ -16,13 +16,13 @@ _MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentPart:
     """A part of an upload that goes through this machine, some of it still to be read."""
 
     parts: tuple[Part, ...]
 
 
-Piece: TypeAlias = "Sent | Range"
+UploadPart: TypeAlias = "SentPart | Range"
 """A part of an upload; the server copies ranges."""
 
 
@@ -35,7 +35,7 @@ def part_bytes(size: int, wanted: int) -> int:
     return max(wanted, -(-least // _MIB) * _MIB)
 
 
-def cut(parts: Sequence[Part], wanted: int) -> list[Piece]:
+def cut(parts: Sequence[Part], wanted: int) -> list[UploadPart]:
     """Cut the parts of an object into parts of an upload.
 
     All except the last have at least 5 MiB, and there are at most 10,000. The server copies ranges,
@@ -58,7 +58,7 @@ class _Cutting:
     """The pieces so far, and what is held until it is large enough for one."""
 
     def __init__(self, least: int, sent: int) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[UploadPart] = []
         self._least = least
         self._sent = sent
         self._held: list[Part] = []
@@ -95,5 +95,5 @@ class _Cutting:
             case [Range() as only]:
                 self.pieces.append(only)
             case held:
-                self.pieces.append(Sent(tuple(held)))
+                self.pieces.append(SentPart(tuple(held)))
         self._held, self._held_size = [], 0

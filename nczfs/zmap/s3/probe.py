@@ -19,8 +19,8 @@ from nczfs.zmap.keys import OWN_FILES, Key, Prefix
 from nczfs.zmap.s3 import multipart
 from nczfs.zmap.s3.answers import call_fault, etag_fault, header_fault, made_version, stat_of
 from nczfs.zmap.s3.conditions import REFUSED, Conditions, Memory, SourceCheck
-from nczfs.zmap.s3.messages import Call, Request
-from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.s3.messages import Call, S3Request
+from nczfs.zmap.s3.transport import S3Transport
 from nczfs.zmap.web.headers import etag_in
 
 PROBE = f"{OWN_FILES}probe-"
@@ -61,7 +61,7 @@ class ConditionalWriteProbe:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: S3Transport,
         bucket: tuple[str, str],
         home: Prefix,
         headers: Mapping[str, str],
@@ -169,7 +169,7 @@ class ConditionalWriteProbe:
         return Conditions(creates)
 
     def _delete(self, key: Key) -> None:
-        self._transport.send(Request("DELETE", key))
+        self._transport.send(S3Request("DELETE", key))
 
     @contextlib.contextmanager
     def _key(self) -> Iterator[Key]:
@@ -182,7 +182,7 @@ class ConditionalWriteProbe:
                 self._delete(key)
 
     def _put(self, key: Key, body: bytes, condition: Mapping[str, str]) -> _Made:
-        request = Request("PUT", key, {**self._headers, **condition}, body=body)
+        request = S3Request("PUT", key, {**self._headers, **condition}, body=body)
         answer = self._transport.send(request, etag_fault)
         etag = etag_in(answer.headers.get("etag", ""))
         version = Version(etag) if answer.status == 200 else None
@@ -211,7 +211,7 @@ class ConditionalWriteProbe:
         return _Made(200, made_version(answer) or self._version(key), answer.repeated)
 
     def _version(self, key: Key) -> Version | None:
-        answer = self._transport.send(Request("HEAD", key), header_fault)
+        answer = self._transport.send(S3Request("HEAD", key), header_fault)
         return stat_of(key, answer).version if answer.status == 200 else None
 
     def _checks(self, check: SourceCheck, put: _Made, source: Key, goal: Key) -> bool:

@@ -24,18 +24,18 @@ from nczfs.zmap.keys import ROOT, Key, Prefix, checked_text
 from nczfs.zmap.registry import DEFAULTS, StoreOptions, rooted
 from nczfs.zmap.run import Run
 from nczfs.zmap.s3 import answers, listing
-from nczfs.zmap.s3.access import Access
+from nczfs.zmap.s3.access import S3Access
 from nczfs.zmap.s3.batch import delete_batches
 from nczfs.zmap.s3.conditions import Memory
 from nczfs.zmap.s3.markers import Markers
-from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Answer, Request
-from nczfs.zmap.s3.page import Page
+from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, S3Answer, S3Request
+from nczfs.zmap.s3.page import ListingPage
 from nczfs.zmap.s3.pieces import PART_BYTES_MIN
 from nczfs.zmap.s3.probe import ConditionalWriteProbe
 from nczfs.zmap.s3.remembered import Remembered
-from nczfs.zmap.s3.transport import Transport
-from nczfs.zmap.s3.uploads import Notes
-from nczfs.zmap.s3.writing import OBJECT_BYTES_MAX, Writer
+from nczfs.zmap.s3.transport import S3Transport
+from nczfs.zmap.s3.uploads import UploadNotes
+from nczfs.zmap.s3.writing import OBJECT_BYTES_MAX, S3Writer
 from nczfs.zmap.url import StoreUrl
 from nczfs.zmap.web.headers import is_etag, is_strong, range_header
 
@@ -85,17 +85,17 @@ class S3ZMap(ZMap):
         if options.part_bytes < PART_BYTES_MIN:
             raise UsageError("--part-size: the parts of an upload have at least 5 MiB")
         self._options = options
-        self._access = Access(bucket, options, endpoint_from=endpoint_from)
+        self._access = S3Access(bucket, options, endpoint_from=endpoint_from)
         site = self._access.site
         self._bucket = (site.endpoint_url, bucket)
         self._name = f"s3://{bucket}" if site.is_amazon else f"{site.endpoint_url}/{bucket}"
-        self._transport = Transport(self._access, self._name, options)
+        self._transport = S3Transport(self._access, self._name, options)
         encryption = self._access.encryption
-        self._notes = Notes(self._transport, home, encryption)
+        self._notes = UploadNotes(self._transport, home, encryption)
         self._probe = ConditionalWriteProbe(
             self._transport, self._bucket, home, encryption, _conditions
         )
-        self._writer = Writer(
+        self._writer = S3Writer(
             self._transport,
             self._probe,
             self._notes,
@@ -140,7 +140,7 @@ class S3ZMap(ZMap):
             headers["if-match"] = version
         md5_bytes_max = MD5_BYTES_MAX[self._options.check_etag]
         answer = self._transport.send(
-            Request("GET", key, headers, start=start, stop=stop),
+            S3Request("GET", key, headers, start=start, stop=stop),
             answers.range_fault(start, stop, md5_bytes_max),
         )
         if answer.status == 416:
@@ -245,8 +245,8 @@ class S3ZMap(ZMap):
 
     # Requests
 
-    def _head(self, key: Key) -> Answer:
-        answer = self._transport.send(Request("HEAD", key), answers.header_fault)
+    def _head(self, key: Key) -> S3Answer:
+        answer = self._transport.send(S3Request("HEAD", key), answers.header_fault)
         if answer.status in {400, 403}:
             # The answer to a HEAD has no body with the reason.
             answer = self._first_byte(key, answers.header_fault)
@@ -255,7 +255,7 @@ class S3ZMap(ZMap):
         self._forbidden.note_read(key)
         return answer
 
-    def _pages(self, prefix: Prefix, *, one_level: bool) -> Iterator[Page]:
+    def _pages(self, prefix: Prefix, *, one_level: bool) -> Iterator[ListingPage]:
         start = f"{prefix}/" if prefix else ""
         return listing.pages(self._transport, start, one_level=one_level)
 
@@ -283,7 +283,7 @@ class S3ZMap(ZMap):
 
     # Refusals
 
-    def _refusal(self, answer: Answer, key: Key) -> StoreError:
+    def _refusal(self, answer: S3Answer, key: Key) -> StoreError:
         where = self._transport.where(key)
         if answer.status == 404 and answer.code not in {"NoSuchBucket", "NoSuchUpload"}:
             return NoSuchObject(f"{where}: no such object")
@@ -295,7 +295,7 @@ class S3ZMap(ZMap):
             )
         return self._failure(answer, where, self._forbidden.hint)
 
-    def _failure(self, answer: Answer, where: str, hint: str = "") -> StoreError:
+    def _failure(self, answer: S3Answer, where: str, hint: str = "") -> StoreError:
         return answers.failure(answer, where, anonymous=self._access.anonymous, hint=hint)
 
     def _gives(self, key: Key) -> bool:
@@ -308,15 +308,19 @@ class S3ZMap(ZMap):
         query = listing.question(before, "", one_level=True) | {"max-keys": "1"}
         return (
             _is_refused(self._first_byte(f"{before}{secrets.token_hex(16)}"))
-            and self._transport.send(Request("GET", "", query=query, limit=ANSWER_BYTES_MAX)).status
+            and self._transport.send(
+                S3Request("GET", "", query=query, limit=ANSWER_BYTES_MAX)
+            ).status
             == 403
         )
 
-    def _first_byte(self, key: str, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
-        return self._transport.send(Request("GET", key, {"range": "bytes=0-0"}, stop=1), fault)
+    def _first_byte(
+        self, key: str, fault: Callable[[S3Answer], str] = lambda answer: ""
+    ) -> S3Answer:
+        return self._transport.send(S3Request("GET", key, {"range": "bytes=0-0"}, stop=1), fault)
 
 
-def _is_refused(answer: Answer) -> bool:
+def _is_refused(answer: S3Answer) -> bool:
     return answer.status == 403 and answer.code in answers.REFUSALS
 
 

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from nczfs.zmap.keys import place_of
 from nczfs.zmap.registry import StoreOptions
-from nczfs.zmap.s3.access import Access
-from nczfs.zmap.s3.messages import Answer, Call, Request, judged, region_in
+from nczfs.zmap.s3.access import S3Access
+from nczfs.zmap.s3.messages import Call, S3Answer, S3Request, judged, region_in
 from nczfs.zmap.web.attempts import Deadline
 from nczfs.zmap.web.exchange import Answer as WebAnswer
 from nczfs.zmap.web.exchange import Exchange, Question
@@ -31,7 +31,7 @@ _EXPIRED = frozenset({"ExpiredToken", "TokenRefreshRequired", "RequestExpired"})
 _ELSEWHERE = frozenset({301, 302, 307, 308})
 
 
-class Transport:
+class S3Transport:
     """A sender of requests over a pool of connections.
 
     Parameters
@@ -43,7 +43,7 @@ class Transport:
 
     def __init__(
         self,
-        access: Access,
+        access: S3Access,
         name: str,
         options: StoreOptions,
         *,
@@ -79,7 +79,9 @@ class Transport:
         """Return the parameter of a call that copies an object of this bucket."""
         return {"CopySource": self._access.copy_source(key)}
 
-    def send(self, request: Request, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
+    def send(
+        self, request: S3Request, fault: Callable[[S3Answer], str] = lambda answer: ""
+    ) -> S3Answer:
         """Repeat a request until there is an answer that another attempt would not change.
 
         Parameters
@@ -95,7 +97,7 @@ class Transport:
         """
         where = self.where(request.key)
 
-        def ask(deadline: Deadline) -> tuple[Answer, str]:
+        def ask(deadline: Deadline) -> tuple[S3Answer, str]:
             url = self._access.site.url(request.key, request.query)
             headers, signed_by = self._access.sign(
                 request.method, url, self._common | dict(request.headers), request.body
@@ -105,11 +107,11 @@ class Transport:
 
         return self._answered(where, ask, self._judge(fault, request.limit is not None), 0.0)
 
-    def call(self, call: Call, fault: Callable[[Answer], str] = lambda answer: "") -> Answer:
+    def call(self, call: Call, fault: Callable[[S3Answer], str] = lambda answer: "") -> S3Answer:
         """Send a request that boto3 makes, as `send` does."""
         where = self.where(call.key)
 
-        def ask(deadline: Deadline) -> tuple[Answer, str]:
+        def ask(deadline: Deadline) -> tuple[S3Answer, str]:
             return self._call(call, deadline, where)
 
         return self._answered(where, ask, self._judge(fault, True), call.work_s)
@@ -122,14 +124,14 @@ class Transport:
     def _answered(
         self,
         where: str,
-        ask: Callable[[Deadline], tuple[Answer, str]],
-        judge: Callable[[Answer], None],
+        ask: Callable[[Deadline], tuple[S3Answer, str]],
+        judge: Callable[[S3Answer], None],
         work_s: float,
-    ) -> Answer:
+    ) -> S3Answer:
         """Repeat until there is an answer. `ask` sends once, and returns which key signed."""
         first = True
 
-        def attempt(deadline: Deadline) -> Answer:
+        def attempt(deadline: Deadline) -> S3Answer:
             nonlocal first
             repeated, first = not first, False
             answer = self._found(ask, deadline)
@@ -138,10 +140,12 @@ class Transport:
 
         return self._exchange.run(where, attempt, work_s=work_s)
 
-    def _judge(self, fault: Callable[[Answer], str], is_document: bool) -> Callable[[Answer], None]:
+    def _judge(
+        self, fault: Callable[[S3Answer], str], is_document: bool
+    ) -> Callable[[S3Answer], None]:
         """Return a function that raises AttemptFailed for an unusable answer."""
 
-        def judge(answer: Answer) -> None:
+        def judge(answer: S3Answer) -> None:
             if reason := _trouble(answer):
                 raise AttemptFailed(reason)
             if not (reason := fault(answer)):
@@ -152,7 +156,9 @@ class Transport:
 
         return judge
 
-    def _found(self, ask: Callable[[Deadline], tuple[Answer, str]], deadline: Deadline) -> Answer:
+    def _found(
+        self, ask: Callable[[Deadline], tuple[S3Answer, str]], deadline: Deadline
+    ) -> S3Answer:
         """Send once; once more with new credentials, and once more to the bucket's region."""
         renewed = moved = False
         while True:
@@ -175,7 +181,7 @@ class Transport:
         answer, _ = self._call(Call("head_bucket", ""), deadline, self.name)
         return region_in(answer.headers) or answer.region
 
-    def _call(self, call: Call, deadline: Deadline, where: str) -> tuple[Answer, str]:
+    def _call(self, call: Call, deadline: Deadline, where: str) -> tuple[S3Answer, str]:
         client, signed_by = self._access.client()
 
         def send(question: Question) -> WebAnswer:
@@ -185,19 +191,19 @@ class Transport:
         return client.call(call, send), signed_by
 
 
-def _trouble(answer: Answer) -> str:
+def _trouble(answer: S3Answer) -> str:
     """Return why the server did not even examine the request; "": it did."""
     if answer.status in _AGAIN or answer.code in _AGAIN_CODES:
         return f"the server answers {answer.status} {answer.code or 'without a reason'}"
     return ""
 
 
-def _is_elsewhere(answer: Answer) -> bool:
+def _is_elsewhere(answer: S3Answer) -> bool:
     """Return whether the bucket is in another region: a redirection, or 400 for the signature."""
     return answer.status in _ELSEWHERE or answer.status == 400
 
 
-def _is_of_another(answer: Answer) -> bool:
+def _is_of_another(answer: S3Answer) -> bool:
     """Return whether an answer without S3's document is of a server that is not S3 at all."""
     start = answer.document[:64].lstrip().lower()
     return bool(start) and not start.startswith((b"<?xml", b"<list", b"<error"))

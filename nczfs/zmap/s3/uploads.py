@@ -24,10 +24,10 @@ from nczfs.errors import AccessDenied, BadKey, StoreError
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import OWN_FILES, Prefix, parse_key
 from nczfs.zmap.s3.listing import pages
-from nczfs.zmap.s3.messages import Request
+from nczfs.zmap.s3.messages import S3Request
 from nczfs.zmap.s3.multipart import Upload
 from nczfs.zmap.s3.probe import PROBE
-from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.s3.transport import S3Transport
 
 NOTE = f"{OWN_FILES}upload-"
 NOTE_BYTES_MAX = 8192
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class UploadOwner:
     """The identity of a process, by which another one on the same machine sees whether it is gone.
 
     Attributes
@@ -56,7 +56,7 @@ class Owner:
         return self.machine == _machine() and _started(self.process) != self.started
 
 
-class Notes:
+class UploadNotes:
     """The notes of uploads below a prefix.
 
     Parameters
@@ -65,7 +65,7 @@ class Notes:
     headers : that every PUT needs.
     """
 
-    def __init__(self, transport: Transport, home: Prefix, headers: Mapping[str, str]) -> None:
+    def __init__(self, transport: S3Transport, home: Prefix, headers: Mapping[str, str]) -> None:
         self._transport = transport
         self._headers = headers
         self._before = f"{home}/" if home else ""
@@ -81,7 +81,7 @@ class Notes:
         body = json.dumps(content).encode()
         try:
             # Without permission to write beside the data there is no note.
-            self._transport.send(Request("PUT", note, self._headers, body=body))
+            self._transport.send(S3Request("PUT", note, self._headers, body=body))
             yield
         except BaseException:
             if _aborted(upload):
@@ -113,12 +113,14 @@ class Notes:
                 _log.info("%s: aborted an unfinished upload", upload.where)
                 self._remove(found.key)
 
-    def _read(self, note: str) -> tuple[Owner, Upload] | None:
-        answer = self._transport.send(Request("GET", note, limit=NOTE_BYTES_MAX))
+    def _read(self, note: str) -> tuple[UploadOwner, Upload] | None:
+        answer = self._transport.send(S3Request("GET", note, limit=NOTE_BYTES_MAX))
         try:
             content = json.loads(answer.document) if answer.status == 200 else {}
             key, upload_id = parse_key(content["key"]), str(content["upload"])
-            owner = Owner(str(content["machine"]), int(content["process"]), int(content["started"]))
+            owner = UploadOwner(
+                str(content["machine"]), int(content["process"]), int(content["started"])
+            )
         except (ValueError, TypeError, LookupError, BadKey):
             return None
         if not key.startswith(self._before):
@@ -127,7 +129,7 @@ class Notes:
 
     def _remove(self, note: str) -> None:
         with contextlib.suppress(StoreError):
-            self._transport.send(Request("DELETE", note))
+            self._transport.send(S3Request("DELETE", note))
 
 
 def _aborted(upload: Upload) -> bool:
@@ -139,8 +141,8 @@ def _aborted(upload: Upload) -> bool:
     return True
 
 
-def _this_process() -> Owner:
-    return Owner(_machine(), os.getpid(), _started(os.getpid()))
+def _this_process() -> UploadOwner:
+    return UploadOwner(_machine(), os.getpid(), _started(os.getpid()))
 
 
 @cache

@@ -20,13 +20,13 @@ from nczfs.zmap.base import (
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3 import answers, multipart
 from nczfs.zmap.s3.conditions import REFUSED, Conditions, SourceCheck
-from nczfs.zmap.s3.messages import Answer, Call, Request
+from nczfs.zmap.s3.messages import Call, S3Answer, S3Request
 from nczfs.zmap.s3.multipart import Upload
-from nczfs.zmap.s3.pieces import Piece, Sent, cut
+from nczfs.zmap.s3.pieces import SentPart, UploadPart, cut
 from nczfs.zmap.s3.probe import ConditionalWriteProbe, copy_fault
 from nczfs.zmap.s3.times import headers_of
-from nczfs.zmap.s3.transport import Transport
-from nczfs.zmap.s3.uploads import Notes
+from nczfs.zmap.s3.transport import S3Transport
+from nczfs.zmap.s3.uploads import UploadNotes
 from nczfs.zmap.web.headers import etag_in
 
 PUT_BYTES_MAX = 5 << 30  # limit for copies as well
@@ -43,7 +43,7 @@ _USER = "x-amz-meta-"
 _UNKNOWN_CONDITION = frozenset({400, 501})
 
 
-class Writer:
+class S3Writer:
     """A writer of objects, with or without conditions.
 
     Parameters
@@ -56,13 +56,13 @@ class Writer:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: S3Transport,
         probe: ConditionalWriteProbe,
-        notes: Notes,
+        notes: UploadNotes,
         *,
         encryption: Mapping[str, str],
         part_bytes: int,
-        head: Callable[[Key], Answer],
+        head: Callable[[Key], S3Answer],
         read: Callable[[Range], Buffer],
     ) -> None:
         self._transport = transport
@@ -91,7 +91,7 @@ class Writer:
                 self._compare(key, replaces)
         writer = secrets.token_hex(16)
         headers = {**self._encryption, **headers_of(mtime_ns), **_marked(condition, writer)}
-        request = Request("PUT", key, headers, body=data)
+        request = S3Request("PUT", key, headers, body=data)
         answer = self._transport.send(request, answers.etag_fault)
         if answer.status == 200:
             return Version(etag_in(answer.headers["etag"]))
@@ -188,7 +188,7 @@ class Writer:
             return None
         return self._upload(key, parts, replaces, condition, mtime_ns)
 
-    def delete(self, key: Key, version: Version | None) -> Answer:
+    def delete(self, key: Key, version: Version | None) -> S3Answer:
         """Delete an object. Returns the answer.
 
         Parameters
@@ -204,11 +204,11 @@ class Writer:
         if version is not None:
             self._current(Stat(key, 0, version))
             condition = self._probe.puts().headers(version)
-        answer = self._transport.send(Request("DELETE", key, condition))
+        answer = self._transport.send(S3Request("DELETE", key, condition))
         if condition and answer.status == 412:
             raise self._conflict(key, version or ABSENT)
         if condition and answer.status in _UNKNOWN_CONDITION:
-            answer = self._transport.send(Request("DELETE", key))
+            answer = self._transport.send(S3Request("DELETE", key))
         return answer
 
     # Parts
@@ -240,11 +240,11 @@ class Writer:
         # It was replaced at once: return a version that no object has any more.
         return version or Version(f'"{writer}"')
 
-    def _make_parts(self, upload: Upload, pieces: Sequence[Piece]) -> list[str]:
+    def _make_parts(self, upload: Upload, pieces: Sequence[UploadPart]) -> list[str]:
         sources = {(piece.stat.key, piece.stat.version): piece.stat for piece in _copied(pieces)}
         check = self._probe.sources() if sources else SourceCheck()
 
-        def send(piece: Sent, upload: Upload, number: int) -> str:
+        def send(piece: SentPart, upload: Upload, number: int) -> str:
             data = [found for part in piece.parts for found in part_bytes(part, self._read)]
             return upload.send_part(number, data[0] if len(data) == 1 else b"".join(data))
 
@@ -300,7 +300,7 @@ class Writer:
         if replaces != current:
             raise self._conflict(key, replaces)
 
-    def _current(self, source: Stat) -> Answer:
+    def _current(self, source: Stat) -> S3Answer:
         """Return the answer to a HEAD of the source; raises if its version has changed."""
         answer = self._head(source.key)
         if answers.stat_of(source.key, answer).version != source.version:
@@ -313,7 +313,7 @@ class Writer:
         return {**carried, "x-amz-metadata-directive": "REPLACE"}
 
     def _in_spite(
-        self, answer: Answer, condition: Mapping[str, str], writer: str, key: Key
+        self, answer: S3Answer, condition: Mapping[str, str], writer: str, key: Key
     ) -> Version | None:
         """Return the version of an attempt whose answer was lost, so that the next was refused."""
         if condition and answer.repeated and answer.status in REFUSED:
@@ -331,7 +331,7 @@ class Writer:
 
     # Errors
 
-    def _refused(self, answer: Answer, key: Key, replaces: Version | None) -> StoreError:
+    def _refused(self, answer: S3Answer, key: Key, replaces: Version | None) -> StoreError:
         """Return the error for a refused write; `replaces` is given if the server checked it."""
         if replaces is None or answer.status not in REFUSED or answer.code == "NoSuchBucket":
             where = self._transport.where(key)
@@ -349,7 +349,7 @@ class Writer:
         return ObjectTooLarge(f"{where}: this server has no conditional writes over 5 GiB")
 
 
-def _copied(pieces: Sequence[Piece]) -> Iterator[Range]:
+def _copied(pieces: Sequence[UploadPart]) -> Iterator[Range]:
     return (piece for piece in pieces if isinstance(piece, Range))
 
 

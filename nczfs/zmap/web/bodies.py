@@ -29,7 +29,7 @@ SKIPPED_BYTES_MAX: Final = 4 << 30  # skipped bytes before a range, of a server 
 SKIPPED_UNKNOWN_MAX: Final = 256 << 20  # first buffer for a body of unknown length
 
 
-class Clock(Protocol):
+class RequestClock(Protocol):
     """The remaining time of a request."""
 
     def patience_s(self) -> float:
@@ -40,7 +40,7 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedBytes:
     """The requested bytes of a body.
 
     Attributes
@@ -71,7 +71,7 @@ class Body:
 class _Current(threading.local):
     """This thread's request: its time, its limit, and what to do before waiting."""
 
-    clock: Clock | None = None
+    clock: RequestClock | None = None
     limit: int = 0
     asked: Callable[[], None] | None = None
 
@@ -90,7 +90,7 @@ def when_asked(act: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def bounded(clock: Clock, limit: int) -> Iterator[None]:
+def bounded(clock: RequestClock, limit: int) -> Iterator[None]:
     """Limit the time of answers that this thread begins to read in the block.
 
     Parameters
@@ -117,7 +117,7 @@ class _Timed(io.RawIOBase):
     byte now and then would be waited for without end, also within a status line or a header.
     """
 
-    def __init__(self, raw: socket.SocketIO, sock: socket.socket, clock: Clock) -> None:
+    def __init__(self, raw: socket.SocketIO, sock: socket.socket, clock: RequestClock) -> None:
         self._raw = raw
         self._sock = sock
         self._clock = clock
@@ -178,7 +178,11 @@ class Response(HTTPResponse):
 
 
 def read_body(
-    response: urllib3.HTTPResponse, size: int | None, wanted: Wanted, clock: Clock, where: str
+    response: urllib3.HTTPResponse,
+    size: int | None,
+    wanted: WantedBytes,
+    clock: RequestClock,
+    where: str,
 ) -> Body:
     """Read the requested part of a body.
 
@@ -206,7 +210,7 @@ def read_body(
     return Body(taken.data(), taken.size)
 
 
-def _error_page(response: urllib3.HTTPResponse, clock: Clock) -> Body:
+def _error_page(response: urllib3.HTTPResponse, clock: RequestClock) -> Body:
     """Read the beginning of an error page, which is enough."""
     taken = _Taken()
     while piece := response.read1(PIECE_BYTES):
@@ -218,14 +222,18 @@ def _error_page(response: urllib3.HTTPResponse, clock: Clock) -> Body:
 
 
 def _part(
-    response: urllib3.HTTPResponse, size: int | None, wanted: Wanted, clock: Clock, where: str
+    response: urllib3.HTTPResponse,
+    size: int | None,
+    wanted: WantedBytes,
+    clock: RequestClock,
+    where: str,
 ) -> Body:
     """Read a part of a whole object, and no further if the header gives its length."""
     start, stop = wanted.start, wanted.stop
     skipped_max = SKIPPED_UNKNOWN_MAX if size is None else SKIPPED_BYTES_MAX
     if start < 0:
         if size is None:
-            everything = Wanted(wanted.limit + skipped_max)
+            everything = WantedBytes(wanted.limit + skipped_max)
             found = read_body(response, size, everything, clock, where)
             return Body(memoryview(found.data)[start:], found.size)
         start = max(0, size + start)

@@ -13,7 +13,7 @@ from nczfs.errors import StoreError
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.web.attempts import Attempts, Deadline
-from nczfs.zmap.web.bodies import PIECE_BYTES, Body, Wanted, bounded, read_body
+from nczfs.zmap.web.bodies import PIECE_BYTES, Body, WantedBytes, bounded, read_body
 from nczfs.zmap.web.connections import Connections
 from nczfs.zmap.web.headers import length_of
 
@@ -53,7 +53,7 @@ class Question:
     method: str
     url: str
     headers: Mapping[str, str]
-    wanted: Wanted
+    wanted: WantedBytes
     body: Buffer = b""
     work_s: float = 0.0
 

@@ -19,11 +19,11 @@ from nczfs.zmap.zip.oserrors import translated
 from nczfs.zmap.zip.records import NewMember, dos_time, end_records
 from nczfs.zmap.zip.store import ENCODING
 
-Form = Literal["top", "root"]
+ArchiveForm = Literal["top", "root"]
 """The place of the keys: in a directory (netcdf-c) or at the root of the archive (zarr-python)."""
 
 
-def create_archive(path: str, form: Form) -> None:
+def create_archive(path: str, form: ArchiveForm) -> None:
     """Make an archive without members, if there is no file of that name.
 
     Raises

@@ -61,7 +61,7 @@ MEMBER: Final = np.dtype(
 )
 
 
-class Member(NamedTuple):
+class ZipMember(NamedTuple):
     """The place of a member, and its fields in the central directory.
 
     Attributes
@@ -133,7 +133,7 @@ class ZipIndex(Sequence[bytes]):
     def __getitem__(self, at: int) -> bytes:  # type: ignore[override]  # no slices
         return self._keys[self._ends[at] : self._ends[at + 1]]
 
-    def find(self, key: bytes) -> Member | None:
+    def find(self, key: bytes) -> ZipMember | None:
         """Return the member with a key."""
         after = bisect_right(self._signposts, key) * _SIGNPOST_EVERY
         first, last = max(after - _SIGNPOST_EVERY, 0), min(after, len(self))
@@ -152,9 +152,9 @@ class ZipIndex(Sequence[bytes]):
         after = bisect_right(self._signposts, key) * _SIGNPOST_EVERY
         return bisect_left(self, key, max(after - _SIGNPOST_EVERY, 0), min(after, len(self)))
 
-    def member(self, at: int) -> Member:
+    def member(self, at: int) -> ZipMember:
         """Return the member of the key at a position of the sequence."""
-        return Member._make(self._member(at))
+        return ZipMember._make(self._member(at))
 
 
 def read_index(read_at: ReadAt, size: int, *, top: str | None = None) -> ZipIndex:

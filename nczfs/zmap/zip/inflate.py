@@ -60,7 +60,7 @@ class Decompressor(Protocol):
         """Return at most `max_length` bytes. Deflate64 may return up to 8 MiB more."""
 
 
-class Deflate:
+class DeflateStream:
     """Deflate with the interface of the others.
 
     Parameters
@@ -83,9 +83,9 @@ class Deflate:
         self.needs_input = not self._inflater.unconsumed_tail and (not limit or len(block) < limit)
         return block
 
-    def copy(self) -> Deflate:
+    def copy(self) -> DeflateStream:
         """Return another one in the same state, from which to continue later."""
-        other = Deflate.__new__(Deflate)
+        other = DeflateStream.__new__(DeflateStream)
         other._inflater = self._inflater.copy()
         other.needs_input = self.needs_input
         return other
@@ -163,11 +163,11 @@ def _zstandard(size: int) -> Decompressor:
     return zstd.ZstdDecompressor(options=limit)
 
 
-Start: TypeAlias = Callable[[int], Decompressor]
+InflateStart: TypeAlias = Callable[[int], Decompressor]
 """Makes a decompressor for so many bytes."""
 
-METHODS: Final[Mapping[int, Start]] = {
-    DEFLATED: lambda _: Deflate(fast_decompressobj),
+METHODS: Final[Mapping[int, InflateStart]] = {
+    DEFLATED: lambda _: DeflateStream(fast_decompressobj),
     9: lambda _: _Deflate64(),
     12: lambda _: bz2.BZ2Decompressor(),
     14: _Lzma,

@@ -16,11 +16,11 @@ from nczfs.errors import BadKey, Conflict, ObjectExists, ReadOnlyStore
 from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.zip.growing import Commit, GrowingArchive
-from nczfs.zmap.zip.index import ROOT_MARK, Member, ZipIndex, whole_entries
+from nczfs.zmap.zip.index import ROOT_MARK, ZipIndex, ZipMember, whole_entries
 from nczfs.zmap.zip.indexcache import IndexCache
 from nczfs.zmap.zip.records import FULL16, STORED, UTF8, NewMember, dos_time, end_records
 from nczfs.zmap.zip.store import ENCODING, OpenArchive, open_index
-from nczfs.zmap.zip.view import Written, version_of
+from nczfs.zmap.zip.view import WrittenMember, version_of
 
 try:  # a fifth of the time of zlib's
     from isal.isal_zlib import crc32
@@ -208,8 +208,8 @@ class _Archive:
             offset = self._bytes.append([header, view])
             entry = new.central_entry(offset - self.open.view.index.end.shift)
             size = len(view)
-            member = Member(-1, offset, len(header), size, size, new.crc, STORED, UTF8)
-            self.open.view.changes.put(key.encode(*ENCODING), Written(member, entry))
+            member = ZipMember(-1, offset, len(header), size, size, new.crc, STORED, UTF8)
+            self.open.view.changes.put(key.encode(*ENCODING), WrittenMember(member, entry))
             self._is_dirty = True
         return version_of(member)
 
@@ -268,7 +268,7 @@ class _Archive:
         if replaces is not None and replaces != current:
             raise Conflict(f"{self.name}/{key}: replaced by another client")
 
-    def _is_committed(self, member: Member) -> bool:
+    def _is_committed(self, member: ZipMember) -> bool:
         return member.offset < self._bytes.committed_size
 
     def _closing(self) -> Iterator[Buffer]:

@@ -9,7 +9,7 @@ from typing import Final
 from nczfs.errors import AccessDenied, CorruptStore, ObjectTooLarge
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.keys import Key
-from nczfs.zmap.zip.index import Member, ZipIndex
+from nczfs.zmap.zip.index import ZipIndex, ZipMember
 from nczfs.zmap.zip.inflate import ERRORS, METHODS, inflate_whole
 from nczfs.zmap.zip.points import AccessPoints, Inflating
 from nczfs.zmap.zip.records import ENCRYPTED, LENGTHS, LOCAL, LOCAL_MAGIC, STORED
@@ -62,7 +62,7 @@ class MemberReader:
         # number.
         self._head_sizes = array("I", [0]) * index.end.count
 
-    def read(self, key: Key, member: Member, start: int, stop: int) -> Buffer:
+    def read(self, key: Key, member: ZipMember, start: int, stop: int) -> Buffer:
         """Read bytes [start, stop) of a member, which has them.
 
         Raises
@@ -80,7 +80,7 @@ class MemberReader:
             )
         return self._read_compressed(key, member, start, stop)
 
-    def _read_stored(self, key: Key, member: Member, start: int, stop: int) -> Buffer:
+    def _read_stored(self, key: Key, member: ZipMember, start: int, stop: int) -> Buffer:
         if member.compressed_size != member.size:
             raise CorruptStore(f"{self._name}/{key}: stored, but with two different sizes")
         data_at, early = self._locate(key, member, stop if start <= _EARLY_BYTES else 0)
@@ -92,7 +92,7 @@ class MemberReader:
             raise self._wrong_crc(key, member, crc)
         return data
 
-    def _read_compressed(self, key: Key, member: Member, start: int, stop: int) -> Buffer:
+    def _read_compressed(self, key: Key, member: ZipMember, start: int, stop: int) -> Buffer:
         if stop - start > self._max_inflated_bytes:
             raise ObjectTooLarge(
                 f"{self._name}/{key}: inflates to {stop - start} bytes, more than the "
@@ -105,7 +105,7 @@ class MemberReader:
         except ERRORS as error:
             raise CorruptStore(f"{self._name}/{key}: {error}") from error
 
-    def _inflate_whole(self, key: Key, member: Member) -> Buffer:
+    def _inflate_whole(self, key: Key, member: ZipMember) -> Buffer:
         data: Buffer = b""
         if member.compressed_size <= self._piece_bytes:
             start, compressed = self._locate(key, member, member.compressed_size)
@@ -128,7 +128,7 @@ class MemberReader:
             raise self._wrong_crc(key, member, crc)
         return data
 
-    def _inflate_range(self, key: Key, member: Member, start: int, stop: int) -> Buffer:
+    def _inflate_range(self, key: Key, member: ZipMember, start: int, stop: int) -> Buffer:
         inflating = self._points.take(member.offset, start)
         if inflating is None:
             inflating = Inflating.begun(member.method, member.size)
@@ -148,7 +148,7 @@ class MemberReader:
         return data
 
     def _feed(
-        self, key: Key, member: Member, inflating: Inflating, stop: int, slice_bytes: int
+        self, key: Key, member: ZipMember, inflating: Inflating, stop: int, slice_bytes: int
     ) -> Iterator[Buffer]:
         """Yield the compressed bytes from the present place, fetched on demand."""
         # The approximate compressed size up to `stop`, so that a small range fetches little.
@@ -168,7 +168,7 @@ class MemberReader:
             size = min(max(want, 2 * _EARLY_BYTES), self._piece_bytes, end - at)
             piece = memoryview(read_exactly(self._source, at, at + size))
 
-    def _locate(self, key: Key, member: Member, early_bytes: int) -> tuple[int, memoryview]:
+    def _locate(self, key: Key, member: ZipMember, early_bytes: int) -> tuple[int, memoryview]:
         """Return where the data of a member begin, and their first bytes if these were fetched."""
         known = member.head_size if member.row < 0 else self._head_sizes[member.row]
         if known:
@@ -186,17 +186,17 @@ class MemberReader:
         self._head_sizes[member.row] = head_size
         return member.offset + head_size, memoryview(head)[head_size : head_size + early_bytes]
 
-    def _wrong_crc(self, key: Key, member: Member, crc: int) -> CorruptStore:
+    def _wrong_crc(self, key: Key, member: ZipMember, crc: int) -> CorruptStore:
         return CorruptStore(
             f"{self._name}/{key}: its checksum is {crc:08x} and should be {member.crc:08x}"
         )
 
-    def _too_much(self, key: Key, member: Member) -> CorruptStore:
+    def _too_much(self, key: Key, member: ZipMember) -> CorruptStore:
         return CorruptStore(
             f"{self._name}/{key}: inflates to more than the {member.size} bytes it declares"
         )
 
-    def _too_little(self, key: Key, member: Member, size: int) -> CorruptStore:
+    def _too_little(self, key: Key, member: ZipMember, size: int) -> CorruptStore:
         return CorruptStore(
             f"{self._name}/{key}: inflates to {size} bytes of the {member.size} it declares"
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nczfs.zmap.base import Buffer
-from nczfs.zmap.zip.inflate import DEFLATED, METHODS, Decompressor, Deflate
+from nczfs.zmap.zip.inflate import DEFLATED, METHODS, Decompressor, DeflateStream
 
 SPACING_BYTES: Final = 4 << 20
 BUDGET_BYTES: Final = 64 << 20
@@ -45,7 +45,7 @@ class Inflating:
     def begun(cls, method: int, size: int, *, whole: bool = False) -> Inflating:
         """Begin a member of `size` bytes; `whole` if no place is to be kept."""
         if method == DEFLATED and not whole:
-            return cls(method, Deflate())
+            return cls(method, DeflateStream())
         return cls(method, METHODS[method](size))
 
     @property
@@ -73,7 +73,7 @@ class Inflating:
 
     def copy(self) -> Inflating | None:
         """Return a copy of this place; None if it cannot be copied."""
-        if not isinstance(self._decompressor, Deflate) or not self._decompressor.needs_input:
+        if not isinstance(self._decompressor, DeflateStream) or not self._decompressor.needs_input:
             return None
         other = Inflating(self.method, self._decompressor.copy())
         other.given = self.given

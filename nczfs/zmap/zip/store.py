@@ -11,12 +11,12 @@ from nczfs.errors import Conflict, CorruptStore, NoSuchObject, ReadOnlyStore
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.ranges import clipped
-from nczfs.zmap.zip.index import Member, ZipIndex
+from nczfs.zmap.zip.index import ZipIndex, ZipMember
 from nczfs.zmap.zip.indexcache import IndexCache, load_index
 from nczfs.zmap.zip.members import MAX_INFLATED_BYTES, MemberReader, read_exactly
 from nczfs.zmap.zip.points import AccessPoints
 from nczfs.zmap.zip.source import ArchiveBytes, ObjectBytes
-from nczfs.zmap.zip.view import View, version_of
+from nczfs.zmap.zip.view import ArchiveView, version_of
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class OpenArchive:
         index: ZipIndex,
         max_inflated_bytes: int = MAX_INFLATED_BYTES,
     ) -> None:
-        self.view = View(index)
+        self.view = ArchiveView(index)
         self.nbytes = index.nbytes
         self._source = source
         self._reader = MemberReader(source, index, AccessPoints(), max_inflated_bytes)
@@ -54,7 +54,7 @@ class OpenArchive:
             data = self._reader.read(key, member, start, stop)
         return Blob(data, found, member.size, self._source.mtime_ns)
 
-    def find(self, key: Key) -> Member:
+    def find(self, key: Key) -> ZipMember:
         """Return the member with a key. Raises NoSuchObject."""
         member = self.view.find(key.encode(*ENCODING))
         if member is None:
@@ -79,11 +79,11 @@ class OpenArchive:
         for key, member in self.view.below(prefix.encode(*ENCODING)):
             yield Stat(Key(key.decode(*ENCODING)), member.size, version_of(member), mtime_ns)
 
-    def _stat(self, key: Key, member: Member) -> Stat:
+    def _stat(self, key: Key, member: ZipMember) -> Stat:
         return Stat(key, member.size, version_of(member), self._source.mtime_ns)
 
 
-class Kept(Protocol):
+class KeptArchives(Protocol):
     """Keeps archives whose index was read, as long as there is room for them."""
 
     def get(self, key: object) -> OpenArchive | None:
@@ -140,7 +140,7 @@ class ZipZMap(ZMap):
         max_inflated_bytes: int = MAX_INFLATED_BYTES,
         owns_source: bool = False,
         index_cache: IndexCache | None = None,
-        kept: Kept | None = None,
+        kept: KeptArchives | None = None,
     ) -> None:
         self._source = source
         self._owns_source = owns_source

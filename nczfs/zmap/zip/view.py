@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nczfs.zmap.base import Version
-from nczfs.zmap.zip.index import Member, ZipIndex
+from nczfs.zmap.zip.index import ZipIndex, ZipMember
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenMember:
     """A member that was written since the index was read, with its directory entry."""
 
-    member: Member
+    member: ZipMember
     entry: bytes
 
 
-class Changes:
+class MemberChanges:
     """Writes and deletions since the index was read. One lock guards its changes.
 
     Attributes
@@ -29,13 +29,13 @@ class Changes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.by_key: dict[bytes, Written | None] = {}
+        self.by_key: dict[bytes, WrittenMember | None] = {}
         self._sorted: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self.by_key)
 
-    def put(self, key: bytes, written: Written | None) -> None:
+    def put(self, key: bytes, written: WrittenMember | None) -> None:
         """Note that a member was written, or (None) deleted."""
         with self._lock:
             self.by_key[key] = written
@@ -47,28 +47,28 @@ class Changes:
                 self._sorted = sorted(self.by_key)
             return self._sorted
 
-    def written(self) -> list[Written]:
+    def written(self) -> list[WrittenMember]:
         """Return the members in the order of the archive."""
         with self._lock:
             found = [written for written in self.by_key.values() if written is not None]
         return sorted(found, key=lambda written: written.member.offset)
 
 
-class View:
+class ArchiveView:
     """An index and later changes. Thread-safe; listings see changes while they run."""
 
     def __init__(self, index: ZipIndex) -> None:
         self.index = index
-        self.changes = Changes()
+        self.changes = MemberChanges()
 
-    def find(self, key: bytes) -> Member | None:
+    def find(self, key: bytes) -> ZipMember | None:
         """Return the member with a key."""
         if key not in self.changes.by_key:
             return self.index.find(key)
         written = self.changes.by_key[key]
         return written.member if written else None
 
-    def below(self, prefix: bytes) -> Iterator[tuple[bytes, Member]]:
+    def below(self, prefix: bytes) -> Iterator[tuple[bytes, ZipMember]]:
         """Yield all members below a prefix."""
         before = prefix + b"/" if prefix else b""
         cursor = _Cursor(self, before)
@@ -76,7 +76,7 @@ class View:
             yield found
             cursor.step(found[0])
 
-    def children(self, prefix: bytes) -> Iterator[tuple[bytes, Member | None, bool]]:
+    def children(self, prefix: bytes) -> Iterator[tuple[bytes, ZipMember | None, bool]]:
         """Yield names of the next level, each with its member, and whether others are below it."""
         before = prefix + b"/" if prefix else b""
         skip = len(before)
@@ -98,7 +98,7 @@ class View:
 class _Cursor:
     """A cursor in the sorted keys of a view, beginning at the first key not before `start`."""
 
-    def __init__(self, view: View, start: bytes) -> None:
+    def __init__(self, view: ArchiveView, start: bytes) -> None:
         self._index = view.index
         self._changes = view.changes
         self._changed_keys = view.changes.keys()
@@ -112,7 +112,7 @@ class _Cursor:
             bisect_left(self._changed_keys, key),
         )
 
-    def current(self) -> tuple[bytes, Member] | None:
+    def current(self) -> tuple[bytes, ZipMember] | None:
         """Return the key here, and its member; None after the last."""
         while True:
             changed = self._changed
@@ -148,6 +148,6 @@ class _Cursor:
         )
 
 
-def version_of(member: Member) -> Version:
+def version_of(member: ZipMember) -> Version:
     """Return a version: members do not move within an archive, and no place is used twice."""
     return Version("%x-%x-%x" % (member.offset, member.size, member.crc))  # noqa: UP031 - half the time

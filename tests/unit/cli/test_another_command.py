@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nczfs
-from nczfs.cli.command import STORE_SCOPES, Command, Request
+from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.main import COMMANDS, main
 
 
@@ -16,7 +16,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="a dataset")
 
 
-def _run(request: Request) -> int:
+def _run(request: CommandLine) -> int:
     with nczfs.open(request.arguments.url) as root:
         print(f"{len(root.groups)} groups")
     return 0

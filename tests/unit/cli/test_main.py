@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nczfs.cli import cat, helper, main, mount, status
-from nczfs.cli.command import Request, parse
+from nczfs.cli.command import CommandLine, parse
 from nczfs.cli.main import COMMANDS
 from nczfs.cli.options import Scope
 from nczfs.cli.sources import resolve
@@ -239,7 +239,7 @@ def test_an_interrupt_says_nothing(
     assert capsys.readouterr().err == ""
 
 
-def replace_run(monkeypatch: pytest.MonkeyPatch, run: Callable[[Request], int]) -> None:
+def replace_run(monkeypatch: pytest.MonkeyPatch, run: Callable[[CommandLine], int]) -> None:
     changed = dataclasses.replace(status.COMMAND, run=run)
     monkeypatch.setattr(main, "COMMANDS", {**COMMANDS, "status": changed})
 
@@ -271,7 +271,7 @@ def test_mount_8_is_answered_with_its_own_exit_codes(
 
 
 def test_the_helper_takes_what_mount_8_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Request] = []
+    seen: list[CommandLine] = []
     monkeypatch.setattr(mount, "run", seen.append)
     argv = ["s3://b/p", "/mnt", "-n", "-s", "-v", "-t", "nczfs", "-o", "ro,_netdev,unknown=1"]
     assert helper.main(argv) == 0

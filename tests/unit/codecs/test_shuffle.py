@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nczfs.codecs.bytefilters import Shuffle
-from nczfs.codecs.codec import Settings, Size, from_buffer
+from nczfs.codecs.codec import CodecSettings, Size, from_buffer
 from nczfs.model.hierarchy import Json
 
 
 def shuffle(**members: Json) -> Shuffle:
-    return Shuffle(Settings("shuffle", members))
+    return Shuffle(CodecSettings("shuffle", members))
 
 
 @given(item=st.integers(1, 40), data=st.binary(max_size=600))

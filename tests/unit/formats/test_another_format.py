@@ -23,7 +23,7 @@ from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_url, open_zmap
 from nczfs.library.variable import Variable
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.tools.verify.findings import Kind
+from nczfs.tools.verify.findings import FindingKind
 from nczfs.tools.verify.subject import subject_of
 from nczfs.tools.verify.verification import Verification
 from nczfs.vfs.filesystem import TreeFileSystem
@@ -85,7 +85,7 @@ def keys(store: ZMap) -> list[str]:
     return sorted(stat.key for stat in store.list(ROOT))
 
 
-def findings(store: ZMap) -> list[tuple[Kind, str]]:
+def findings(store: ZMap) -> list[tuple[FindingKind, str]]:
     engine = Engine()
     try:
         found = Verification(subject_of(store, engine)).run()
@@ -221,11 +221,11 @@ def test_verify_says_what_is_wrong_with_it() -> None:
     store.write(parse_key("g/README"), b"")
     store.write(parse_key("g/s/meta.json"), b"{")
     assert findings(store) == [
-        (Kind.BEYOND, "v/at/7/0"),
-        (Kind.CHUNK, "v/at/0/1"),
-        (Kind.STRAY, "g/README"),
-        (Kind.STRAY, "v/0.0"),
-        (Kind.UNREADABLE, "g/s/meta.json"),
+        (FindingKind.BEYOND, "v/at/7/0"),
+        (FindingKind.CHUNK, "v/at/0/1"),
+        (FindingKind.STRAY, "g/README"),
+        (FindingKind.STRAY, "v/0.0"),
+        (FindingKind.UNREADABLE, "g/s/meta.json"),
     ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nczfs.formats.dimensions import (
-    Place,
+    VariablePlace,
     anonymous_for,
     by_name,
     by_reference,
@@ -30,14 +30,14 @@ def referred(
     references: Any, shape: tuple[int, ...], *, is_whole: bool = True
 ) -> tuple[tuple[Dimension, ...], tuple[str, ...]]:
     problems = Problems()
-    place = Place("g1", shape, "k")
+    place = VariablePlace("g1", shape, "k")
     found = by_reference(references, place, declared, problems, is_whole=is_whole)
     return found, problems.as_tuple()
 
 
 def named(names: Any, shape: tuple[int, ...]) -> tuple[tuple[Dimension, ...], tuple[str, ...]]:
     problems = Problems()
-    return by_name(names, Place("g1", shape, "k"), declared, problems), problems.as_tuple()
+    return by_name(names, VariablePlace("g1", shape, "k"), declared, problems), problems.as_tuple()
 
 
 def test_references_may_point_to_any_group() -> None:
@@ -72,7 +72,7 @@ def test_a_reference_that_is_no_name_is_never_looked_up(reference: Any) -> None:
     def fails(group: str) -> dict[str, Dimension]:
         raise AssertionError(group)
 
-    by_reference([reference], Place("", (5,), "k"), fails, problems, is_whole=True)
+    by_reference([reference], VariablePlace("", (5,), "k"), fails, problems, is_whole=True)
     assert len(problems.as_tuple()) == 1
 
 

@@ -25,7 +25,7 @@ from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.renames import noted
 from nczfs.engine.spool.space import Spool
-from nczfs.engine.spool.staged import Kept, Staged
+from nczfs.engine.spool.staged import KeptFacts, Staged
 from nczfs.errors import CorruptChunk, NczfsError, SpoolError, Unavailable
 from nczfs.library.opening import open_url
 from nczfs.model.boxes import Box
@@ -528,7 +528,7 @@ def keep_object(
     spool = Spool(spool_dir, url)
     path = spool.new_path(key)
     path.write_bytes(content)
-    kept = Kept("no way", time.time(), len(content), google_crc32c.value(content))
+    kept = KeptFacts("no way", time.time(), len(content), google_crc32c.value(content))
     document = Staged(key, replaces, kept=kept).document(path.name) | {"missing": missing}
     spool.log.append([packed(document)])
     spool.log.hold(path.name, lambda: [packed(document)])

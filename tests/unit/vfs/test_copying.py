@@ -24,7 +24,7 @@ from nczfs.errors import (
 )
 from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_group, put_json
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
@@ -179,7 +179,7 @@ def test_the_next_mount_shows_everything(mount: Mount) -> None:
 def test_modes_owners_and_times_are_taken(fs: TreeFileSystem, new: str, document: bytes) -> None:
     """SEMANTICS W29."""
     handle = create(fs, f"{new}/info.json", document)
-    changes = Changes(mode=0o400, uid=7, gid=8, mtime_ns=1, atime_ns=1)
+    changes = AttributeChanges(mode=0o400, uid=7, gid=8, mtime_ns=1, atime_ns=1)
     paths = [A, f"{A}/v", f"{A}/v/info.json", f"{A}/v/values.raw", f"{A}/v/attributes"]
     paths += [f"{A}/v/attributes/units", f"{A}/info.json", f"{new}/info.json", new]
     for path in paths:
@@ -196,8 +196,8 @@ def test_modes_and_owners_are_refused_where_nothing_is_copied(mount: Mount) -> N
     for path in (A, f"{A}/v/values.raw", f"{A}/v/info.json", f"{A}/v/chunks", f"{A}/a.cdl"):
         ino = find(fs, path).ino
         with pytest.raises(NotPermitted):
-            fs.setattr(ino, Changes(mode=0o400), None)
-        fs.setattr(ino, Changes(mtime_ns=1, atime_ns=1), None)
+            fs.setattr(ino, AttributeChanges(mode=0o400), None)
+        fs.setattr(ino, AttributeChanges(mtime_ns=1, atime_ns=1), None)
 
 
 def test_a_mount_that_is_read_only_takes_nothing(mount: Mount) -> None:
@@ -332,7 +332,7 @@ def test_bytes_that_are_skipped_are_zeros(
     put(fs, f"{new}/info.json", document)
     handle = create(fs, f"{new}/values.raw")
     fs.write(handle, 8, RAW[8:12])
-    fs.setattr(find(fs, f"{new}/values.raw").ino, Changes(size=24), handle)
+    fs.setattr(find(fs, f"{new}/values.raw").ino, AttributeChanges(size=24), handle)
     close(fs, handle)
     assert arrays(store)["v"].tolist() == [[0, 0, 2], [0, 0, 0]]
 

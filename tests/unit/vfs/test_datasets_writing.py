@@ -29,8 +29,8 @@ from nczfs.library.opening import open_zmap
 from nczfs.metrics import REGISTRY
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.testing.faults import Faulty
-from nczfs.vfs.base import Changes, HandleNo
-from nczfs.vfs.effects import Request
+from nczfs.vfs.base import AttributeChanges, HandleNo
+from nczfs.vfs.effects import TimedRequest
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import Features, ZMap
@@ -327,8 +327,8 @@ def test_a_fixed_size_stays(fs: TreeFileSystem, store: ZMap) -> None:
         write(fs, f"{V}/values.raw", b"12345678", 92)
     for size in (0, 1, 95, 97, 192):
         with pytest.raises(NotPermitted, match=r"resize_dimension|old values stay"):
-            fs.setattr(ino, Changes(size=size), None)
-    fs.setattr(ino, Changes(size=96), None)
+            fs.setattr(ino, AttributeChanges(size=size), None)
+    fs.setattr(ino, AttributeChanges(size=96), None)
     np.testing.assert_array_equal(stored(store), FIELD)
 
 
@@ -338,7 +338,7 @@ def test_an_open_file_that_is_truncated_must_be_written_before_the_close(
     """SEMANTICS W5, W6."""
     ino = find(fs, f"{V}/values.raw").ino
     handle = fs.open(ino, os.O_RDWR).handle
-    fs.setattr(ino, Changes(size=0), handle)
+    fs.setattr(ino, AttributeChanges(size=0), handle)
     with pytest.raises(NotPermitted, match="old values stay"):
         fs.flush(handle)
     np.testing.assert_array_equal(raw(fs), FIELD)
@@ -520,12 +520,12 @@ def test_truncating_to_whole_records_appends_fill_and_nothing_shortens(
     """SEMANTICS W6, W8."""
     records(store)
     ino = find(fs, R).ino
-    fs.setattr(ino, Changes(size=48), None)
+    fs.setattr(ino, AttributeChanges(size=48), None)
     assert stored(store, "r", "n.zarr").shape == (4, 3)
     with pytest.raises(BadArgument):
-        fs.setattr(ino, Changes(size=50), None)
+        fs.setattr(ino, AttributeChanges(size=50), None)
     with pytest.raises(NotPermitted):
-        fs.setattr(ino, Changes(size=36), None)
+        fs.setattr(ino, AttributeChanges(size=36), None)
     assert fs.getattr(ino).size == 48
 
 
@@ -543,7 +543,7 @@ def test_a_rewrite_may_have_more_records(fs: TreeFileSystem, store: ZMap) -> Non
 WITHDRAWN: dict[str, Callable[[TreeFileSystem, HandleNo], object]] = {
     "write": lambda fs, handle: fs.write(handle, 0, b"1234"),
     "truncate": lambda fs, handle: fs.setattr(
-        find(fs, f"{V}/values.raw").ino, Changes(size=0), handle
+        find(fs, f"{V}/values.raw").ino, AttributeChanges(size=0), handle
     ),
     "mkdir": lambda fs, _: fs.mkdir(find(fs, "datasets/a.zarr").ino, b"new", 0o755),
     "create": lambda fs, _: fs.create(find(fs, "objects/a.zarr").ino, b"new", os.O_WRONLY, 0o644),
@@ -561,7 +561,7 @@ def test_what_nobody_waits_for_any_more_changes_nothing(
     """SEMANTICS A1."""
     before = {stat.key: stat.version for stat in store.list(parse_prefix(""))}
     handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_RDWR).handle
-    request = Request()
+    request = TimedRequest()
     assert request.withdraw()
     with request.under_way(), pytest.raises(DeadlinePassed, match="nothing was changed"):
         change(fs, handle)

@@ -20,7 +20,7 @@ from nczfs.engine.spool.space import Survives
 from nczfs.errors import NoSpace, NoSuchObject, SpoolError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
-from nczfs.vfs.base import Changes
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
@@ -151,7 +151,7 @@ def test_what_was_cut_off_does_not_come_back(
     handle = open_file(fs, "objects/old")
     fs.write(handle, 0, b"new")
     for cut in (120, 10, 30):
-        fs.setattr(find(fs, "objects/old").ino, Changes(size=cut), handle)
+        fs.setattr(find(fs, "objects/old").ino, AttributeChanges(size=cut), handle)
     assert recovered(killed(), store) == ["old: 30 bytes"]
     assert content(store, "old") == b"new" + OLD[3:10] + bytes(20)
 
@@ -315,7 +315,7 @@ def test_a_file_whose_change_had_no_room_for_its_record_is_stored_as_it_is_shown
         if is_write:
             fs.write(handle, len(OLD) - 2, b"longer")
         else:
-            fs.setattr(find(fs, "objects/old").ino, Changes(size=150), handle)
+            fs.setattr(find(fs, "objects/old").ino, AttributeChanges(size=150), handle)
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "writev", _full)

@@ -31,7 +31,7 @@ from nczfs.errors import (
     Unavailable,
 )
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs.base import Changes, FileKind
+from nczfs.vfs.base import AttributeChanges, FileKind
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.staging import StagedFile
@@ -194,7 +194,7 @@ def test_setting_a_size_cuts_and_extends_with_zeros(fs: TreeFileSystem, store: Z
     assert truncate(fs, NOTES, 4).size == 4
     assert stored(store)["plain/notes.txt"] == b"he\0\0"
     handle = open_file(fs, NOTES)
-    assert fs.setattr(find(fs, NOTES).ino, Changes(size=1), handle).size == 1
+    assert fs.setattr(find(fs, NOTES).ino, AttributeChanges(size=1), handle).size == 1
     close(fs, handle)
     assert stored(store)["plain/notes.txt"] == b"h"
 
@@ -628,7 +628,7 @@ def test_modes_owners_and_times_are_kept_and_move_with_the_name(fs: TreeFileSyst
     """SEMANTICS O12."""
     ino = find(fs, NOTES).ino
     assert find(fs, NOTES).mode == 0o644
-    fs.setattr(ino, Changes(mode=0o755, uid=7, gid=8, mtime_ns=123_456_789), None)
+    fs.setattr(ino, AttributeChanges(mode=0o755, uid=7, gid=8, mtime_ns=123_456_789), None)
     rename(fs, NOTES, "objects/moved")
     found = find(fs, "objects/moved")
     assert (found.mode, found.uid, found.gid, found.mtime_ns) == (0o755, 7, 8, 123_456_789)
@@ -637,7 +637,7 @@ def test_modes_owners_and_times_are_kept_and_move_with_the_name(fs: TreeFileSyst
     assert found.mode == 0o755
     assert found.mtime_ns > 123_456_789
     directory = find(fs, "objects/plain").ino
-    assert fs.setattr(directory, Changes(mode=0o700, mtime_ns=5), None).mtime_ns == 5
+    assert fs.setattr(directory, AttributeChanges(mode=0o700, mtime_ns=5), None).mtime_ns == 5
     assert find(fs, "objects/plain").mode == 0o700
 
 
@@ -655,14 +655,14 @@ def test_a_time_set_while_writing_stays_and_closing_changes_none(fs: TreeFileSys
     fs.flush(handle)
     assert find(fs, NOTES).mtime_ns == written.mtime_ns
     fs.write(handle, 0, b"H")
-    fs.setattr(written.ino, Changes(mtime_ns=99), handle)
+    fs.setattr(written.ino, AttributeChanges(mtime_ns=99), handle)
     close(fs, handle)
     assert find(fs, NOTES).mtime_ns == 99
 
 
 def test_what_another_client_stores_has_its_own_time(fs: TreeFileSystem, store: ZMap) -> None:
     """SEMANTICS O12."""
-    fs.setattr(find(fs, NOTES).ino, Changes(mtime_ns=99), None)
+    fs.setattr(find(fs, NOTES).ino, AttributeChanges(mtime_ns=99), None)
     store.write(parse_key("plain/notes.txt"), b"newer")
     assert find(fs, NOTES).mtime_ns > 99
 
@@ -671,11 +671,11 @@ def test_a_time_of_zero_is_one_like_all_others(fs: TreeFileSystem) -> None:
     """SEMANTICS O12."""
     ino = find(fs, NOTES).ino
     for time_ns in (0, -1, 5):
-        assert fs.setattr(ino, Changes(mtime_ns=time_ns), None).mtime_ns == time_ns
+        assert fs.setattr(ino, AttributeChanges(mtime_ns=time_ns), None).mtime_ns == time_ns
         assert find(fs, NOTES).mtime_ns == time_ns
     handle = open_file(fs, NOTES)
     fs.write(handle, 0, b"J")
-    assert fs.setattr(ino, Changes(mtime_ns=0), handle).mtime_ns == 0
+    assert fs.setattr(ino, AttributeChanges(mtime_ns=0), handle).mtime_ns == 0
     close(fs, handle)
     assert find(fs, NOTES).mtime_ns == 0
     rename(fs, NOTES, "objects/moved")
@@ -697,17 +697,17 @@ def test_the_time_of_the_last_access_is_what_it_was_set_to(fs: TreeFileSystem) -
     assert find(fs, NOTES).atime_ns is None
     ino = find(fs, NOTES).ino
     before = find(fs, NOTES).mtime_ns
-    found = fs.setattr(ino, Changes(atime_ns=0), None)
+    found = fs.setattr(ino, AttributeChanges(atime_ns=0), None)
     assert (found.atime_ns, found.mtime_ns) == (0, before)
     handle = open_file(fs, NOTES)
     fs.write(handle, 0, b"J")
-    fs.setattr(ino, Changes(atime_ns=7, mtime_ns=8), handle)
+    fs.setattr(ino, AttributeChanges(atime_ns=7, mtime_ns=8), handle)
     close(fs, handle)
     rename(fs, "objects/plain", "objects/moved")
     found = find(fs, "objects/moved/notes.txt")
     assert (found.atime_ns, found.mtime_ns) == (7, 8)
     directory = find(fs, "objects/moved").ino
-    assert fs.setattr(directory, Changes(atime_ns=9), None).atime_ns == 9
+    assert fs.setattr(directory, AttributeChanges(atime_ns=9), None).atime_ns == 9
 
 
 def test_a_new_directory_has_the_time_of_its_making(fs: TreeFileSystem) -> None:
@@ -763,7 +763,7 @@ def test_a_read_only_mount_refuses_everything(store: ZMap, url: str) -> None:
         lambda: mkdir(fs, "objects/d"),
         lambda: rmdir(fs, "objects/plain"),
         lambda: rename(fs, NOTES, "objects/b"),
-        lambda: fs.setattr(ino, Changes(mode=0o777), None),
+        lambda: fs.setattr(ino, AttributeChanges(mode=0o777), None),
         lambda: write(fs, "objects/new", b"x"),
     ):
         with pytest.raises(ReadOnlyMount):

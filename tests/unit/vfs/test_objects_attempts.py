@@ -12,7 +12,7 @@ import pytest
 from nczfs.engine.spool.space import Survives
 from nczfs.errors import StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import ROOT, Key
@@ -77,7 +77,7 @@ def test_any_of_several_attempts_may_have_arrived(fs: TreeFileSystem, store: Fau
 
 def cut(fs: TreeFileSystem, handle: HandleNo, size: int) -> None:
     """As ftruncate(2)."""
-    fs.setattr(find(fs, PATH).ino, Changes(size=size), handle)
+    fs.setattr(find(fs, PATH).ino, AttributeChanges(size=size), handle)
 
 
 def half_stored(fs: TreeFileSystem, store: Faulty, key: Key = KEY) -> HandleNo:

@@ -15,7 +15,7 @@ import pytest
 
 from nczfs.engine.spool.space import Survives
 from nczfs.errors import NczfsError, NoSpace
-from nczfs.vfs.base import Changes, HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import Key
@@ -87,7 +87,7 @@ def change(fs: TreeFileSystem, handle: HandleNo, content: Content, store: GatedZ
         content.change(lambda: fs.write(handle, offset, data), written(offset, data))
 
     def truncate(size: int) -> None:
-        resize = Changes(size=size)
+        resize = AttributeChanges(size=size)
         content.change(lambda: fs.setattr(ino, resize, handle), cut(size))
 
     write(10, b"first")

@@ -13,7 +13,7 @@ import pytest
 
 from nczfs.errors import CrossesTrees, NotPermitted, PathExists, ReadOnlyMount, StaleHandle
 from nczfs.testing.copying import Copying
-from nczfs.vfs.base import Attributes, Changes
+from nczfs.vfs.base import AttributeChanges, NodeAttributes
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
@@ -57,7 +57,7 @@ def fs(store: ZMap, mounting: Mounting) -> Iterator[TreeFileSystem]:
         yield tree
 
 
-def link(fs: TreeFileSystem, path: str, new_path: str) -> Attributes:
+def link(fs: TreeFileSystem, path: str, new_path: str) -> NodeAttributes:
     return fs.link(find(fs, path).ino, *split(fs, new_path))
 
 
@@ -80,7 +80,7 @@ def test_a_link_is_a_second_object_with_the_same_bytes(fs: TreeFileSystem, store
 
 def test_a_link_has_the_mode_the_owner_and_the_times_of_the_file(fs: TreeFileSystem) -> None:
     """SEMANTICS L2, O12."""
-    changes = Changes(mode=0o600, uid=7, gid=8, atime_ns=5, mtime_ns=0)
+    changes = AttributeChanges(mode=0o600, uid=7, gid=8, atime_ns=5, mtime_ns=0)
     fs.setattr(find(fs, NOTES).ino, changes, None)
     link(fs, NOTES, COPY)
     found = find(fs, COPY)

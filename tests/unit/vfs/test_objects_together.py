@@ -12,8 +12,8 @@ from unittest import mock
 import pytest
 
 from nczfs.errors import DeadlinePassed, DirectoryNotEmpty, StaleHandle, Unavailable
-from nczfs.vfs.base import Attributes, Changes, HandleNo
-from nczfs.vfs.effects import Request
+from nczfs.vfs.base import AttributeChanges, HandleNo, NodeAttributes
+from nczfs.vfs.effects import TimedRequest
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import Features
@@ -93,7 +93,7 @@ def test_a_file_is_not_emptied_by_an_open_that_was_given_up(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
     """SEMANTICS A1: O_TRUNC, and the store answers after the deadline."""
-    ino, request = find(fs, "objects/a").ino, Request()
+    ino, request = find(fs, "objects/a").ino, TimedRequest()
 
     def empty() -> None:
         with request.under_way():
@@ -155,7 +155,7 @@ def test_closes_of_an_inherited_descriptor_store_what_changed_and_nothing_else(
     fs.write(handle, 0, b"data")
     for _ in range(5):
         fs.flush(handle)
-    fs.setattr(find(fs, "objects/new").ino, Changes(mtime_ns=5), handle)
+    fs.setattr(find(fs, "objects/new").ino, AttributeChanges(mtime_ns=5), handle)
     for _ in range(5):
         fs.flush(handle)
     close(fs, handle)
@@ -170,7 +170,7 @@ def test_a_time_that_is_set_while_a_file_is_written_takes_nothing_away(
     ino = find(fs, "objects/a").ino
     fs.refresh("")
     with store.stopping("stat", "a", "after") as gate:
-        setting = threads.submit(fs.setattr, ino, Changes(mtime_ns=7), None)
+        setting = threads.submit(fs.setattr, ino, AttributeChanges(mtime_ns=7), None)
         assert gate.reached.wait(WAIT_S)
         handle = open_file(fs, "objects/a")
         fs.write(handle, 0, b"new")
@@ -257,8 +257,8 @@ def test_an_open_file_has_attributes_while_its_directory_is_renamed(
         fs.refresh("")
         asking = [
             threads.submit(fs.getattr, ino),
-            threads.submit(fs.setattr, ino, Changes(mtime_ns=7), handle),
-            threads.submit(fs.setattr, ino, Changes(mode=0o600), handle),
+            threads.submit(fs.setattr, ino, AttributeChanges(mtime_ns=7), handle),
+            threads.submit(fs.setattr, ino, AttributeChanges(mode=0o600), handle),
         ]
         gate.open()
         renaming.result(WAIT_S)
@@ -359,12 +359,12 @@ def test_a_file_or_directory_has_attributes_while_one_above_is_renamed(
         renaming = threads.submit(rename, fs, "objects/d", "objects/e")
         assert gate.reached.wait(WAIT_S)
         fs.refresh("")
-        asking: list[Future[Attributes]] = [
+        asking: list[Future[NodeAttributes]] = [
             threads.submit(fs.getattr, file),
-            threads.submit(fs.setattr, file, Changes(mtime_ns=7), None),
-            threads.submit(fs.setattr, file, Changes(mode=0o600), None),
-            threads.submit(fs.setattr, sub, Changes(mode=0o700), None),
-            threads.submit(fs.setattr, sub, Changes(mtime_ns=8), None),
+            threads.submit(fs.setattr, file, AttributeChanges(mtime_ns=7), None),
+            threads.submit(fs.setattr, file, AttributeChanges(mode=0o600), None),
+            threads.submit(fs.setattr, sub, AttributeChanges(mode=0o700), None),
+            threads.submit(fs.setattr, sub, AttributeChanges(mtime_ns=8), None),
         ]
         assert not wait(asking, 0.05).done
         gate.open()
@@ -463,7 +463,7 @@ def test_attributes_of_a_directory_go_with_the_one_above(
 ) -> None:
     """SEMANTICS O12: of one that only the store knows, too."""
     store.write(Key("d/sub/f"), b"old")
-    fs.setattr(find(fs, "objects/d/sub").ino, Changes(mode=0o700), None)
+    fs.setattr(find(fs, "objects/d/sub").ino, AttributeChanges(mode=0o700), None)
     rename(fs, "objects/d", "objects/e")
     assert find(fs, "objects/e/sub").mode & 0o777 == 0o700
     store.write(Key("d/sub/f"), b"new")

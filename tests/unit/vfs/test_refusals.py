@@ -12,7 +12,7 @@ import pytest
 
 from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
 from nczfs.library.opening import open_zmap
-from nczfs.vfs.base import Changes
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.refusals import MESSAGE_CHARACTERS_MAX, NOTES_MAX, Refusals
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
@@ -123,7 +123,7 @@ def test_of_a_text_with_a_refused_piece_nothing_is_stored_unless_it_is_begun_ane
         assert read(fs, COUNT) == b"3\n"
         return
     if again == "truncated":
-        fs.setattr(find(fs, COUNT).ino, Changes(size=0), handle)
+        fs.setattr(find(fs, COUNT).ino, AttributeChanges(size=0), handle)
     fs.write(handle, 0, b"5\n")
     close(fs, handle)
     assert read(fs, COUNT) in (b"5\n", b"5 4\n")

@@ -15,7 +15,7 @@ from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.space import LOCK, Spool, Survives
 from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors, Unavailable
 from nczfs.tools import recovery
-from nczfs.vfs.staging import Base, Snapshot, StagedFile, stage
+from nczfs.vfs.staging import Base, StagedFile, StagedSnapshot, stage
 from nczfs.zmap.base import ABSENT, Piece, Range, Stat, Version, Zeros, part_bytes
 from nczfs.zmap.keys import Key
 from tests.support.descriptors import descriptors_left
@@ -69,7 +69,7 @@ def content(staged: StagedFile) -> bytes:
     return whole(staged.snapshot())
 
 
-def whole(snapshot: Snapshot) -> bytes:
+def whole(snapshot: StagedSnapshot) -> bytes:
     """What an object put together of a snapshot would hold."""
     with contextlib.closing(snapshot):
         pieces = (

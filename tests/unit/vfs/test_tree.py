@@ -24,7 +24,7 @@ from nczfs.errors import (
 )
 from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group, put_json
-from nczfs.vfs.base import ROOT_INODE, Changes, FileKind
+from nczfs.vfs.base import ROOT_INODE, AttributeChanges, FileKind
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
@@ -309,8 +309,8 @@ def test_everything_that_would_write_is_refused(fs: TreeFileSystem) -> None:
         lambda: fs.unlink(directory, b"notes.txt"),
         lambda: fs.rmdir(ROOT_INODE, b"objects"),
         lambda: fs.rename(directory, b"notes.txt", directory, b"x", replace=True),
-        lambda: fs.setattr(ino, Changes(size=0), None),
-        lambda: fs.setattr(ino, Changes(mode=0o777), None),
+        lambda: fs.setattr(ino, AttributeChanges(size=0), None),
+        lambda: fs.setattr(ino, AttributeChanges(mode=0o777), None),
     ]
     for attempt in attempts:
         with pytest.raises(ReadOnlyMount):

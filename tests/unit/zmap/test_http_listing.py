@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nczfs.zmap.http_listing import Listed, parse_listing
+from nczfs.zmap.http_listing import ListedName, parse_listing
 from tests.support.bounded import watched
 
 URL = "https://host/data/x%20y/"
@@ -30,7 +30,7 @@ ABSOLUTE = """<title>Index of /</title><a href="/data/x%20y/g%C3%BC/">g</a>
 @pytest.mark.parametrize("page", [NGINX, APACHE, PYTHON, CADDY, ABSOLUTE])
 def test_an_index_page_gives_the_names_directly_below_it(page: str) -> None:
     found = parse_listing(page.encode(), "text/html; charset=UTF-8", URL)
-    assert found == [Listed("gü", True), Listed("0.0 &", False)]
+    assert found == [ListedName("gü", True), ListedName("0.0 &", False)]
 
 
 def test_the_json_of_nginx_gives_sizes_and_times() -> None:
@@ -41,9 +41,9 @@ def test_the_json_of_nginx_gives_sizes_and_times() -> None:
         b'{ "name":"..", "type":"directory" }, { "name":"a/b", "type":"file" }]'
     )
     assert parse_listing(page, "application/json", URL) == [
-        Listed("g", True, None, 1792567680),
-        Listed("0", False, 7, 1792567680),
-        Listed("odd", False),
+        ListedName("g", True, None, 1792567680),
+        ListedName("0", False, 7, 1792567680),
+        ListedName("odd", False),
     ]
 
 
@@ -79,14 +79,14 @@ def test_links_to_elsewhere_are_no_names(link: str) -> None:
 def test_names_that_are_not_utf8_are_kept_as_bytes(link: bytes) -> None:
     page = b"<title>Index of /</title><a href='%b'>x</a><a href='g\xc3\xbc'>y</a>" % link
     found = parse_listing(page, "text/html", URL)
-    assert found == [Listed("\udcff", False), Listed("gü", False)]
+    assert found == [ListedName("\udcff", False), ListedName("gü", False)]
 
 
 @pytest.mark.parametrize("link", ["http://[::1", "//[", "http://host:port/data/x y/z", "http:/"])
 def test_a_link_that_is_no_url_is_no_name(link: str) -> None:
     page = f"<title>Index of /</title><a href='{link}'>x</a><a href='good'>y</a>"
     found = parse_listing(page.encode(), "text/html", "http://other/")
-    assert Listed("good", False) in (found or ())
+    assert ListedName("good", False) in (found or ())
 
 
 HOSTILE = [

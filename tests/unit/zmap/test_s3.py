@@ -31,9 +31,9 @@ from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3 import listing as s3_listing
-from nczfs.zmap.s3.access import Access
-from nczfs.zmap.s3.messages import Answer, Request
-from nczfs.zmap.s3.transport import Transport
+from nczfs.zmap.s3.access import S3Access
+from nczfs.zmap.s3.messages import S3Answer, S3Request
+from nczfs.zmap.s3.transport import S3Transport
 from nczfs.zmap.web import attempts
 from nczfs.zmap.web.bodies import when_asked
 from tests.conftest import ExpectedWarnings
@@ -423,7 +423,7 @@ def test_waits_are_random_and_grow_and_end_after_ten_attempts(serve: Serve) -> N
     waits: list[float] = []
     sender = transport_to(server, sleep=waits.append)
     with pytest.raises(Unavailable, match=r"10 attempts.*503 SlowDown"):
-        sender.send(Request("GET", KEY))
+        sender.send(S3Request("GET", KEY))
     sender.close()
     assert len(server.asked) == attempts.ATTEMPTS == len(waits) + 1
     assert all(0 <= wait <= 0.1 * 2**turn for turn, wait in enumerate(waits))
@@ -435,14 +435,14 @@ def test_no_attempt_begins_that_the_time_is_too_short_for(serve: Serve) -> None:
     server, _ = serve(lambda asked: Reply(200, b"half"))
     now = 0.0
 
-    def half(answer: Answer) -> str:
+    def half(answer: S3Answer) -> str:
         nonlocal now
         now += 4.98
         return "the half is missing"
 
     sender = transport_to(server, sleep=lambda wait: None, clock=lambda: now)
     with pytest.raises(DeadlinePassed, match=r"within 15 s \(3 attempts\): the half is missing"):
-        sender.send(Request("GET", KEY), half)
+        sender.send(S3Request("GET", KEY), half)
     sender.close()
     assert len(server.asked) == 3
 
@@ -452,7 +452,7 @@ def test_a_body_that_trickles_ends_with_the_time(serve: Serve) -> None:
     seconds = itertools.chain([0.0, 0.0, 0.0], itertools.repeat(1000.0))
     sender = transport_to(server, clock=lambda: next(seconds))
     with pytest.raises(DeadlinePassed, match="came too slowly"):
-        sender.send(Request("GET", KEY))
+        sender.send(S3Request("GET", KEY))
     sender.close()
 
 
@@ -461,8 +461,8 @@ def test_a_slow_line_takes_as_long_as_it_does(serve: Serve, size: int) -> None:
     server, _ = serve(lambda asked: Reply(200, bytes(size if asked.method == "GET" else 0)))
     seconds = itertools.count(0.0, 1.0)  # between any two looks at the clock
     sender = transport_to(server, clock=lambda: next(seconds))
-    assert len(sender.send(Request("GET", KEY)).body) == size
-    sender.send(Request("PUT", KEY, body=bytes(size)))
+    assert len(sender.send(S3Request("GET", KEY)).body) == size
+    sender.send(S3Request("PUT", KEY, body=bytes(size)))
     sender.close()
     assert len(server.asked) == 2
 
@@ -489,9 +489,9 @@ def test_a_child_process_does_not_use_the_connections_of_its_parent(
     assert first == second != third
 
 
-def transport_to(server: Scripted, **time: Callable[..., object]) -> Transport:
+def transport_to(server: Scripted, **time: Callable[..., object]) -> S3Transport:
     options = StoreOptions(endpoint_url=server.endpoint_url)
-    return Transport(Access("bucket", options), "bucket", options, **time)  # type: ignore[arg-type]  # by name
+    return S3Transport(S3Access("bucket", options), "bucket", options, **time)  # type: ignore[arg-type]  # by name
 
 
 # What is read

@@ -13,7 +13,7 @@ from nczfs.errors import AccessDenied, StoreError, UsageError
 from nczfs.zmap.keys import Key
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3 import S3ZMap
-from nczfs.zmap.s3.access import Access
+from nczfs.zmap.s3.access import S3Access
 from tests.support.s3_script import KEY, OBJECT, SECRET, TOKEN, Serve, fault, write_credentials
 from tests.support.scripted import Asked, Reply
 
@@ -220,14 +220,14 @@ def test_options_and_variables_say_where_the_bucket_is(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    access = Access(bucket, StoreOptions(**options))  # type: ignore[arg-type]  # by name
+    access = S3Access(bucket, StoreOptions(**options))  # type: ignore[arg-type]  # by name
     assert access.site.root_url == root
 
 
 @pytest.mark.usefixtures("credentials")
 def test_amazons_endpoint_moves_with_the_region() -> None:
     for endpoint in (None, "https://s3.us-east-1.amazonaws.com"):
-        access = Access("buck", StoreOptions(endpoint_url=endpoint, region="us-east-1"))
+        access = S3Access("buck", StoreOptions(endpoint_url=endpoint, region="us-east-1"))
         assert access.move("eu-west-1")
         assert access.site.root_url == "https://buck.s3.eu-west-1.amazonaws.com"
         assert not access.move("eu-west-1")

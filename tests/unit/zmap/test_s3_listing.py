@@ -9,17 +9,17 @@ from nczfs.errors import Conflict
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.s3 import listing
-from nczfs.zmap.s3.page import Page
+from nczfs.zmap.s3.page import ListingPage
 
 HIDDEN = "nczfs_hidden_keys_total"
 
 
-def page(*objects: tuple[str, int], prefixes: tuple[str, ...] = ()) -> Page:
+def page(*objects: tuple[str, int], prefixes: tuple[str, ...] = ()) -> ListingPage:
     stats = [Stat(Key(key), size, Version("v"), 0) for key, size in objects]
-    return Page(stats, prefixes, "")
+    return ListingPage(stats, prefixes, "")
 
 
-def hidden_by(pages: Page, prefix: Prefix = ROOT) -> tuple[float, float]:
+def hidden_by(pages: ListingPage, prefix: Prefix = ROOT) -> tuple[float, float]:
     """How many keys are counted as hidden by looking at a level, and at all below it."""
     counts = []
     for look in (
@@ -68,7 +68,7 @@ def test_what_is_neither_key_nor_marker_is_told(key: str, message: str) -> None:
     ],
 )
 def test_a_prefix_is_there_while_keys_have_it_shown_or_not(
-    pages: Page, expected: tuple[bool, bool]
+    pages: ListingPage, expected: tuple[bool, bool]
 ) -> None:
     found = [listing.is_there(iter([pages]), Prefix("a"), marked=m) for m in (True, False)]
     assert tuple(found) == expected

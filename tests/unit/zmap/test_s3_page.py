@@ -16,7 +16,7 @@ from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key, parse_key
 from nczfs.zmap.s3 import page as page_module
 from nczfs.zmap.s3.listing import stats
-from nczfs.zmap.s3.page import Page, parse_page
+from nczfs.zmap.s3.page import ListingPage, parse_page
 
 TIME_NS = 1_767_323_045_000_000_000
 
@@ -64,7 +64,7 @@ def document(inner: str, encoding: str = "url", space: str = "http://s3.amazonaw
     ).encode()
 
 
-def parsed_whole(body: bytes) -> Page:
+def parsed_whole(body: bytes) -> ListingPage:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page_module, "_cut_out", lambda body: (None, body))
         return parse_page(body, "here")
@@ -110,7 +110,7 @@ def test_a_key_is_listed_if_and_only_if_it_is_one(keys: list[str]) -> None:
     for some in (*([text] for text in keys), keys):
         # As a page that comes from a server, also with keys that no listing can hold.
         objects = [Stat(Key(text), 1, Version("v")) for text in some]
-        page = Page(objects, [], "", page_module._are_usual(some))
+        page = ListingPage(objects, [], "", page_module._are_usual(some))
         assert [stat.key for stat in stats(iter([page]))] == list(filter(is_key, some))
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nczfs.zmap.base import Part, Range, Stat, Version, part_size
 from nczfs.zmap.keys import Key
-from nczfs.zmap.s3.pieces import COPY_BYTES, PART_BYTES_MIN, PARTS_MAX, Piece, Sent, cut
+from nczfs.zmap.s3.pieces import COPY_BYTES, PART_BYTES_MIN, PARTS_MAX, SentPart, UploadPart, cut
 
 MIB = 1 << 20
 CONTENT = memoryview(bytes(range(251)) * (18 * MIB // 251 + 1))
@@ -24,13 +24,15 @@ def ranges(sizes: list[int]) -> list[Part]:
     return found
 
 
-def flat(pieces: list[Piece]) -> list[Part]:
+def flat(pieces: list[UploadPart]) -> list[Part]:
     return [
-        part for piece in pieces for part in (piece.parts if isinstance(piece, Sent) else (piece,))
+        part
+        for piece in pieces
+        for part in (piece.parts if isinstance(piece, SentPart) else (piece,))
     ]
 
 
-def size_of(piece: Piece) -> int:
+def size_of(piece: UploadPart) -> int:
     return sum(map(part_size, flat([piece])))
 
 
@@ -78,7 +80,7 @@ def test_what_was_not_changed_is_left_to_the_server() -> None:
     parts: list[Part] = [Range(SOURCE, 0, 300 * MIB), b"new", Range(SOURCE, 300 * MIB, 900 * MIB)]
     pieces = cut(parts, 16 * MIB)
     assert pieces[0] == parts[0]
-    assert isinstance(pieces[1], Sent)
+    assert isinstance(pieces[1], SentPart)
     read = sum(part.size for part in pieces[1].parts if isinstance(part, Range))
     assert read == PART_BYTES_MIN - 3
     assert all(isinstance(piece, Range) for piece in pieces[2:])

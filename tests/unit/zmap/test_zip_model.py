@@ -23,20 +23,20 @@ from nczfs.zmap.base import ABSENT, Version
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.zip import local
 from nczfs.zmap.zip.compact import compact
-from nczfs.zmap.zip.creating import Form, create_archive
+from nczfs.zmap.zip.creating import ArchiveForm, create_archive
 from nczfs.zmap.zip.growing import Commit
 from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
 
 NAMES = ["a", "a.b", "a0", "ä", ".zgroup", "b"]
 keys = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
-forms: st.SearchStrategy[Form] = st.sampled_from(["top", "root"])
+forms: st.SearchStrategy[ArchiveForm] = st.sampled_from(["top", "root"])
 
 
 class Archive(RuleBasedStateMachine):
     """`there` is what our map shows, `flushed` what everybody else finds."""
 
     @initialize(form=forms, commit=st.sampled_from(Commit))
-    def make(self, form: Form, commit: Commit) -> None:
+    def make(self, form: ArchiveForm, commit: Commit) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="nczfs-test-"))
         self.path = self.home / "0" / "data.zip"
         self.path.parent.mkdir()

@@ -28,7 +28,7 @@ from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.registry import StoreOptions, create_store, open_store
 from nczfs.zmap.url import parse_url
 from nczfs.zmap.zip import index, records
-from nczfs.zmap.zip.creating import Form, create_archive
+from nczfs.zmap.zip.creating import ArchiveForm, create_archive
 from nczfs.zmap.zip.growing import Commit
 from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
 
@@ -285,7 +285,7 @@ def test_an_archive_that_others_write_into_is_a_conflict(path: Path) -> None:
 
 @pytest.mark.parametrize(("form", "top"), [("top", "data"), ("root", "")])
 def test_a_new_archive_has_the_form_that_was_asked_for(
-    tmp_path: Path, form: Form, top: str
+    tmp_path: Path, form: ArchiveForm, top: str
 ) -> None:
     place = parse_url(str(tmp_path / "data.zip"))
     zmap = create_store(place, StoreOptions(zip_form=form))

@@ -12,7 +12,7 @@ from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.arrays.selection import select
 from nczfs.engine.chunks.base import ChunkSource, Fetched
-from nczfs.engine.chunks.loaded import Loaded, Values
+from nczfs.engine.chunks.loaded import LoadedChunk, Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
@@ -44,8 +44,8 @@ class Sum(ChunkSource):
         for array in self._summands:
             array.require_codecs()
 
-    def fetch(self, chunk: ChunkIndex, known: Loaded | None) -> Fetched:
-        def compute() -> Loaded:
+    def fetch(self, chunk: ChunkIndex, known: LoadedChunk | None) -> Fetched:
+        def compute() -> LoadedChunk:
             self.computed.append(chunk)
             box = self.array.grid.box(chunk)
             total = np.zeros(self.array.chunk_shape, self.array.dtype.native)
@@ -53,7 +53,7 @@ class Sum(ChunkSource):
                 part = np.empty(box.shape, total.dtype)
                 array.read_box(box, part, Tally())
                 total[tuple(map(slice, box.shape))] += part
-            return Loaded(total, total.nbytes, None)
+            return LoadedChunk(total, total.nbytes, None)
 
         return compute
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
-from nczfs.engine.chunks.loaded import Loaded
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.errors import CorruptChunk, NczfsError, Unavailable
@@ -24,8 +24,8 @@ from nczfs.zmap.memory import MemoryZMap
 A = StoredArray(MemoryZMap(), ArrayPlace(ROOT))
 
 
-def loaded(number: int, nbytes: int = 1000, version: str = "v") -> Loaded:
-    return Loaded(np.full(nbytes, number % 256, np.uint8), nbytes, Version(version))
+def loaded(number: int, nbytes: int = 1000, version: str = "v") -> LoadedChunk:
+    return LoadedChunk(np.full(nbytes, number % 256, np.uint8), nbytes, Version(version))
 
 
 def test_a_chunk_that_many_want_is_loaded_once() -> None:
@@ -35,7 +35,7 @@ def test_a_chunk_that_many_want_is_loaded_once() -> None:
     release = threading.Event()
     loads: list[int] = []
 
-    def load(known: Loaded | None) -> Loaded:
+    def load(known: LoadedChunk | None) -> LoadedChunk:
         loads.append(1)
         release.wait(10)
         return loaded(7)
@@ -56,7 +56,7 @@ def test_the_error_of_a_load_reaches_everybody_who_waits_and_is_not_kept() -> No
     cache = ChunkCache(1 << 20)
     started, release = threading.Event(), threading.Event()
 
-    def fail(known: Loaded | None) -> Loaded:
+    def fail(known: LoadedChunk | None) -> LoadedChunk:
         started.set()
         release.wait(10)
         raise CorruptChunk("v/0: torn")
@@ -102,7 +102,7 @@ def test_a_chunk_confirmed_too_long_ago_is_shown_to_the_loader_again() -> None:
         pass
     seen: list[object] = []
 
-    def confirm(known: Loaded | None) -> Loaded:
+    def confirm(known: LoadedChunk | None) -> LoadedChunk:
         assert known is not None
         seen.append(known.version)
         return known
@@ -180,12 +180,12 @@ def test_a_load_that_was_under_way_when_its_chunk_changed_is_not_kept(is_put: bo
     cache = ChunkCache(1 << 20)
     started, release = threading.Event(), threading.Event()
 
-    def old(known: Loaded | None) -> Loaded:
+    def old(known: LoadedChunk | None) -> LoadedChunk:
         started.set()
         release.wait(10)
         return loaded(1)
 
-    def read(load: Callable[[Loaded | None], Loaded]) -> int:
+    def read(load: Callable[[LoadedChunk | None], LoadedChunk]) -> int:
         with cache.pinned((A, (0,)), load, 1000, 0.0) as values:
             return int(values[0])
 
@@ -217,7 +217,7 @@ def test_what_was_read_ahead_and_dropped_meanwhile_is_not_kept() -> None:
 def test_a_load_that_ends_after_closing_still_reaches_its_reader() -> None:
     cache = ChunkCache(1 << 20)
 
-    def load(known: Loaded | None) -> Loaded:
+    def load(known: LoadedChunk | None) -> LoadedChunk:
         cache.close()
         return loaded(3)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nczfs import metrics
 from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.chunks.chunkaccess import ChunkAccess
-from nczfs.engine.chunks.loaded import ChunkId, Loaded, Values
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk, Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.spill import SpillTier, spill_tier
 from nczfs.engine.chunks.spillfile import BLOCK_BYTES, SpillFile, default_directory
@@ -59,13 +59,13 @@ class Store:
         values = np.arange(64 * 64, dtype="f4").reshape(SHAPE)
         return values + np.float32(10_000 * number + 1_000_000 * int(self.version[1:]))
 
-    def loader(self, number: int) -> Callable[[Loaded | None], Loaded]:
-        def load(known: Loaded | None) -> Loaded:
+    def loader(self, number: int) -> Callable[[LoadedChunk | None], LoadedChunk]:
+        def load(known: LoadedChunk | None) -> LoadedChunk:
             if known is not None and known.version == self.version:
                 self.confirmed.append(number)
                 return known
             self.loads.append(number)
-            return Loaded(self.values(number), NBYTES, Version(self.version))
+            return LoadedChunk(self.values(number), NBYTES, Version(self.version))
 
         return load
 
@@ -168,7 +168,7 @@ def test_a_part_that_is_read_back_is_what_was_written(data: st.DataObject) -> No
     start = tuple(data.draw(st.integers(0, n - 1)) for n in shape)
     stop = tuple(data.draw(st.integers(a + 1, n)) for a, n in zip(start, shape, strict=True))
     tier = SpillTier(at_once, 1 << 20, None, 1 << 24)
-    tier.offer((A, (0,)), Loaded(values, values.nbytes, Version("v")), 0.0, share_read=0.0)
+    tier.offer((A, (0,)), LoadedChunk(values, values.nbytes, Version("v")), 0.0, share_read=0.0)
     tier.flush()
     slot = tier.find((A, (0,)))
     assert slot is not None
@@ -223,12 +223,12 @@ def test_a_chunk_larger_than_the_memory_is_kept_on_the_disk(tier: SpillTier) -> 
 @pytest.mark.parametrize(
     "chunk",
     [
-        Loaded(np.array(["some", "text"] * 100, object), 20_000, Version("v")),
-        Loaded(np.broadcast_to(np.float32(1), SHAPE), 0, None),
+        LoadedChunk(np.array(["some", "text"] * 100, object), 20_000, Version("v")),
+        LoadedChunk(np.broadcast_to(np.float32(1), SHAPE), 0, None),
     ],
     ids=["objects", "fill"],
 )
-def test_what_has_no_bytes_of_its_own_is_not_written(tier: SpillTier, chunk: Loaded) -> None:
+def test_what_has_no_bytes_of_its_own_is_not_written(tier: SpillTier, chunk: LoadedChunk) -> None:
     tier.offer((A, (0,)), chunk, 0.0, share_read=0.0)
     assert tier.find((A, (0,))) is None
 
@@ -287,7 +287,7 @@ def test_a_dropped_chunk_is_loaded_anew(reader: Reader) -> None:
 def test_a_chunk_that_is_put_takes_the_place_of_a_spilled_one(reader: Reader) -> None:
     reader.spill(0)
     reader.store.version = "v2"
-    reader.cache.put((A, (0,)), Loaded(reader.store.values(0), NBYTES, Version("v2")))
+    reader.cache.put((A, (0,)), LoadedChunk(reader.store.values(0), NBYTES, Version("v2")))
     reader.point(0)
     assert reader.store.loads == []
     reader.spill(1)
@@ -296,7 +296,9 @@ def test_a_chunk_that_is_put_takes_the_place_of_a_spilled_one(reader: Reader) ->
 
 def test_what_was_written_by_us_and_not_read_is_not_spilled(reader: Reader) -> None:
     for number in range(50):
-        reader.cache.put((A, (number,)), Loaded(reader.store.values(number), NBYTES, Version("v1")))
+        reader.cache.put(
+            (A, (number,)), LoadedChunk(reader.store.values(number), NBYTES, Version("v1"))
+        )
     assert reader.cache.disk_bytes == 0
 
 

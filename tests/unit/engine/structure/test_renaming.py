@@ -25,7 +25,7 @@ from nczfs.errors import (
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.tools.verify.findings import Finding, Kind, Severity
+from nczfs.tools.verify.findings import Finding, FindingKind, Severity
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
@@ -202,10 +202,12 @@ def check_left(
 ) -> str:
     """The old one is whole or the new one is, and what is left besides is named, and can go."""
     findings = verify(store, engine)
-    renames = [finding for finding in findings if finding.kind is Kind.RENAME]
-    others = [f for f in findings if f.severity is Severity.ERROR and f.kind is not Kind.RENAME]
+    renames = [finding for finding in findings if finding.kind is FindingKind.RENAME]
+    others = [
+        f for f in findings if f.severity is Severity.ERROR and f.kind is not FindingKind.RENAME
+    ]
     # A copy that could not be brought up to date says so, and single documents are read then.
-    assert {finding.kind for finding in others} <= {Kind.CONSOLIDATED}
+    assert {finding.kind for finding in others} <= {FindingKind.CONSOLIDATED}
     left = {place for place in (path, "new") if keys_of(store, place)}
     if len(left) == 2:
         assert named_in(findings) & left, findings
@@ -216,7 +218,7 @@ def check_left(
     assert len(alone) == 1, (alone, findings)
     assert alone == ["new"] or not is_renamed
     for finding in verify(store, engine):
-        assert finding.severity is not Severity.ERROR or finding.kind is Kind.CONSOLIDATED
+        assert finding.severity is not Severity.ERROR or finding.kind is FindingKind.CONSOLIDATED
     return "old" if alone == [path] else "new"
 
 
@@ -239,10 +241,10 @@ def test_marks_of_any_content_are_told_of() -> None:
     for mark in (b"", b"{", b"[]", b'{"to": 3}', b'{"from": "a/b"}', b"[" * 10**5):
         store = made()
         store.write(parse_key(f"v/{RENAMING}"), mark)
-        assert [f.kind for f in verify(store, engine)] == [Kind.RENAME], mark
+        assert [f.kind for f in verify(store, engine)] == [FindingKind.RENAME], mark
     store = made()
     store.write(parse_key(f"v/{RENAMING}"), b'{"to": "new"}')
-    assert [f.kind for f in verify(store, engine)] == [Kind.STRAY]
+    assert [f.kind for f in verify(store, engine)] == [FindingKind.STRAY]
     engine.close()
 
 

@@ -13,7 +13,7 @@ from nczfs.errors import NoSuchNode, NotADataset
 from nczfs.library.opening import open_zmap
 from nczfs.model.hierarchy import Json
 from nczfs.testing.datasets import put_array, put_group, put_json
-from nczfs.tools.verify.findings import Finding, Kind, Severity
+from nczfs.tools.verify.findings import Finding, FindingKind, Severity
 from nczfs.tools.verify.subject import subject_at, subject_of
 from nczfs.tools.verify.verification import Verification
 from nczfs.zmap.base import Stat, ZMap
@@ -46,93 +46,99 @@ def test_nothing_is_found_in_a_sound_dataset(store: CountedStore, engine: Engine
 DAMAGE = {
     "flipped bytes in zlib": (
         spoil("g/zlib/1", flipped),
-        (Kind.CHUNK, "/g/zlib", "g/zlib/1", "codec 'zlib'"),
+        (FindingKind.CHUNK, "/g/zlib", "g/zlib/1", "codec 'zlib'"),
     ),
     "flipped bytes in gzip": (
         spoil("g/gzip/0", flipped),
-        (Kind.CHUNK, "/g/gzip", "g/gzip/0", "codec 'gzip'"),
+        (FindingKind.CHUNK, "/g/gzip", "g/gzip/0", "codec 'gzip'"),
     ),
     "a broken head in blosc": (
         spoil("g/blosc/0", lambda data: b"\xff" * 8 + data[8:]),
-        (Kind.CHUNK, "/g/blosc", "g/blosc/0", "codec 'blosc'"),
+        (FindingKind.CHUNK, "/g/blosc", "g/blosc/0", "codec 'blosc'"),
     ),
     "a truncated blosc chunk": (
         spoil("g/blosc/1", lambda data: data[: len(data) // 2]),
-        (Kind.CHUNK, "/g/blosc", "g/blosc/1", "codec 'blosc'"),
+        (FindingKind.CHUNK, "/g/blosc", "g/blosc/1", "codec 'blosc'"),
     ),
     "a truncated zstd chunk": (
         spoil("g/zstd/1", lambda data: data[:-4]),
-        (Kind.CHUNK, "/g/zstd", "g/zstd/1", "codec 'zstd'"),
+        (FindingKind.CHUNK, "/g/zstd", "g/zstd/1", "codec 'zstd'"),
     ),
     "a truncated plain chunk": (
         spoil("v/1.1", lambda data: data[:-1]),
-        (Kind.CHUNK, "/v", "v/1.1", "decode to 31 bytes, and a chunk has 32"),
+        (FindingKind.CHUNK, "/v", "v/1.1", "decode to 31 bytes, and a chunk has 32"),
     ),
     "an empty compressed chunk": (
         put("g/lz4/0", b""),
-        (Kind.CHUNK, "/g/lz4", "g/lz4/0", "codec 'lz4'"),
+        (FindingKind.CHUNK, "/g/lz4", "g/lz4/0", "codec 'lz4'"),
     ),
     "an empty plain chunk": (
         put("v/0.1", b""),
-        (Kind.CHUNK, "/v", "v/0.1", "decode to 0 bytes"),
+        (FindingKind.CHUNK, "/v", "v/0.1", "decode to 0 bytes"),
     ),
     "a chunk that is too long": (
         spoil("v/0.0", lambda data: data + b"x"),
-        (Kind.CHUNK, "/v", "v/0.0", "decodes to 33 bytes instead of 32"),
+        (FindingKind.CHUNK, "/v", "v/0.0", "decodes to 33 bytes instead of 32"),
     ),
     "a compressed chunk that is too long": (
         put("g/zlib/0", bytes(CODECS["zlib"].encode(bytes(8004)))),
-        (Kind.CHUNK, "/g/zlib", "g/zlib/0", "decodes to 8004 bytes instead of 8000"),
+        (FindingKind.CHUNK, "/g/zlib", "g/zlib/0", "decodes to 8004 bytes instead of 8000"),
     ),
     "a chunk of absurd size": (
         put("y/3", bytes(70 << 20)),
-        (Kind.CHUNK, "/y", "y/3", "bytes are stored for a chunk of 4"),
+        (FindingKind.CHUNK, "/y", "y/3", "bytes are stored for a chunk of 4"),
     ),
     "a document that is no JSON": (
         put("v/.zarray", b'{"zarr_format": 2,'),
-        (Kind.UNREADABLE, "/v", "v/.zarray", "not JSON"),
+        (FindingKind.UNREADABLE, "/v", "v/.zarray", "not JSON"),
     ),
     "an array without a shape": (
         put("y/.zarray", b'{"zarr_format": 2}'),
-        (Kind.UNREADABLE, "/y", "y/.zarray", "shape is missing"),
+        (FindingKind.UNREADABLE, "/y", "y/.zarray", "shape is missing"),
     ),
     "attributes that are no JSON": (
         put("v/.zattrs", b"{,}"),
-        (Kind.DOCUMENT, "/v", "v/.zattrs", "not JSON"),
+        (FindingKind.DOCUMENT, "/v", "v/.zattrs", "not JSON"),
     ),
     "a codec that nobody has": (
         edit("g/zlib/.zarray", compressor={"id": "nobody's"}),
-        (Kind.CODEC, "/g/zlib", "g/zlib/.zarray", 'codec "nobody\'s" is not installed'),
+        (FindingKind.CODEC, "/g/zlib", "g/zlib/.zarray", 'codec "nobody\'s" is not installed'),
     ),
     "two fill values": (
         edit("g/zstd/.zattrs", _FillValue=-1),
-        (Kind.FILL, "/g/zstd", "g/zstd/.zattrs", "_FillValue is -1"),
+        (FindingKind.FILL, "/g/zstd", "g/zstd/.zattrs", "_FillValue is -1"),
     ),
     "a dimension of two lengths": (
         edit("y/.zarray", shape=[3]),
-        (Kind.DIMENSION, "/y", "y/.zarray", "dimension 'y' has length 3 here, and 4 in /v"),
+        (FindingKind.DIMENSION, "/y", "y/.zarray", "dimension 'y' has length 3 here, and 4 in /v"),
     ),
     "a chunk beyond the shape": (
         put("v/2.0", bytes(32)),
-        (Kind.BEYOND, "/v", "v/2.0", "beyond the shape [4, 6]"),
+        (FindingKind.BEYOND, "/v", "v/2.0", "beyond the shape [4, 6]"),
     ),
     "a key in an array that is no chunk": (
         put("v/1.01", b"x"),
-        (Kind.STRAY, "/v", "v/1.01", "not a document or a chunk"),
+        (FindingKind.STRAY, "/v", "v/1.01", "not a document or a chunk"),
     ),
-    "a key in a group": (put("g/notes.txt", b"x"), (Kind.STRAY, "/g", "g/notes.txt", "")),
-    "a key below no node": (put("tmp/a/b", b"x"), (Kind.STRAY, "/", "tmp/a/b", "")),
+    "a key in a group": (put("g/notes.txt", b"x"), (FindingKind.STRAY, "/g", "g/notes.txt", "")),
+    "a key below no node": (put("tmp/a/b", b"x"), (FindingKind.STRAY, "/", "tmp/a/b", "")),
 }
-WRECKS: dict[str, tuple[dict[str, dict[str, Json]], list[tuple[Kind, str]]]] = {
-    "a directory of chunks": ({"w/chunks": {}}, [(Kind.WRECK, "/w")]),
-    "a directory of chunks beside a variable": ({"g/chunks": {}}, [(Kind.WRECK, "/g/chunks")]),
-    "a directory of chunks in the root": ({"chunks": {}}, [(Kind.WRECK, "/chunks")]),
-    "attributes of a variable": ({"w": {"units": "K"}}, [(Kind.WRECK, "/w")]),
+WRECKS: dict[str, tuple[dict[str, dict[str, Json]], list[tuple[FindingKind, str]]]] = {
+    "a directory of chunks": ({"w/chunks": {}}, [(FindingKind.WRECK, "/w")]),
+    "a directory of chunks beside a variable": (
+        {"g/chunks": {}},
+        [(FindingKind.WRECK, "/g/chunks")],
+    ),
+    "a directory of chunks in the root": ({"chunks": {}}, [(FindingKind.WRECK, "/chunks")]),
+    "attributes of a variable": ({"w": {"units": "K"}}, [(FindingKind.WRECK, "/w")]),
     "a directory of chunks and attributes": (
         {"w": {"title": "t", "_FillValue": 0}, "w/chunks": {}},
-        [(Kind.WRECK, "/w")],
+        [(FindingKind.WRECK, "/w")],
     ),
-    "nothing": ({"w": {}, "w/x": {}, "y2": {}}, [(Kind.EMPTY, "/w/x"), (Kind.EMPTY, "/y2")]),
+    "nothing": (
+        {"w": {}, "w/x": {}, "y2": {}},
+        [(FindingKind.EMPTY, "/w/x"), (FindingKind.EMPTY, "/y2")],
+    ),
     "attributes of a group": ({"w": {"title": "t"}}, []),
 }
 
@@ -148,16 +154,16 @@ def test_groups_that_a_failed_copy_left_are_named(
                 put_group(store, above, attributes if above == path else {})
     found = verify(store, engine)
     assert sorted([(f.kind, f.path) for f in found], key=str) == wanted
-    severities = {f.severity for f in found if f.kind is Kind.EMPTY}
+    severities = {f.severity for f in found if f.kind is FindingKind.EMPTY}
     assert severities <= {Severity.NOTE}
-    assert all(f.severity is Severity.ERROR for f in found if f.kind is Kind.WRECK)
+    assert all(f.severity is Severity.ERROR for f in found if f.kind is FindingKind.WRECK)
 
 
 @pytest.mark.parametrize(
-    ("attributes", "wanted"), [({}, [(Kind.EMPTY, "/")]), ({"units": "K"}, [])]
+    ("attributes", "wanted"), [({}, [(FindingKind.EMPTY, "/")]), ({"units": "K"}, [])]
 )
 def test_a_dataset_that_holds_nothing_is_named(
-    engine: Engine, attributes: dict[str, Json], wanted: list[tuple[Kind, str]]
+    engine: Engine, attributes: dict[str, Json], wanted: list[tuple[FindingKind, str]]
 ) -> None:
     store = MemoryZMap()
     put_group(store, "", attributes)
@@ -176,7 +182,7 @@ def test_a_group_that_declares_dimensions_is_no_wreck(engine: Engine) -> None:
     assert list(Verification(subject_of(store, engine)).run()) == []
 
 
-ALONG_WITH = {"a dimension of two lengths": {Kind.BEYOND}}
+ALONG_WITH = {"a dimension of two lengths": {FindingKind.BEYOND}}
 
 
 @pytest.mark.parametrize("name", DAMAGE)
@@ -188,7 +194,7 @@ def test_damage_is_found_alone_and_named(store: CountedStore, engine: Engine, na
     found = [f for f in verify(store, engine) if f.kind not in ALONG_WITH.get(name, ())]
     assert [(f.kind, f.path, f.key) for f in found] == [(kind, path, key)]
     assert message in found[0].message
-    notes = (Kind.FILL, Kind.BEYOND, Kind.STRAY, Kind.UNLISTED)
+    notes = (FindingKind.FILL, FindingKind.BEYOND, FindingKind.STRAY, FindingKind.UNLISTED)
     assert found[0].severity is (Severity.NOTE if kind in notes else Severity.ERROR)
     assert found[0].line.startswith(f"{found[0].severity.value} {path} {key}: ")
 
@@ -211,8 +217,8 @@ def test_chunks_of_an_unreadable_array_are_not_called_strays(
     store.write(parse_key("g/.zattrs"), b"[]")
     store.write(parse_key("v/.zarray"), b"")
     assert [(f.kind, f.key) for f in verify(store, engine)] == [
-        (Kind.DOCUMENT, "g/.zattrs"),
-        (Kind.UNREADABLE, "v/.zarray"),
+        (FindingKind.DOCUMENT, "g/.zattrs"),
+        (FindingKind.UNREADABLE, "v/.zarray"),
     ]
 
 
@@ -262,13 +268,16 @@ def nczarr(store: ZMap, *, arrays: list[str]) -> None:
 def test_a_listed_array_that_is_missing_is_found(store: CountedStore, engine: Engine) -> None:
     nczarr(store, arrays=["v", "y", "gone"])
     found = [f for f in verify(store, engine) if f.severity is Severity.ERROR]
-    assert [(f.kind, f.path) for f in found] == [(Kind.MISSING, "/gone")]
+    assert [(f.kind, f.path) for f in found] == [(FindingKind.MISSING, "/gone")]
 
 
 def test_an_array_that_no_group_lists_is_one_note(store: CountedStore, engine: Engine) -> None:
     nczarr(store, arrays=["v"])
     found = verify(store, engine)
-    assert {(f.kind, f.path) for f in found} == {(Kind.UNLISTED, "/y"), (Kind.UNLISTED, "/g")}
+    assert {(f.kind, f.path) for f in found} == {
+        (FindingKind.UNLISTED, "/y"),
+        (FindingKind.UNLISTED, "/g"),
+    }
     assert len(found) == 2
     assert {key.partition("/")[0] for key in store.chunks_read} == {"v"}
 
@@ -293,7 +302,7 @@ def test_stale_consolidated_metadata_are_found_by_the_document(
     edit("v/.zattrs", units="K")(store)
     put_array(store, "g/new", FIELD, (4, 6))
     found = verify(store, engine)
-    assert {(f.kind, f.key) for f in found} == {(Kind.CONSOLIDATED, ".zmetadata")}
+    assert {(f.kind, f.key) for f in found} == {(FindingKind.CONSOLIDATED, ".zmetadata")}
     assert "v/.zattrs" in found[0].message
     assert "g/new/.zarray" in found[1].message
     assert len(found) == 2
@@ -305,7 +314,7 @@ def test_consolidated_metadata_do_not_hide_a_broken_document(
     consolidate(store)
     store.write(parse_key("v/.zarray"), b"")
     kinds = [f.kind for f in verify(store, engine)]
-    assert kinds == [Kind.UNREADABLE, Kind.CONSOLIDATED]
+    assert kinds == [FindingKind.UNREADABLE, FindingKind.CONSOLIDATED]
 
 
 def test_keys_in_consolidated_metadata_cannot_leave_the_store(engine: Engine) -> None:
@@ -313,20 +322,22 @@ def test_keys_in_consolidated_metadata_cannot_leave_the_store(engine: Engine) ->
     put_group(store, "")
     metadata = {".zgroup": {"zarr_format": 2}, "../up/.zattrs": {}, "a//.zarray": {}}
     put_json(store, ".zmetadata", {"zarr_consolidated_format": 1, "metadata": metadata})
-    assert [f.kind for f in verify(store, engine)] == [Kind.EMPTY]
+    assert [f.kind for f in verify(store, engine)] == [FindingKind.EMPTY]
 
 
 def test_broken_consolidated_metadata_are_found(store: CountedStore, engine: Engine) -> None:
     store.write(parse_key(".zmetadata"), b"{}")
-    assert [(f.kind, f.key) for f in verify(store, engine)] == [(Kind.CONSOLIDATED, ".zmetadata")]
+    assert [(f.kind, f.key) for f in verify(store, engine)] == [
+        (FindingKind.CONSOLIDATED, ".zmetadata")
+    ]
 
 
 # -- other programs' datasets ----------------------------------------------------------------------
 
 KNOWN_BROKEN = {
-    "group_with_zmetadata.zarr": [Kind.CONSOLIDATED],
-    "uint16_imagecodecs_tiff.zarr": [Kind.CODEC],
-    "uint16_imagecodecs_tiff_invalid_tiff.zarr": [Kind.CODEC],
+    "group_with_zmetadata.zarr": [FindingKind.CONSOLIDATED],
+    "uint16_imagecodecs_tiff.zarr": [FindingKind.CODEC],
+    "uint16_imagecodecs_tiff_invalid_tiff.zarr": [FindingKind.CODEC],
 }
 
 
@@ -348,7 +359,7 @@ def test_datasets_of_other_programs_are_sound(path: Path) -> None:
 
 
 def test_lines_are_lines_whatever_the_names_hold() -> None:
-    finding = Finding(Kind.STRAY, "/", "a\nerror /v b\x1b[2J\udc80", "ignored")
+    finding = Finding(FindingKind.STRAY, "/", "a\nerror /v b\x1b[2J\udc80", "ignored")
     assert finding.line == r"note / a\nerror /v b\x1b[2J\x80: ignored"
 
 

@@ -29,7 +29,7 @@ class _Block:
     mtime_ns: int | None
 
 
-class ReadAhead(ReadOnly):
+class InBlocks(ReadOnly):
     """A wrapper of a far store for an object that is read in many small pieces: an archive.
 
     Reads that name a version are cut from blocks of 256 KiB, of which the last 64 are kept.

@@ -13,9 +13,9 @@ import pytest
 from nczfs.errors import Conflict, ReadOnlyStore, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import Blob, Features, Version, ZMap
+from nczfs.zmap.inblocks import BLOCK_BYTES, KEPT_BLOCKS, InBlocks
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.memory import MemoryZMap
-from nczfs.zmap.readahead import BLOCK_BYTES, KEPT_BLOCKS, ReadAhead
 from nczfs.zmap.registry import archive_in
 from nczfs.zmap.wrappers import ReadOnly
 
@@ -54,7 +54,7 @@ def far(inner: MemoryZMap) -> Counting:
 
 
 def test_every_range_is_what_the_object_has(far: Counting) -> None:
-    zmap = ReadAhead(far)
+    zmap = InBlocks(far)
     version = zmap.stat(KEY).version
     dice = random.Random(1)
     for _ in range(500):
@@ -68,7 +68,7 @@ def test_every_range_is_what_the_object_has(far: Counting) -> None:
 
 
 def test_neighbours_are_one_request_and_come_from_memory_then(far: Counting) -> None:
-    zmap = ReadAhead(far)
+    zmap = InBlocks(far)
     version = zmap.stat(KEY).version
     zmap.read(KEY, BLOCK_BYTES - 5, BLOCK_BYTES + 5, version=version)
     for start in range(0, 2 * BLOCK_BYTES - 100, 10_000):
@@ -77,7 +77,7 @@ def test_neighbours_are_one_request_and_come_from_memory_then(far: Counting) -> 
 
 
 def test_threads_that_need_one_block_ask_once(far: Counting) -> None:
-    zmap = ReadAhead(far)
+    zmap = InBlocks(far)
     version = zmap.stat(KEY).version
     with ThreadPoolExecutor(8) as pool:
         found = pool.map(
@@ -88,7 +88,7 @@ def test_threads_that_need_one_block_ask_once(far: Counting) -> None:
 
 
 def test_a_failure_is_told_and_not_kept(inner: MemoryZMap) -> None:
-    zmap = ReadAhead(Faulty(inner, Fault(0, operations=frozenset({"read"}))))
+    zmap = InBlocks(Faulty(inner, Fault(0, operations=frozenset({"read"}))))
     version = zmap.stat(KEY).version
     with pytest.raises(Unavailable, match=KEY):
         zmap.read(KEY, 0, 10, version=version)
@@ -96,7 +96,7 @@ def test_a_failure_is_told_and_not_kept(inner: MemoryZMap) -> None:
 
 
 def test_another_version_is_a_conflict(inner: MemoryZMap, far: Counting) -> None:
-    zmap = ReadAhead(far)
+    zmap = InBlocks(far)
     version = zmap.stat(KEY).version
     inner.write(KEY, b"new")
     with pytest.raises(Conflict):
@@ -105,7 +105,7 @@ def test_another_version_is_a_conflict(inner: MemoryZMap, far: Counting) -> None
 
 def test_no_more_blocks_are_kept_than_there_is_room_for(inner: MemoryZMap, far: Counting) -> None:
     inner.write(KEY, bytes((KEPT_BLOCKS + 10) * BLOCK_BYTES))
-    zmap = ReadAhead(far)
+    zmap = InBlocks(far)
     version = zmap.stat(KEY).version
     for number in range(KEPT_BLOCKS + 10):
         zmap.read(KEY, number * BLOCK_BYTES, number * BLOCK_BYTES + 1, version=version)
@@ -113,7 +113,7 @@ def test_no_more_blocks_are_kept_than_there_is_room_for(inner: MemoryZMap, far: 
 
 
 def test_it_is_for_reading(far: Counting) -> None:
-    zmap = ReadAhead(far)
+    zmap = InBlocks(far)
     with pytest.raises(ReadOnlyStore):
         zmap.write(KEY, b"")
     with pytest.raises(ReadOnlyStore):
