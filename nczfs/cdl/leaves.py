@@ -23,10 +23,10 @@ Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 _REAL = rb"_|[+-]?(?:(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?"
 _BLANK = rb"[ \t\r\n\f]*+"
 _INTEGERS = re.compile(
-    rb"(?:" + _BLANK + rb"(?:_|[+-]?(?:0|[1-9][0-9]{0,17}+))" + _BLANK + rb",){8,65536}+"
+    rb"(?>(?:" + _BLANK + rb"(?:_|[+-]?(?:0|[1-9][0-9]{0,17}+))" + _BLANK + rb",){8,65536})"
 )
 _REALS = re.compile(
-    rb"(?:" + _BLANK + rb"(?:" + _REAL + rb"|NaNf?|-?Infinityf?)" + _BLANK + rb",){8,65536}+"
+    rb"(?>(?:" + _BLANK + rb"(?:" + _REAL + rb"|NaNf?|-?Infinityf?)" + _BLANK + rb",){8,65536})"
 )
 
 _TEXT = re.compile(_BLANK + rb'("(?:[^"\\]++|\\(?s:.))*+")' + _BLANK + rb",")

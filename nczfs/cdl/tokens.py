@@ -48,7 +48,7 @@ class Token(NamedTuple):
         return self.source == mark and self.kind is TokenKind.MARK
 
 
-_BLANK = rb"(?:[ \t\r\n\f]++|//[^\n]*+|/\*(?s:.*?)\*/)*+"
+_BLANK = rb"(?>(?:[ \t\r\n\f]++|//[^\n]*+|/\*(?s:.*?)\*/)*)"
 _NAME = (
     rb"(?:[A-Za-z_\x80-\xff]|\\[ -~]|%[01][0-9A-Fa-f]|%7[fF])"
     rb"(?:[A-Za-z0-9_.@+%\x80-\xff-]|\\[ -~])*+"
@@ -77,9 +77,9 @@ _TOKEN = re.compile(
     + _NUMBER
     + rb")|(?P<WORD>"
     + _NAME
-    + rb")|(?P<PATH>(?:/"
+    + rb")|(?P<PATH>(?>(?:/"
     + _NAME
-    + rb")++)|(?P<MARK>[{}();:,=*])|(?P<END>\Z))"
+    + rb")+))|(?P<MARK>[{}();:,=*])|(?P<END>\Z))"
 )
 _BEGIN = re.compile(_BLANK + rb"(?:netcdf|NETCDF|netCDF)(?P<name>[ \t\r\n\f][^{]*+)\{")
 

@@ -30,13 +30,13 @@ _OBJECT = re.compile(
     r"(?:<Checksum\w+>[^<&]*</Checksum\w+>)*<Size>([^<]+)</Size>"
 )
 _END = "</Contents>"
-_ETAGS = re.compile(r'(?:"[!#-~]*"\n)++')
+_ETAGS = re.compile(r'(?>(?:"[!#-~]*"\n)+)')
 _SURE_DIGITS = 18  # digits of a number below 2^63
 _NAMES = ("Key", "LastModified", "ETag", "Size")
 _ROOT = "ListBucketResult"
 _ENDS_MAX = 32  # different rests of objects in a page
 # Most names have this form, and are keys: the full check takes three times as long.
-_USUAL = re.compile(r"(?:(?:(?!\.nczfs-)\.?[\w-][\w.-]*(?:/(?!\n)|(?=\n)))++\n)*+", re.ASCII)
+_USUAL = re.compile(r"(?>(?:(?>(?:(?!\.nczfs-)\.?[\w-][\w.-]*(?:/(?!\n)|(?=\n)))+)\n)*)", re.ASCII)
 _USUAL_LENGTH_MAX = 1000
 
 
