@@ -273,3 +273,30 @@ def record(number: int) -> Any:
 
 TestAppenders = Appenders.TestCase
 TestAppenders.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What hypothesis draws, chosen here."""
+
+    value: object
+
+    def draw(self, _: object) -> object:
+        return self.value
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_late_claim_leaves_no_record_of_fill(more: int) -> None:
+    """SEMANTICS W34. Its answer was lost, and another mount appends behind it meanwhile."""
+    machine = Appenders()
+    machine.begin(layout="nczarr-L3", consolidated=False, names="r", ttl_s=60.0)
+    ours, theirs = machine.handles
+    machine.append(Chosen(theirs), 1, 1)
+    machine.append(Chosen(ours), 1, 1)
+    machine.sync(0, 2)
+    machine.late_requests_arrive()
+    machine.close(Chosen(theirs), None)
+    if more:
+        machine.append(Chosen(ours), more, 1)
+        machine.each_mount_shows_all_that_it_took()
+    machine.teardown()

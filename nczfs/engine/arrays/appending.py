@@ -16,7 +16,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.metadata.claims import with_claim
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.retrying import until_stored
-from nczfs.errors import NczfsError, NoSuchNode, StructureChanged
+from nczfs.errors import Conflict, NczfsError, NoSuchNode, StructureChanged
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.keys import join
@@ -30,6 +30,8 @@ class _Rows:
     ----------
     grow : makes the array at least so long.
     name : of them, in a claim.
+    is_doubted : whether a claim of them may have been stored although its answer was lost: until
+        that is known, no more are added.
     claimed : the place that they have, and are not at yet, because the disk was full or the like.
     values : theirs, while they are being moved.
     """
@@ -39,8 +41,14 @@ class _Rows:
     first: int
     stop: int
     name: str = field(default_factory=lambda: secrets.token_hex(8))
+    is_doubted: bool = False
     claimed: int | None = None
     values: Values | None = None
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether their place, which others respect, is not known or not taken yet."""
+        return self.is_doubted or self.claimed is not None
 
 
 class Appends:
@@ -86,7 +94,7 @@ class Appends:
         with self._edits.naming:
             length = self._variable(path).array.shape[0]
             rows = self._rows.get(path)
-            if rows is not None and (rows.claimed is not None or rows.stop != length):
+            if rows is not None and (rows.is_unsettled or rows.stop != length):
                 self.claim_for(path)  # another client has extended it, or they are half moved
                 length, rows = self._variable(path).array.shape[0], None
             if rows is None:
@@ -139,6 +147,7 @@ class Appends:
         if rows.claimed is None:
             place = self._hierarchy.url(path)
             rows.claimed = until_stored(lambda attempt: self._claimed(path, rows, attempt), place)
+            rows.is_doubted = False
         if rows.claimed > rows.first:
             self._move(path, rows, rows.claimed)
 
@@ -163,10 +172,16 @@ class Appends:
         data = documents.get(key)
         if data is None:
             raise StructureChanged(f"{self._hierarchy.url(path)}: another client has removed it")
-        count = rows.stop - rows.first
+        count, was_doubted = rows.stop - rows.first, rows.is_doubted
         first, claimed = with_claim(single, data, key, rows.name, rows.first, count)
         if self._has_conditions():
-            self._edits.store(key, claimed, documents.used[join(self._hierarchy.root, key)])
+            self._edits.own_claims.add(rows.name)
+            rows.is_doubted = True
+            try:
+                self._edits.store(key, claimed, documents.used[join(self._hierarchy.root, key)])
+            except Conflict:
+                rows.is_doubted = was_doubted
+                raise
         return first
 
     def _move(self, path: str, rows: _Rows, first: int) -> None:

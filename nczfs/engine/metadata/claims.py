@@ -3,13 +3,15 @@
 Records are stored before the shape says that they are there, so that no reader finds one without
 values. Two clients that append at the same time must not choose the same place for theirs. So each
 one first claims the records [first, stop) in that document, by a conditional write: the loser reads
-what the winner has claimed, and claims the place after it. The shape that covers a claim replaces
-it. Claims of processes that have ended without that do not count.
+what the winner has claimed, and claims the place after it. A claim stays until its owner stores a
+shape that covers it: a client whose claim was stored although the answer was lost finds it again.
+Claims of processes that have ended without that do not count.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
 from nczfs.engine.process import ProcessIdentity, current_process
@@ -17,6 +19,7 @@ from nczfs.formats.base import MetadataFormat
 from nczfs.model.hierarchy import Json
 
 NOTE = "nczfs_appends"
+COVERED_MAX = 16  # of other clients, which may have ended on another machine
 LENGTH_MAX = 2**63 - 1
 
 
@@ -50,8 +53,8 @@ def with_claim(
     Parameters
     ----------
     data : the document, with its key for messages.
-    name : of the records; an earlier claim of that name, which may have been stored although its
-        answer was lost, does not count any more.
+    name : of the records. If there is a claim of that name already, for as many records, it was
+        stored although its answer was lost, and holds.
     start : their place, or the earliest one.
 
     Returns
@@ -63,31 +66,57 @@ def with_claim(
     BadMetadata.
     """
     length = _length(written_as, data, key)
-    found = _open_claims(written_as.note_in(data, key, NOTE), length)
-    open_claims = [claim for claim in found if claim.name != name]
-    first = max(start, length, *(claim.stop for claim in open_claims), 0)
+    claims = _living_claims(written_as.note_in(data, key, NOTE))
+    for claim in claims:
+        if claim.name == name and claim.stop - claim.first == count and claim.first >= start:
+            return claim.first, data
+    others = [claim for claim in claims if claim.name != name]
+    first = max(start, length, *(claim.stop for claim in others), 0)
     process = current_process() or ProcessIdentity("", os.getpid(), 0)
     claim = AppendClaim(name, first, first + count, process.machine, process.pid, process.started)
-    return first, _with_claims(written_as, data, key, [*open_claims, claim])
+    return first, _with_claims(written_as, data, key, [*others, claim])
 
 
-def without_covered(written_as: MetadataFormat, data: bytes, key: str) -> bytes:
-    """Return a document without the claims that its shape covers. Raises BadMetadata."""
+def without_covered(
+    written_as: MetadataFormat, data: bytes, key: str, own: Collection[str]
+) -> bytes:
+    """Return a document without the claims that its shape covers.
+
+    Parameters
+    ----------
+    own : the names of claims of this client; those of others stay, but for the oldest of many.
+
+    Raises
+    ------
+    BadMetadata.
+    """
     if NOTE.encode() not in data:
         return data
-    note = written_as.note_in(data, key, NOTE)
-    left = _open_claims(note, _length(written_as, data, key))
+    length = _length(written_as, data, key)
+    claims = _living_claims(written_as.note_in(data, key, NOTE))
+    covered = [claim for claim in claims if claim.stop <= length and claim.name not in own]
+    kept = {id(claim) for claim in covered[-COVERED_MAX:]}
+    left = [claim for claim in claims if claim.stop > length or id(claim) in kept]
     return _with_claims(written_as, data, key, left)
+
+
+def covered_names(written_as: MetadataFormat, data: bytes, key: str) -> set[str]:
+    """Return the names of the claims that the shape of a document covers. Raises BadMetadata."""
+    if NOTE.encode() not in data:
+        return set()
+    length = _length(written_as, data, key)
+    claims = _living_claims(written_as.note_in(data, key, NOTE))
+    return {claim.name for claim in claims if claim.stop <= length}
 
 
 def _length(written_as: MetadataFormat, data: bytes, key: str) -> int:
     return next(iter(written_as.stored_shape(data, key)), 0)
 
 
-def _open_claims(found: Json, length: int) -> list[AppendClaim]:
-    """Return the valid claims in the note of an array that has a length."""
+def _living_claims(found: Json) -> list[AppendClaim]:
+    """Return the claims in the note of an array whose processes may be alive."""
     claims = map(_claim_of, found if isinstance(found, list) else [])
-    return [c for c in claims if c is not None and c.stop > length and not c.has_ended]
+    return [claim for claim in claims if claim is not None and not claim.has_ended]
 
 
 def _claim_of(item: Json) -> AppendClaim | None:

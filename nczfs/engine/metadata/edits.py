@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from nczfs.engine.metadata.changes import Change, Create, Resize, ResizeDimension
-from nczfs.engine.metadata.claims import without_covered
+from nczfs.engine.metadata.claims import covered_names, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import may_pass, until_stored
@@ -75,6 +75,7 @@ class Edits:
         self._changes: dict[str, dict[tuple[str, ...], Change]] = {}
         self._applied: dict[str, tuple[Node | None, Node | None]] = {}
         self._dimensions: dict[str, dict[str, Dimension]] = {}
+        self.own_claims: set[str] = set()
         self._begun: set[str] = set()  # new nodes of which some documents may be in the store
         self.revision = 0
 
@@ -354,6 +355,11 @@ class Edits:
             node = _as_long_as_stored(self.format, node, changes, documents)
         seen = dict(documents.used)
         written = dict(self.format.write_node(node, documents))
+        if isinstance(node, Variable) and self.own_claims:
+            key = self.format.array_key(path)
+            data = documents.get(key)
+            if data is not None and covered_names(self.format, data, key) & self.own_claims:
+                written.setdefault(key, data)
         if any(documents.used[key] != version for key, version in seen.items()):
             raise Conflict(f"/{path}: another client changed it while it was read")
         for key, data in written.items():
@@ -361,7 +367,7 @@ class Edits:
             try:
                 self.store(
                     key,
-                    without_covered(self.format, data, key),
+                    without_covered(self.format, data, key, self.own_claims),
                     documents.used[join(self._root, key)],
                 )
             except (Conflict, ObjectExists):
@@ -370,6 +376,8 @@ class Edits:
                 self._begun.add(path)  # it is unknown whether it was written
                 raise
             self._begun.add(path)
+            if self.own_claims:
+                self.own_claims -= covered_names(self.format, data, key)
         return refused
 
     def _changed(

@@ -490,6 +490,7 @@ def test_a_claim_counts_as_long_as_its_process_lives() -> None:
     assert first == 4
     assert free_from(ours) == 6
     assert with_claim(ZARR2, ours, "r/.zarray", "one", 4, 3)[0] == 4
+    assert with_claim(ZARR2, ours, "r/.zarray", "one", 4, 2) == (4, ours)
     process = current_process()
     assert process is not None
     claim = json.loads(ours)[NOTE][0]
@@ -498,9 +499,31 @@ def test_a_claim_counts_as_long_as_its_process_lives() -> None:
     assert free_from(ended) == 4
     elsewhere = document(4, {**claim, "machine": "another"})
     assert free_from(elsewhere) == 6
-    assert json.loads(without_covered(ZARR2, elsewhere, "r/.zarray")) == json.loads(elsewhere)
-    covered = document(6, claim)
-    assert json.loads(without_covered(ZARR2, covered, "r/.zarray")) == {"shape": [6, 3], "x": 1}
+    assert left_of(elsewhere) == json.loads(elsewhere)
+    assert left_of(document(6, claim), "one") == {"shape": [6, 3], "x": 1}
+
+
+def left_of(data: bytes, *own: str) -> object:
+    return json.loads(without_covered(ZARR2, data, "r/.zarray", own))
+
+
+def test_a_claim_stays_until_its_owner_stores_a_shape_that_covers_it() -> None:
+    """The owner may not know yet that its claim was stored."""
+    _, first = with_claim(ZARR2, b'{"shape": [4, 3]}', "r/.zarray", "one", 4, 2)
+    _, both = with_claim(ZARR2, first, "r/.zarray", "two", 4, 3)
+    grown = json.dumps(json.loads(both) | {"shape": [9, 3]}).encode()
+    left = left_of(grown, "two")
+    assert isinstance(left, dict)
+    assert [claim["name"] for claim in left[NOTE]] == ["one"]
+    assert with_claim(ZARR2, json.dumps(left).encode(), "r/.zarray", "one", 4, 2)[0] == 4
+    assert left_of(grown, "one", "two") == {"shape": [9, 3]}
+
+
+def test_claims_of_clients_that_never_come_back_do_not_pile_up() -> None:
+    claims = [{**CLAIM, "name": str(number), "machine": "another"} for number in range(50)]
+    left = left_of(document(9, *claims))
+    assert isinstance(left, dict)
+    assert [claim["name"] for claim in left[NOTE]] == [str(number) for number in range(34, 50)]
 
 
 CLAIM = {"name": "n", "first": 4, "stop": 9, "machine": "", "pid": 1, "started": 0}
@@ -523,4 +546,4 @@ CLAIM = {"name": "n", "first": 4, "stop": 9, "machine": "", "pid": 1, "started":
 def test_what_is_no_claim_is_not_heeded(claims: object) -> None:
     data = json.dumps({"shape": [4, 3], NOTE: claims}).encode()
     assert free_from(data) == 4
-    assert json.loads(without_covered(ZARR2, data, "r/.zarray")) == {"shape": [4, 3]}
+    assert left_of(data) == {"shape": [4, 3]}
