@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,14 @@ def test_a_process_that_inherits_a_file_stores_nothing_again(
     assert (objects / "f").stat().st_mtime_ns == before
 
 
+@contextmanager
+def suppress_enfile() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        assert error.errno == errno.ENFILE  # noqa: PT017 - it must end so
+
+
 def test_without_descriptors_what_was_written_is_stored_or_kept(tmp_path: Path) -> None:
     """SEMANTICS O6, O9: `ulimit -n 64` of the daemon, and a hundred writers."""
     place = directory_at(tmp_path / "store")
@@ -226,20 +235,16 @@ def test_without_descriptors_what_was_written_is_stored_or_kept(tmp_path: Path) 
         all_written = threading.Barrier(len(data))
 
         def write(name: str, content: bytes) -> None:
-            is_written = False
-            try:
+            fd = None
+            with suppress_enfile():
                 fd = os.open(mount.path / "objects/new" / name, os.O_WRONLY | os.O_CREAT)
-                try:
-                    is_written = os.write(fd, content) == len(content)
-                finally:
-                    all_written.wait(60)
+                if os.write(fd, content) == len(content):
+                    written.add(name)
+            all_written.wait(60)
+            if fd is not None:
+                with suppress_enfile():
                     os.close(fd)
-                if is_written:
-                    closed.add(name)
-            except OSError as error:
-                assert error.errno == errno.ENFILE  # noqa: PT017 - it must end so
-            if is_written:
-                written.add(name)
+                    closed.update({name} & written)
 
         writers = [threading.Thread(target=write, args=each) for each in data.items()]
         for each in writers:

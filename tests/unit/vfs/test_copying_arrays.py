@@ -49,6 +49,13 @@ def document(store: ZMap, path: str) -> Any:
     return json.loads(bytes(store.read(parse_key(f"{path}/.zarray")).data))
 
 
+def chained(document: dict[str, Any]) -> dict[str, Any]:
+    """The codecs in one list."""
+    compressor = document["compressor"]
+    codecs = [*(document["filters"] or ()), *([compressor] if compressor else ())]
+    return document | {"filters": codecs, "compressor": None}
+
+
 def test_each_kind_of_array_is_copied_to_the_letter(tmp_path: Path) -> None:
     """SEMANTICS W28."""
     url = f"memory://arrays{next(_stores)}"
@@ -60,6 +67,8 @@ def test_each_kind_of_array_is_copied_to_the_letter(tmp_path: Path) -> None:
     different = {}
     for number, name in enumerate(CASES):
         documents = [document(store, f"{dataset}.zarr/v{number}") for dataset in "ab"]
+        if name.startswith("a compressor among the filters"):  # info.json has one list of codecs
+            documents = [chained(found) for found in documents]
         if documents[0] != documents[1]:
             different[name] = {
                 member: [d.get(member) for d in documents]

@@ -460,10 +460,10 @@ def test_closing_gives_everything_back(reader: Reader, tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 import numpy as np
-from nczfs.engine.chunks.loaded import Loaded
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.spill import SpillTier
 tier = SpillTier(lambda task: task(), 1 << 20, sys.argv[1], 1 << 30)
-tier.offer((1, (0,)), Loaded(np.ones(100_000), 800_000, "v"), 0.0, share_read=0.0)
+tier.offer((1, (0,)), LoadedChunk(np.ones(100_000), 800_000, "v"), 0.0, share_read=0.0)
 tier.flush()
 print(tier.used_bytes, flush=True)
 sys.stdin.read()
@@ -485,12 +485,13 @@ def test_a_process_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
 FORKED = """
 import os, sys
 import numpy as np
-from nczfs.engine.chunks.loaded import Loaded
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.spill import SpillTier
 tier = SpillTier(lambda task: task(), 1 << 20, sys.argv[1], 1 << 30)
 
 def offer(number):
-    tier.offer((1, (number,)), Loaded(np.full(100_000, number), 800_000, "v"), 0.0, share_read=0.0)
+    chunk = LoadedChunk(np.full(100_000, number), 800_000, "v")
+    tier.offer((1, (number,)), chunk, 0.0, share_read=0.0)
     tier.flush()
 
 def holds(number):
