@@ -120,8 +120,8 @@ class ArrayDescription:
     shape : of the array; () is a scalar.
     chunk_shape : of every chunk, each length at least 1.
     dtype : of the elements.
-    fill_value : what a chunk that was never written holds, as a value that `numpy.full` takes
-        (bytes for S and V, str for U and text); None: undefined, read as zeros.
+    fill_value : what a chunk that was never written holds (bytes for S and V, str for U and text);
+        None: undefined, read as zeros.
     """
 
     shape: tuple[int, ...]

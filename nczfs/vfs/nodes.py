@@ -199,7 +199,7 @@ class OpenFile(ABC):
     begins_itself = False
 
     def has_pages(self, *, kept: bool) -> None:  # noqa: B027 - most files do not mind
-        """Told when it was opened: whether the kernel has kept pages of an earlier open."""
+        """Note, when it was opened, whether the kernel has kept pages of an earlier open."""
 
     def expect_reads(self) -> None:  # noqa: B027 - most files can be read at once
         """Called when it was opened for reading and writing. If it raises, the file is dropped."""

@@ -193,9 +193,10 @@ class Flusher:
     def _newest(
         self, unit: DirtyUnit, snapshots: Mapping[ChunkIndex, Snapshot]
     ) -> Callable[[], Version | None]:
-        """Return what returns the version that a unit replaces; None: it is unknown.
+        """Return a function that returns the version that a unit replaces; None: it is unknown.
 
-        The store is asked while it is asked whether it still has the array.
+        The versions of units are requested beside the question whether the store still has the
+        array.
         """
         io, known, versions = unit.io, unit.basis.versions, self._dirty.versions
         if known or not is_whole(io, unit.index, snapshots):
