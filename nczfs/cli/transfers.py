@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 TRANSFER_SCOPES = STORE_SCOPES | {Scope.MEMORY}
 
+READ_WRONGLY = (
+    "netcdf-c 4.9.0 (ncdump, nccopy and cdo of Debian 12) reads compressed values as wrong numbers"
+    " without an error; `nczfs import --codecs none` makes datasets that it reads"
+)
+"""What is said of compressed datasets in directories, the only stores that netcdf-c 4.9.0 reads."""
+
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for a new dataset."""
@@ -105,9 +111,12 @@ def write(source: Source, new: NewNode, choices: Choices) -> None:
     share_one_heap()
     with progress_bar(source.nbytes, "B") as progress, interrupts.deferred(tell_of_the_rest):
         try:
-            write_dataset(chosen_source, new, tell, progress)
+            variables = write_dataset(chosen_source, new, tell, progress)
         except ObjectExists as error:
             raise ObjectExists(f"{error}; --overwrite replaces the dataset") from error
+        is_compressed = any(variable.array.codecs.codecs for variable in variables.values())
+        if choices.codecs is None and is_compressed and new.place.kind == "file":
+            tell(READ_WRONGLY)
 
 
 def cdl_source_of(path: Path) -> Source:

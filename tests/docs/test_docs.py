@@ -209,6 +209,6 @@ def test_troubleshooting_is_keyed_by_texts_that_nczfs_says() -> None:
 
 
 def test_troubleshooting_names_options_that_are_there() -> None:
-    known = {option.name for option in OPTIONS} | {"lazy"}
+    known = {option.name for option in OPTIONS} | {"lazy", "codecs"}
     named = re.findall(r"`--([a-z-]+)", page("docs/TROUBLESHOOTING.md"))
     assert set(named) - known - {"device"} == set()

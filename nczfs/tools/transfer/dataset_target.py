@@ -29,8 +29,8 @@ NewVariables: TypeAlias = dict[str, Variable]
 """New variables, by their paths in the source."""
 
 
-def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progress) -> None:
-    """Make a dataset from everything in a source.
+def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progress) -> NewVariables:
+    """Make a dataset from everything in a source. Returns its variables.
 
     Parameters
     ----------
@@ -56,6 +56,7 @@ def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progre
                 size = target_block_size(variable, limit)
                 chunks = ChunkTarget(target.dataset, variable, is_new=True)
                 copy(content, chunks.unit_shape, chunks.start, size, writes, progress)
+    return variables
 
 
 def writes_to(target: Target, memory_limit_bytes: int, progress: Progress) -> Writes:
