@@ -79,11 +79,16 @@ class LibraryNode:
 
     def set_attribute(self, attribute: Attribute) -> None:
         """Give an attribute exactly this type and value."""
-        self.editor.set_attribute(self._at, attribute)
+        self.editor.set_attribute(self._at, attribute, self._known_array)
 
     def delete_attribute(self, name: str) -> None:
         """Remove an attribute if there is one."""
-        self.editor.delete_attribute(self._at, name)
+        self.editor.delete_attribute(self._at, name, self._known_array)
+
+    @property
+    def _known_array(self) -> model.ArrayDescription | None:
+        """The array of a variable, as it was last read; None: of a group."""
+        return self._stored.array if isinstance(self._stored, model.Variable) else None
 
 
 class Variable(LibraryNode):

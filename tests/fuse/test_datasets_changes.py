@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,6 +115,49 @@ def test_what_another_client_removed_fails_who_changes_it_and_nobody_after(
     with nczfs.open(str(store / DATASET)) as root:
         np.testing.assert_array_equal(root.variables["r"][...], RECORDS[:3])
         assert root.attrs["title"] == "T"
+
+
+@pytest.mark.parametrize("elapsed_s", [0.0, 1.5])
+def test_an_attribute_of_a_replaced_variable_is_not_set_in_another_one_of_its_name(
+    store: Path, tmp_path: Path, elapsed_s: float
+) -> None:
+    """SEMANTICS W17."""
+    # Both mounts are there before the file is open: their start would close a copy of it.
+    with (
+        settled(store, tmp_path / "spool", expect=REFUSED) as mount,
+        settled(store, tmp_path / "other", "-o", "allow_delete") as other,
+    ):
+        group = mount.path / "datasets" / DATASET
+        units = os.open(group / "v/attributes/units", os.O_RDWR)
+        os.write(units, b"km")
+        place = other.path / "datasets" / DATASET
+        (place / "v").rename(place / "w")
+        with nczfs.open(str(store / DATASET), "r+") as root:
+            root.create_variable("v", ("x",), "<i2", attributes={"units": "s"})
+        time.sleep(elapsed_s)  # what was read is believed for a second
+        for act in (os.fsync, os.close):
+            with failing_with(errno.ESTALE):
+                act(units)
+        assert (group / "v/attributes/units").read_text().strip() == "s"
+    with nczfs.open(str(store / DATASET)) as root:
+        assert root.variables["v"].attrs["units"] == "s"
+        assert root.variables["w"].attrs["units"] == "K"
+
+
+def test_a_removed_attribute_of_a_replaced_variable_stays_in_another_one_of_its_name(
+    store: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS W15, W17. A removal waits for a moment."""
+    options = ("-o", "allow_delete")
+    with settled(store, tmp_path / "spool", *options, expect=REFUSED) as mount:
+        group = mount.path / "datasets" / DATASET
+        (group / "v/attributes/units").unlink()
+        with nczfs.open(str(store / DATASET), "r+") as root:
+            del root["v"]
+            root.create_variable("v", ("x",), "<i2", attributes={"units": "s"})
+        wait_until(mount, unsaved_metadata=0)
+    with nczfs.open(str(store / DATASET)) as root:
+        assert root.variables["v"].attrs["units"] == "s"
 
 
 def test_records_are_told_in_the_background_too(store: Path, tmp_path: Path) -> None:

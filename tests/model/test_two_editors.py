@@ -1,4 +1,5 @@
-"""Two clients that edit one dataset, over a store that fails: no acknowledged change is lost."""
+"""Two clients that edit one dataset, over a store that fails: no acknowledged change is lost, and
+none is made in a variable that has taken the place of another one."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import StoreError
+from nczfs.errors import DatasetError, StoreError
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
@@ -28,6 +29,8 @@ class TwoEditors(RuleBasedStateMachine):
     stored : of each node, the attributes that the store must have; several values where nobody
         knows which one it has.
     pending : what the first client changed and was not told is stored.
+    lost : what it changed in a variable that the second one has replaced since.
+    is_replaced : the first client may not know yet of the newest replacement.
     """
 
     @initialize(layout=st.sampled_from(("nczarr-L3", "nczarr-L2l", "zarr2")), copied=st.booleans())
@@ -45,6 +48,9 @@ class TwoEditors(RuleBasedStateMachine):
         self.pending: dict[tuple[str, str], int | None] = {}
         self.made: set[str] = {"v", "g"}
         self.making: set[str] = set()
+        self.lost: set[tuple[str, str]] = set()
+        self.is_replaced = False
+        self.turn = 0
 
     def change(self, dataset: OpenDataset, node: str, name: str, value: int | None) -> None:
         attributes = (dataset[node] if node else dataset).attrs
@@ -63,12 +69,25 @@ class TwoEditors(RuleBasedStateMachine):
             return
         self.change(self.ours, node, name, value)
         self.pending[node, name] = value
+        self.lost.discard((node, name))
 
     @rule(node=st.sampled_from(NODES), name=st.sampled_from(NAMES), value=st.integers(0, 99))
     def they_change(self, node: str, name: str, value: int) -> None:
         self.change(self.theirs, node, name, value)
         self.theirs.sync()
         self.stored[node, name] = {value}
+
+    @rule(turn=st.integers(0, 9))
+    def they_replace(self, turn: int) -> None:
+        """What we have changed and not stored is not of the new variable."""
+        del self.theirs["v"]
+        self.turn += 1
+        self.theirs.create_variable("v", (), f"S{self.turn}", attributes={"a": turn})
+        self.theirs.sync()
+        for name in NAMES:
+            self.stored["v", name] = {turn if name == "a" else None}
+        self.lost |= {place for place in self.pending if place[0] == "v"}
+        self.is_replaced = True
 
     @rule(number=st.integers(0, 9))
     def we_make(self, number: int) -> None:
@@ -91,28 +110,32 @@ class TwoEditors(RuleBasedStateMachine):
     )
     def sync(self, fault: Fault | None) -> None:
         self.faulty.arm(*([] if fault is None else [fault]))
+        is_whole = False
         try:
             self.ours.sync()
+            is_whole = True
         except StoreError:
             assert self.faulty.fired
-            # All is stored where only the consolidated copy could not be looked at.
-            is_stored = not self.ours._dataset.edits.pending()
-            for place, value in self.pending.items():
-                self.stored[place] = self.stored[place] | {value}
-        else:
-            is_stored = True
+        except DatasetError:
+            assert self.is_replaced
+        # All is stored where only the consolidated copy could not be looked at.
+        is_stored = is_whole or not self.ours._dataset.edits.pending()
+        for place, value in self.pending.items():
+            if place not in self.lost:
+                is_sure = is_stored and not (self.is_replaced and place[0] == "v")
+                self.stored[place] = {value} if is_sure else self.stored[place] | {value}
         if is_stored:
-            for place, value in self.pending.items():
-                self.stored[place] = {value}
             self.made |= self.making
             self.pending, self.making = {}, set()
+            self.lost, self.is_replaced = set(), not is_whole and self.is_replaced
         self.faulty.arm()
 
     @precondition(lambda self: hasattr(self, "making"))
     @invariant()
     def our_own_changes_are_seen(self) -> None:
         for (node, name), value in self.pending.items():
-            assert (self.ours[node] if node else self.ours).attrs.get(name) == value
+            if not (self.is_replaced and node == "v"):
+                assert (self.ours[node] if node else self.ours).attrs.get(name) == value
         assert self.making <= set(self.ours.variables)
 
     @precondition(lambda self: hasattr(self, "making"))
@@ -130,10 +153,14 @@ class TwoEditors(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "making"):
-            self.ours.close()
+            try:
+                self.ours.close()
+            except DatasetError:
+                assert self.is_replaced
             with open_zmap(self.memory, options=OPTIONS) as found:
                 for (node, name), value in self.pending.items():
-                    assert (found[node] if node else found).attrs.get(name) == value
+                    if not (self.is_replaced and node == "v"):
+                        assert (found[node] if node else found).attrs.get(name) == value
                 assert self.made | self.making == {*found.variables, *found.groups}
                 assert found._dataset.stale() == []
 

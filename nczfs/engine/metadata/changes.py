@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, TypeVar
 
+from nczfs.engine.chunks.storedarray import has_same_chunks
 from nczfs.errors import NameTaken, NczfsError, NoSuchNode, StructureChanged
 from nczfs.formats.base import Node
-from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Variable
+from nczfs.model.hierarchy import (
+    ArrayDescription,
+    Attribute,
+    Dimension,
+    GroupHeader,
+    Variable,
+)
 
 _NewLength = TypeVar("_NewLength", "Resize", "ResizeDimension")
 
@@ -63,7 +71,29 @@ class Create(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class SetAttribute(Change):
+class AttributeChange(Change):
+    """A change of an attribute.
+
+    Attributes
+    ----------
+    array : of the variable whose attribute it is, as the caller knows it; None: of a group, or of
+        whatever has the path.
+    """
+
+    array: ArrayDescription | None = field(default=None, kw_only=True)
+
+    def apply(self, node: Node | None) -> Node:
+        node = _there(node)
+        check_same_array(node, self.array)
+        return replace(node, attributes=tuple(self.applied(node.attributes)))
+
+    @abstractmethod
+    def applied(self, attributes: Sequence[Attribute]) -> Iterable[Attribute]:
+        """Return the attributes of a node with the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAttribute(AttributeChange):
     """A new value of an attribute, which keeps its place if it had one."""
 
     attribute: Attribute
@@ -72,17 +102,15 @@ class SetAttribute(Change):
     def subject(self) -> tuple[str, ...]:
         return ("attribute", self.attribute.name)
 
-    def apply(self, node: Node | None) -> Node:
-        node = _there(node)
+    def applied(self, attributes: Sequence[Attribute]) -> Iterable[Attribute]:
         name = self.attribute.name
-        if all(known.name != name for known in node.attributes):
-            return replace(node, attributes=(*node.attributes, self.attribute))
-        attributes = (self.attribute if a.name == name else a for a in node.attributes)
-        return replace(node, attributes=tuple(attributes))
+        if all(known.name != name for known in attributes):
+            return (*attributes, self.attribute)
+        return (self.attribute if known.name == name else known for known in attributes)
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteAttribute(Change):
+class DeleteAttribute(AttributeChange):
     """The removal of an attribute."""
 
     name: str
@@ -91,9 +119,21 @@ class DeleteAttribute(Change):
     def subject(self) -> tuple[str, ...]:
         return ("attribute", self.name)
 
-    def apply(self, node: Node | None) -> Node:
-        node = _there(node)
-        return replace(node, attributes=tuple(a for a in node.attributes if a.name != self.name))
+    def applied(self, attributes: Sequence[Attribute]) -> Iterable[Attribute]:
+        return (known for known in attributes if known.name != self.name)
+
+
+def check_same_array(node: Node, array: ArrayDescription | None) -> None:
+    """Raise StructureChanged if a node is no variable with the chunks of a known array.
+
+    Parameters
+    ----------
+    array : None: any node will do.
+    """
+    if array is None:
+        return
+    if not (isinstance(node, Variable) and has_same_chunks(node.array, array)):
+        raise StructureChanged(f"/{node.path}: another client has put something else in its place")
 
 
 @dataclass(frozen=True, slots=True)

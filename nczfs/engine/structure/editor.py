@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import prod
-
-import numpy as np
 
 from nczfs.codecs.wanted import check_codecs
 from nczfs.engine.chunks.fill import fill_element
@@ -18,11 +15,9 @@ from nczfs.engine.metadata.changes import (
     Create,
     DeleteAttribute,
     GroupBecomesArray,
-    Resize,
-    ResizeDimension,
     SetAttribute,
 )
-from nczfs.engine.structure import relayout, removal, renaming
+from nczfs.engine.structure import relayout, removal, renaming, resizing
 from nczfs.engine.structure.creation import described
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import (
@@ -40,10 +35,15 @@ from nczfs.formats.dimensions import anonymous
 from nczfs.formats.limits import check_array
 from nczfs.formats.names import below, parent_of, split_path
 from nczfs.formats.naming import checked_name
-from nczfs.model.boxes import Box
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import NcType
-from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Variable
+from nczfs.model.hierarchy import (
+    ArrayDescription,
+    Attribute,
+    Dimension,
+    GroupHeader,
+    Variable,
+)
 
 LENGTH_MAX = 2**63 - 1
 
@@ -283,13 +283,19 @@ class Editor:
             raise NoSuchNode(f"/{group}: no dimension {name!r}; create_dimension makes one")
         return found
 
-    def set_attribute(self, path: str, attribute: Attribute) -> None:
+    def set_attribute(
+        self, path: str, attribute: Attribute, array: ArrayDescription | None = None
+    ) -> None:
         """Give an attribute a value; a `_FillValue` gets the type of its variable.
+
+        Parameters
+        ----------
+        array : of the variable that is meant; None: of any node that has the path.
 
         Raises
         ------
         UsageError : the name is reserved by the format. BadValue : the `_FillValue` does not fit
-            the variable.
+            the variable. StructureChanged : another variable has the path.
         """
         if is_hidden(attribute.name):
             raise UsageError(f"/{path}: attribute {attribute.name!r} is reserved by the format")
@@ -297,7 +303,7 @@ class Editor:
         if attribute.name == FILL_VALUE:
             nc_type = _nc_type(self._dataset.node(path))
             attribute = attribute if nc_type is None else as_fill_value(attribute, nc_type)
-        self._add(path, SetAttribute(attribute))
+        self._add(path, SetAttribute(attribute, array=array))
 
     def change_format(self, metadata_format: MetadataFormat) -> None:
         """Change the format of a dataset without variables. Raises NotWritable."""
@@ -306,17 +312,25 @@ class Editor:
             self._dataset.copy.distrust()
             relayout.change_format(self._dataset, metadata_format)
 
-    def take_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
-        """Give a node the attributes of another one, including reserved names."""
+    def take_attributes(
+        self,
+        path: str,
+        attributes: Iterable[Attribute],
+        array: ArrayDescription | None = None,
+    ) -> None:
+        """Give a node the attributes of another one, including reserved names.
+
+        Parameters and errors are those of `set_attribute`.
+        """
         known = {attribute.name: attribute for attribute in self._dataset.node(path).attributes}
         for attribute in attributes:
             # As text, because NaN equals nothing.
             if repr(known.get(attribute.name)) != repr(attribute):
-                self._add(path, SetAttribute(attribute))
+                self._add(path, SetAttribute(attribute, array=array))
 
-    def delete_attribute(self, path: str, name: str) -> None:
-        """Remove an attribute if it exists."""
-        self._dataset.edits.add(path, DeleteAttribute(name))
+    def delete_attribute(self, path: str, name: str, array: ArrayDescription | None = None) -> None:
+        """Remove an attribute if it exists. Parameters are those of `set_attribute`."""
+        self._dataset.edits.add(path, DeleteAttribute(name, array=array))
 
     def grow(self, variable: Variable, shape: Sequence[int]) -> None:
         """Extend the unlimited dimensions of a variable to a shape."""
@@ -350,25 +364,7 @@ class Editor:
         if not 0 <= size <= LENGTH_MAX:
             raise UsageError(f"dimension {dimension.name!r}: {size} is not a length")
         with self._lock:
-            users = self._users(dimension)
-            # What grows is longer where another client has appended to it meanwhile.
-            shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
-            for variable, axis in shrunk:
-                self._blank(variable, axis, size)
-            edits = self._dataset.edits
-            changes: list[tuple[str, Change]] = [
-                (v.path, Resize(axis, size, grows, self._dataset.written(v) if grows else None))
-                for v, axis in users
-            ]
-            if self._dataset.format.declares:
-                changes.append((dimension.group, ResizeDimension(dimension.name, size, grows)))
-            edits.add_together(changes)
-            if not self._dataset.format.declares:
-                edits.declare(replace(dimension, size=size))
-            if shrunk:
-                self.sync()
-            for variable, axis in shrunk:
-                self._delete_chunks_beyond(variable, axis, size)
+            resizing.resize(self._dataset, dimension, size, grows=grows)
 
     def rename(self, path: str, name: str) -> str:
         """Rename a group or variable. Returns its new path. See `renaming.rename`."""
@@ -458,36 +454,6 @@ class Editor:
                 if dimension.name == name and dimension.group == group.path:
                     return dimension
         return None
-
-    def _users(self, dimension: Dimension) -> list[tuple[Variable, int]]:
-        """Yield the variables that have a dimension, and its position in each."""
-        found: list[tuple[Variable, int]] = []
-        groups = [self._dataset.group("")]
-        while groups:
-            group = groups.pop()
-            groups += group.groups
-            for variable in group.variables:
-                for axis, known in enumerate(variable.dimensions):
-                    if (known.group, known.name) == (dimension.group, dimension.name):
-                        found.append((variable, axis))
-        return found
-
-    def _blank(self, variable: Variable, axis: int, size: int) -> None:
-        """Write fill to the elements beyond the new end in chunks that stay."""
-        array = self._dataset.array(variable)
-        chunk = variable.array.chunk_shape[axis]
-        shape = variable.array.shape
-        edge = min(shape[axis], -(-size // chunk) * chunk)
-        box = Box(
-            tuple(size if d == axis else 0 for d in range(len(shape))),
-            tuple(edge if d == axis else length for d, length in enumerate(shape)),
-        )
-        if prod(box.shape):
-            array.write_box(box, np.broadcast_to(fill_element(variable.array), box.shape))
-
-    def _delete_chunks_beyond(self, variable: Variable, axis: int, size: int) -> None:
-        first = -(-size // variable.array.chunk_shape[axis])
-        self._dataset.delete_chunks(variable, lambda chunk: chunk[axis] >= first)
 
 
 def _nc_type(node: Node) -> NcType | None:

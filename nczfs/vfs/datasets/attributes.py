@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from nczfs import metrics
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.changes import check_same_array
 from nczfs.engine.metadata.hierarchy import LoadedNode
 from nczfs.engine.opennode import OpenNode
 from nczfs.engine.values.fillvalues import FILL_VALUE
@@ -26,7 +27,7 @@ from nczfs.formats.attributes import attribute_text, is_hidden
 from nczfs.formats.naming import checked_name
 from nczfs.library.resolved import At
 from nczfs.model.dtypes import NcType
-from nczfs.model.hierarchy import Attribute, Variable
+from nczfs.model.hierarchy import ArrayDescription, Attribute, Variable
 from nczfs.vfs.base import AttributeChanges, Buffer
 from nczfs.vfs.datasets.arrivals import attributes_of, goal_of
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
@@ -131,8 +132,9 @@ class AttributesDirectory(Directory):
         if renamed.name == moved.name:
             return
         editor = editing.editor(self._dataset)
-        editor.set_attribute(self._path, renamed)
-        editor.delete_attribute(self._path, moved.name)
+        array = _array_of(loaded)
+        editor.set_attribute(self._path, renamed, array)
+        editor.delete_attribute(self._path, moved.name, array)
         editor.sync(self._path)
         self._put(new_name)
         for gone in (name, new_name):
@@ -142,11 +144,12 @@ class AttributesDirectory(Directory):
         arrivals = self._context.arrivals
         if arrivals is not None and arrivals.let_go(self._prefix, name):
             return
-        attribute = _attribute_called(self._loaded(), name)
+        loaded = self._loaded()
+        attribute = _attribute_called(loaded, name)
         removing = self._editing(name).removing
         if not removing.is_allowed:
             raise self.refusal(name)
-        removing.attribute(self._dataset, self._path, attribute.name)
+        removing.attribute(self._dataset, self._path, attribute.name, _array_of(loaded))
         self._refusals(name).settle()
 
     def sync(self) -> None:
@@ -266,7 +269,8 @@ class AttributeFile(File):
         )
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        data = self._ask(self._node.follow(lambda path: self._context.load(self._dataset, path)))
+        loaded = self._node.follow(lambda path: self._context.load(self._dataset, path))
+        data = self._ask(loaded)
         if not (writing or truncate):
             return FixedContent(data, self._refusals.check)
         if self._editing is None:
@@ -278,7 +282,8 @@ class AttributeFile(File):
             self._name,
             b"" if truncate else data,
             self._refusals,
-            is_there=_attribute(self._node.follow(self._dataset.load), self._name) is not None,
+            array=_array_of(loaded),
+            is_there=_attribute(loaded, self._name) is not None,
             takes_any_name=self._context.arrivals is not None,
         )
         return self._writer
@@ -318,6 +323,11 @@ class OpenAttribute(OpenFile):
     An attribute that was only truncated does not change, because a shell closes its own descriptor
     before the program writes. A text that can never become an attribute of its type is refused at
     once.
+
+    Parameters
+    ----------
+    array : of the variable whose attribute it is; None: it is that of a group.
+    is_there : whether it exists already.
     """
 
     judges_writes = True
@@ -331,6 +341,7 @@ class OpenAttribute(OpenFile):
         data: bytes,
         refusals: RefusalsOfFile,
         *,
+        array: ArrayDescription | None,
         is_there: bool,
         takes_any_name: bool,
     ) -> None:
@@ -338,6 +349,7 @@ class OpenAttribute(OpenFile):
         self._dataset = dataset
         self._node = node
         self._name = name
+        self._array = array
         self._was_there = is_there
         self._takes_any_name = takes_any_name
         self._text = JudgedText(
@@ -384,6 +396,7 @@ class OpenAttribute(OpenFile):
         known = _attribute(loaded, self._name)
         if loaded is None or (known is None and self._was_there):
             raise StaleHandle(f"/{path}: attribute {self._name!r} was removed")
+        check_same_array(loaded.node, self._array)
         if known is None or data != _text_in(loaded, self._name):
             self._set(path, attribute_from(self._name, data, known))
         self._editing.editor(self._dataset).sync(path)
@@ -391,9 +404,9 @@ class OpenAttribute(OpenFile):
     def _set(self, path: str, attribute: Attribute) -> None:
         editor = self._editing.editor(self._dataset)
         if self._takes_any_name and attribute.name != FILL_VALUE:
-            editor.take_attributes(path, [attribute])
+            editor.take_attributes(path, [attribute], self._array)
         else:
-            editor.set_attribute(path, attribute)
+            editor.set_attribute(path, attribute, self._array)
 
     def _check_beginning(self, data: bytes) -> None:
         """Raise BadValue if the text can never become the attribute."""
@@ -434,6 +447,12 @@ def _attribute_called(loaded: LoadedNode, file_name: str) -> Attribute:
         if attribute_file_name(attribute) == file_name:
             return attribute
     raise NoSuchPath(f"{file_name}: no such attribute")
+
+
+def _array_of(loaded: LoadedNode | None) -> ArrayDescription | None:
+    """Return the array of a node; None: it has none, because it is a group."""
+    node = None if loaded is None else loaded.node
+    return node.array if isinstance(node, Variable) else None
 
 
 def _attribute(loaded: LoadedNode | None, name: str) -> Attribute | None:

@@ -10,6 +10,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import ForeignObjects, NczfsError, NotPermitted, NotWritable, Unsupported
+from nczfs.model.hierarchy import ArrayDescription
 from nczfs.vfs.datasets.hiding import Hidden
 from nczfs.zmap.keys import Prefix
 
@@ -49,9 +50,11 @@ class Removing:
         self._timer: threading.Timer | None = None
         self._waiting: dict[Prefix, Dataset] = {}
 
-    def attribute(self, dataset: Dataset, path: str, name: str) -> None:
-        """Remove an attribute of a node."""
-        self._editor(dataset).delete_attribute(path, name)
+    def attribute(
+        self, dataset: Dataset, path: str, name: str, array: ArrayDescription | None
+    ) -> None:
+        """Remove an attribute of a node. Parameters are those of `Editor.delete_attribute`."""
+        self._editor(dataset).delete_attribute(path, name, array)
         with self._lock:
             self._waiting[dataset.root] = dataset
             if self._timer is None:

@@ -165,6 +165,24 @@ def test_a_change_of_a_node_that_became_something_else_says_so(change: Change, n
             change.apply(other)
 
 
+OTHERS = (
+    GROUP,
+    replace(VARIABLE, array=replace(ARRAY, dtype=DataType("<i4", np.dtype("<i4")))),
+    replace(VARIABLE, array=replace(ARRAY, chunk_shape=(3, 2))),
+)
+
+
+@pytest.mark.parametrize(
+    "change", [SetAttribute(ONE, array=ARRAY), DeleteAttribute("one", array=ARRAY)]
+)
+def test_an_attribute_changes_only_in_the_variable_that_was_meant(change: Change) -> None:
+    longer = replace(VARIABLE, array=replace(ARRAY, shape=(9, 2), fill_value=1.0))
+    assert change.apply(longer) == replace(longer, attributes=change.apply(VARIABLE).attributes)
+    for other in OTHERS:
+        with pytest.raises(StructureChanged, match=r"/g.*: another client has put something else"):
+            change.apply(other)
+
+
 def test_a_node_is_made_once() -> None:
     assert Create(VARIABLE).apply(None) is VARIABLE
     # A fill value of NaN equals nothing, not even itself.

@@ -1,0 +1,69 @@
+"""A new length of a dimension, in the variables that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from nczfs.engine.chunks.fill import fill_element
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.changes import Change, Resize, ResizeDimension
+from nczfs.model.boxes import Box
+from nczfs.model.hierarchy import Dimension, Variable
+
+
+def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) -> None:
+    """Change the length of a dimension; see `Editor.resize`. The caller holds `Edits.naming`."""
+    users = list(_users(dataset, dimension))
+    # What grows is longer where another client has appended to it meanwhile.
+    shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
+    for variable, axis in shrunk:
+        _blank(dataset, variable, axis, size)
+    edits = dataset.edits
+    changes: list[tuple[str, Change]] = [
+        (v.path, Resize(axis, size, grows, dataset.written(v) if grows else None))
+        for v, axis in users
+    ]
+    if dataset.format.declares:
+        changes.append((dimension.group, ResizeDimension(dimension.name, size, grows)))
+    edits.add_together(changes)
+    if not dataset.format.declares:
+        edits.declare(replace(dimension, size=size))
+    if shrunk:
+        dataset.store()
+    for variable, axis in shrunk:
+        _delete_chunks_beyond(dataset, variable, axis, size)
+
+
+def _users(dataset: Dataset, dimension: Dimension) -> Iterator[tuple[Variable, int]]:
+    """Yield the variables that have a dimension, and its position in each."""
+    groups = [dataset.group("")]
+    while groups:
+        group = groups.pop()
+        groups += group.groups
+        for variable in group.variables:
+            for axis, known in enumerate(variable.dimensions):
+                if (known.group, known.name) == (dimension.group, dimension.name):
+                    yield variable, axis
+
+
+def _blank(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
+    """Write fill to the elements beyond the new end in chunks that stay."""
+    array = dataset.array(variable)
+    chunk = variable.array.chunk_shape[axis]
+    shape = variable.array.shape
+    edge = min(shape[axis], -(-size // chunk) * chunk)
+    box = Box(
+        tuple(size if d == axis else 0 for d in range(len(shape))),
+        tuple(edge if d == axis else length for d, length in enumerate(shape)),
+    )
+    if prod(box.shape):
+        array.write_box(box, np.broadcast_to(fill_element(variable.array), box.shape))
+
+
+def _delete_chunks_beyond(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
+    first = -(-size // variable.array.chunk_shape[axis])
+    dataset.delete_chunks(variable, lambda chunk: chunk[axis] >= first)
