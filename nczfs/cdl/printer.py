@@ -13,6 +13,7 @@ from nczfs.cdl.values import (
     escaped_name,
     quoted,
 )
+from nczfs.formats.homes import DimensionHomes
 from nczfs.formats.jsontext import compact
 from nczfs.formats.names import below, parent_of
 from nczfs.model.dtypes import DataType, NcType
@@ -101,7 +102,8 @@ def text(
 class _Printer:
     def __init__(self, top: Group, style: Style, data: Data | None) -> None:
         self._root = top.header.path
-        self._declared = _declared(top)
+        self._homes = DimensionHomes(top)
+        self._declared = self._homes.declared
         self._style = style
         self._data = data
 
@@ -165,7 +167,7 @@ class _Printer:
                 yield f"{comment}\t{owner}:{special} = {value} ;"
 
     def _dimensions(self, variable: Variable) -> list[Dimension]:
-        return [_settled(d, self._declared, self._root) for d in variable.dimensions]
+        return self._homes.of(variable, parent_of(variable.path))
 
     def _printed(self, variable: Variable, nc_type: NcType, indent: str) -> PrintedVariable:
         unlimited = tuple(dimension.unlimited for dimension in self._dimensions(variable))
@@ -226,41 +228,6 @@ def _attribute(variable: str, attribute: Attribute, digits: Digits) -> str:
 
 def _comment(text: str) -> str:
     return " ".join(text.split())
-
-
-def _declared(top: Group) -> dict[str, dict[str, Dimension]]:
-    """Return where each dimension of a variable is printed, each once."""
-    root = top.header.path
-    declared: dict[str, dict[str, Dimension]] = {}
-    stack = [top]
-    variables: list[Variable] = []
-    while stack:
-        group = stack.pop()
-        declared[group.header.path] = {d.name: d for d in group.dimensions}
-        variables += group.variables
-        stack += group.groups
-    for variable in variables:
-        for dimension in variable.dimensions:
-            home = dimension.group if dimension.group in declared else root
-            known = declared[home].setdefault(dimension.name, dimension)
-            if known.size != dimension.size:
-                spare = _anonymous(dimension)
-                declared[root].setdefault(spare.name, spare)
-    return declared
-
-
-def _settled(dimension: Dimension, declared: Declared, root: str) -> Dimension:
-    """Return the printed dimension for one of a variable; `group` is where it is printed."""
-    home = dimension.group if dimension.group in declared else root
-    known = declared[home][dimension.name]
-    if known.size != dimension.size:
-        # Two arrays give one name two lengths, which is impossible in a netCDF group.
-        return Dimension(_anonymous(dimension).name, dimension.size, group=root, anonymous=True)
-    return Dimension(known.name, known.size, known.unlimited, home)
-
-
-def _anonymous(dimension: Dimension) -> Dimension:
-    return Dimension(f"_Anonymous_Dim_{dimension.size}", dimension.size, anonymous=True)
 
 
 def _reference(dimension: Dimension, here: str, declared: Declared, root: str) -> str:

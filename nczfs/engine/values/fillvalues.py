@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nczfs.engine.values.convert import retyped
+from nczfs.engine.values.convert import fill_attribute, retyped
 from nczfs.errors import BadValue
-from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
-from nczfs.model.hierarchy import Attribute
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NcType
+from nczfs.model.hierarchy import Attribute, Variable
 
 FILL_VALUE = "_FillValue"
 _TEXTS = (NcType.CHAR, NcType.STRING)
@@ -34,6 +34,24 @@ def as_fill_value(attribute: Attribute, element: NcType) -> Attribute:
     if not is_fill_value(found, element):
         raise BadValue(f"attribute {attribute.name!r}: must be one value of type {element.value}")
     return found
+
+
+def attributes_with_fill(variable: Variable) -> tuple[Attribute, ...]:
+    """Return the attributes, with a `_FillValue` first if netCDF's default is different.
+
+    xarray keeps its `_FillValue` only as the fill value.
+    """
+    dtype, fill = variable.array.dtype, variable.array.fill_value
+    known = any(attribute.name == FILL_VALUE for attribute in variable.attributes)
+    if known or fill is None or dtype.nc_type is None or _is_default(fill, dtype.nc_type):
+        return variable.attributes
+    attribute = fill_attribute(fill, dtype, f"/{variable.path}")
+    return variable.attributes if attribute is None else (attribute, *variable.attributes)
+
+
+def _is_default(fill: object, nc_type: NcType) -> bool:
+    # numpy considers texts equal with and without NULs at the end.
+    return fill == DEFAULT_FILL[nc_type] or fill in (b"", "")
 
 
 def _text(attribute: Attribute, element: NcType) -> Attribute:

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
-from nczfs.engine.values.convert import fill_attribute
-from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
+from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value, attributes_with_fill
 from nczfs.errors import BadMetadata, BadValue
 from nczfs.formats.names import below
 from nczfs.library.api import Group
 from nczfs.library.variable import Variable
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import ElementType, Fill, GroupDeclaration, VariableDeclaration
-from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType
+from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
 from nczfs.tools.transfer.source import Content, Notice, Selection, Source, item_bytes
 
@@ -130,7 +129,7 @@ class _Walk:
                 self._named(dimension, length)
                 for dimension, length in zip(variable.dimensions, array.shape, strict=True)
             ),
-            _attributes(variable),
+            attributes_with_fill(variable),
             array.chunk_shape,
             _codecs(array),
             _fill_value(variable),
@@ -185,19 +184,6 @@ def _codecs(array: model.ArrayDescription) -> tuple[CodecSpec, ...]:
     return codecs[1:] if array.dtype.vlen is not None else codecs
 
 
-def _attributes(variable: model.Variable) -> tuple[Attribute, ...]:
-    """Return the attributes, with a `_FillValue` if netCDF's default is different.
-
-    xarray keeps its `_FillValue` only as the fill value.
-    """
-    dtype, fill = variable.array.dtype, variable.array.fill_value
-    known = any(attribute.name == FILL_VALUE for attribute in variable.attributes)
-    if known or fill is None or dtype.nc_type is None or _is_default(fill, dtype.nc_type):
-        return variable.attributes
-    attribute = fill_attribute(fill, dtype, f"/{variable.path}")
-    return variable.attributes if attribute is None else (attribute, *variable.attributes)
-
-
 def _fill_value(variable: model.Variable) -> object:
     """Return the fill value if no attribute has it: none, or one other than `_FillValue`."""
     dtype, fill = variable.array.dtype, variable.array.fill_value
@@ -215,8 +201,3 @@ def _can_be_fill(attribute: Attribute, element: NcType) -> bool:
     except BadValue:
         return False
     return True
-
-
-def _is_default(fill: object, nc_type: NcType) -> bool:
-    # numpy considers texts equal with and without NULs at the end.
-    return fill == DEFAULT_FILL[nc_type] or fill in (b"", "")

@@ -29,7 +29,7 @@ class FileDimension:
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """A compound type, which the file names.
+    """A compound type, which the root of the file names.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Compound:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A type of bytes without meaning to netCDF, which the file names."""
+    """A type of bytes without meaning to netCDF, which the root of the file names."""
 
     name: str
     size: int
@@ -68,7 +68,11 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Values of strings, read when the content was made; in C order."""
+    """Values of strings, read when the content was made; in C order.
+
+    In a variable of type CHAR each is a row of characters: UTF-8, with NULs up to the length of the
+    last dimension.
+    """
 
     variable: Variable
     values: tuple[str, ...]
@@ -80,7 +84,7 @@ class FileVariable:
 
     Attributes
     ----------
-    type : CHAR if text became characters; STRING if `values` are `Texts`.
+    type : CHAR if text became characters, STRING if it did not.
     dimensions : those of the file, slowest first, including one for characters of text.
     attributes : everything that a reader sees, in order; a `_FillValue` has the type of the
         variable.

@@ -1,0 +1,158 @@
+"""The attributes of groups and variables in netCDF files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from nczfs.engine.values.convert import fill_attribute
+from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value, attributes_with_fill
+from nczfs.errors import BadValue
+from nczfs.formats.attributes import untyped
+from nczfs.formats.jsontext import compact
+from nczfs.messages import shown
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
+from nczfs.model.hierarchy import Attribute, Variable
+from nczfs.model.printing import encoded
+from nczfs.tools.transfer.netcdf_kinds import HDF5_ATTRIBUTES
+from nczfs.views.netcdf.kinds import FileKind
+from nczfs.views.netcdf.names import ORIGINAL_NAME, Names
+from nczfs.views.netcdf.types import ENCODING, ShownType
+
+OMITTED = "nczfs_omitted"
+"""The global attribute that names what a file cannot hold."""
+
+OMITTED_BYTES_MAX = 32_000
+"""Attributes in HDF5's object headers have up to 64 KiB."""
+
+_NOT_A_TIME = -(2**63)
+
+Omit = Callable[[str], None]
+"""Takes a clause about what is left out of the attributes."""
+
+
+def group_attributes(
+    attributes: Sequence[Attribute], kind: FileKind, omit: Omit, *, original: str | None = None
+) -> tuple[Attribute, ...]:
+    """Return the attributes of a group.
+
+    Parameters
+    ----------
+    original : its name in the dataset, if that in the file is different.
+    """
+    ours = () if original is None else (_text(ORIGINAL_NAME, original),)
+    return _fitted(attributes, ours, kind, omit)
+
+
+def variable_attributes(
+    variable: Variable, type_: ShownType, kind: FileKind, omit: Omit, *, original: str | None = None
+) -> tuple[Attribute, ...]:
+    """Return the attributes of a variable, whose `_FillValue` has its type."""
+    found = list(attributes_with_fill(variable))
+    own = next((a for a in variable.attributes if a.name == FILL_VALUE), None)
+    fill = _fill_value(variable, type_, own)
+    if own is not None and fill is None:
+        omit(f"attribute {FILL_VALUE}: is not one value of the variable's type")
+    found = [a for a in found if a.name != FILL_VALUE]
+    if fill is not None:
+        place = [a.name for a in attributes_with_fill(variable)]
+        found.insert(place.index(FILL_VALUE) if FILL_VALUE in place else 0, fill)
+    known = {a.name for a in variable.attributes}
+    is_encoded = any(a.name == ENCODING for a in type_.added)
+    is_bytes = variable.array.dtype.stored.kind == "S"
+    if is_encoded and not is_bytes:
+        found = [a for a in found if a.name != ENCODING]
+        known.discard(ENCODING)
+    ours = () if any(a.name in known for a in type_.added) else type_.added
+    if original is not None:
+        ours = (*ours, _text(ORIGINAL_NAME, original))
+    return _fitted(found, ours, kind, omit)
+
+
+def omitted_attribute(lines: Sequence[str]) -> Attribute:
+    """Return the attribute that names what was left out, cut at `OMITTED_BYTES_MAX`."""
+    kept: list[str] = []
+    room = OMITTED_BYTES_MAX
+    for line in lines:
+        room -= len(encoded(line)) + 1
+        if room < 0:
+            kept.append(f"and {len(lines) - len(kept)} more")
+            break
+        kept.append(line)
+    return _text(OMITTED, "\n".join(kept))
+
+
+def _fitted(
+    attributes: Sequence[Attribute], ours: Sequence[Attribute], kind: FileKind, omit: Omit
+) -> tuple[Attribute, ...]:
+    """Return attributes as files of a kind have them, and our own, whose names are ours."""
+    our_names = {attribute.name for attribute in ours}
+    names = Names(our_names)
+    found: list[Attribute] = []
+    for attribute in attributes:
+        if attribute.name in our_names:
+            continue
+        if kind.has_groups and attribute.name in HDF5_ATTRIBUTES:
+            omit(f"attribute {shown(attribute.name)}: netCDF keeps it for itself")
+            continue
+        found.append(replace(_in_kind(attribute, kind), name=names.given(attribute.name)))
+    return (*found, *ours)
+
+
+def _in_kind(attribute: Attribute, kind: FileKind) -> Attribute:
+    value = attribute.value
+    if attribute.type is NcType.JSON:
+        assert not isinstance(value, tuple)
+        return _text(attribute.name, compact(value))  # as netcdf-c shows it
+    if attribute.type is NcType.STRING and not kind.has_strings:
+        assert isinstance(value, tuple)
+        return _text(attribute.name, "\n".join(map(str, value)))
+    return attribute
+
+
+def _fill_value(variable: Variable, type_: ShownType, own: Attribute | None) -> Attribute | None:
+    """Return the `_FillValue`: the variable's own, or the fill value of its array; or None."""
+    element = type_.type
+    if not isinstance(element, NcType) or type_.width is not None:
+        return None
+    if element is NcType.CHAR and type_.cell is None:
+        return None
+    if own is not None and (found := _as_fill(own, element)) is not None:
+        return found
+    array = variable.array
+    kind = array.dtype.stored.kind
+    if kind in "mM":
+        return Attribute(FILL_VALUE, element, (_NOT_A_TIME,))
+    if array.fill_value is None:
+        return None
+    if kind == "f" and element is not array.dtype.nc_type:  # float16
+        return Attribute(FILL_VALUE, element, (float(np.asarray(array.fill_value)),))
+    derived = next((a for a in attributes_with_fill(variable) if a.name == FILL_VALUE), None)
+    if derived is own:
+        try:
+            derived = fill_attribute(array.fill_value, array.dtype, variable.path)
+        except BadValue:
+            return None
+    return None if derived is None else _as_fill(derived, element)
+
+
+def _as_fill(attribute: Attribute, element: NcType) -> Attribute | None:
+    if attribute.type in (NcType.CHAR, NcType.JSON) and element in CODE_OF_NC_TYPE:
+        assert not isinstance(attribute.value, tuple)
+        attribute = untyped(FILL_VALUE, attribute.value, element)
+        if attribute.type in (NcType.CHAR, NcType.JSON):
+            return None
+    try:
+        found = as_fill_value(attribute, element)
+    except BadValue:
+        return None
+    if element is NcType.CHAR:
+        assert isinstance(found.value, str)
+        return found if len(encoded(found.value)) == 1 else None
+    return found
+
+
+def _text(name: str, value: str) -> Attribute:
+    return Attribute(name, NcType.CHAR, value)
