@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.support import runs
 
 # A busy machine is no defect.
 hypothesis.settings.register_profile("nczfs", deadline=None)
@@ -45,7 +48,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keeps the spool, logs, caches and configuration of the person who runs the tests out of them.
 
-    Programs that tests install once, such as servers, stay where they are for the next run.
+    Programs that tests install once, such as servers, stay where they are for the next run. All
+    else that tests start or make, save pytest's own directory, goes with the run.
     """
     programs = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     home = tmp_path_factory.mktemp("home")
@@ -53,6 +57,9 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         environment.setenv(PROGRAMS_CACHE, os.environ.get(PROGRAMS_CACHE) or programs)
         for kind in ("STATE", "CACHE", "CONFIG", "DATA"):
             environment.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
+        for name, value in runs.begin(tmp_path_factory.getbasetemp()).items():
+            environment.setenv(name, value)
+        environment.setattr(tempfile, "tempdir", None)  # which remembers $TMPDIR
         yield
 
 

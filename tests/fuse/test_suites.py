@@ -12,13 +12,13 @@ import pytest
 
 from tests.support import fsspec_local
 from tests.support.places import Place, bucket_of, directory_at
+from tests.support.runs import memory
 from tests.support.settled import settled
 from tests.support.suites import Kind, Outcome, Outcomes, Suites, installed
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(6000)]
 
 ABSENT = Outcome(Kind.ABSENT)
-MEMORY_DISK = "/dev/shm"
 REFUSED = r"EPERM|EINVAL"  # what programs try that SEMANTICS refuses, and the log tells
 
 ZARR = (
@@ -88,7 +88,7 @@ def assert_the_same(
 
     Each of the differences must be met.
     """
-    with tempfile.TemporaryDirectory(dir=MEMORY_DISK) as elsewhere:
+    with tempfile.TemporaryDirectory(dir=memory()) as elsewhere:
         expected = run(Path(elsewhere))
     found = run(objects)
     passed = sum(outcome.kind is Kind.PASSED for outcome in expected.values())

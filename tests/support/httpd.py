@@ -176,7 +176,10 @@ def _home() -> Iterator[tuple[Path, Path]]:
 def _running(command: Sequence[str], port: int, log: Path) -> Iterator[str]:
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            ["setpriv", "--pdeathsig", "TERM", *command],  # nginx overwrites its environment
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
     try:
         wait_for(port, process, log)

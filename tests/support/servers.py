@@ -25,6 +25,7 @@ import pytest
 from botocore.config import Config
 
 from tests.support.ports import free_port, wait_for
+from tests.support.runs import memory
 
 _START_ATTEMPTS: Final = 3
 
@@ -33,7 +34,6 @@ pytest_plugins = ["tests.support.httpd", "tests.support.s3_script"]
 TOOLS = Path(__file__).parent.parent / "tools"
 CEPH_PACKAGES = "radosgw ceph-mon ceph-osd ceph-common curl"
 DELAY_MS = 20
-MEMORY_DISK = Path("/dev/shm")
 PLENTY_BYTES = 12 << 30
 
 
@@ -161,13 +161,13 @@ def delayed_swift(swift: S3Server) -> Iterator[S3Server]:
 def _swift_place() -> dict[str, str]:
     """Where Swift's files lie: in memory, where there is plenty; a disk takes minutes more."""
     try:
-        if shutil.disk_usage(MEMORY_DISK).free < PLENTY_BYTES:
+        if shutil.disk_usage(memory()).free < PLENTY_BYTES:
             return {}
-        with tempfile.TemporaryDirectory(dir=MEMORY_DISK) as probe:
+        with tempfile.TemporaryDirectory(dir=memory()) as probe:
             os.setxattr(probe, "user.probe", b"")  # Swift keeps metadata so
     except OSError:
         return {}
-    return {"S3_SERVER_DIR": str(MEMORY_DISK / f"s3-server-{uuid4().hex[:8]}")}
+    return {"S3_SERVER_DIR": str(memory() / f"s3-server-{uuid4().hex[:8]}")}
 
 
 @contextlib.contextmanager

@@ -8,9 +8,9 @@ from collections.abc import Callable
 TIMEOUT_S = 30.0
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool], seconds: float = TIMEOUT_S) -> None:
     """Return when a condition holds; it fails the test when it does not come to hold."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.002)

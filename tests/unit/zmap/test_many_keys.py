@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nczfs.testing.archives import zipped_many
+from tests.support.runs import memory
 
 COUNT = 100_000
 GROWTH_KIB = 4096  # the names alone are 6 MiB, and what is told of each ten times as much
@@ -35,8 +36,7 @@ print(1 + sum(1 for _ in names), peak() - before)
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory in memory, where there is one: so many files take a disk a while."""
-    memory = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as path:
+    with tempfile.TemporaryDirectory(dir=memory()) as path:
         yield Path(path)
 
 
