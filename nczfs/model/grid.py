@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from nczfs.model.boxes import Box
+from nczfs.model.boxes import Box, common
 
 ChunkIndex = tuple[int, ...]
 
@@ -66,6 +66,11 @@ class RegularGrid:
         return len(chunk) == len(self.shape) and all(
             0 <= i < n for i, n in zip(chunk, self.counts, strict=True)
         )
+
+    def part(self, chunk: ChunkIndex, box: Box) -> ChunkPart:
+        """Return the piece of a box in one of the chunks that it touches."""
+        piece = common(self.box(chunk), box)
+        return ChunkPart(chunk, piece.relative_to(self.origin(chunk)), piece.relative_to(box.start))
 
     def rows(self) -> Iterator[Box]:
         """Yield the elements of the array by rows of chunks along the first dimension."""

@@ -15,6 +15,7 @@ BITMAP_BYTES_MAX = 64 << 20
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 _BLOCK = 1 << 16  # numbers that are collected before they are sorted in
+_GATHERED = 1 << 12  # chunks of a box that are looked up one by one, wherever they lie
 
 
 class ChunkSet:
@@ -37,10 +38,7 @@ class ChunkSet:
 
     def add(self, chunk: ChunkIndex) -> None:
         """Add a chunk of the grid."""
-        number = 0
-        for i, count in zip(chunk, self._counts, strict=True):
-            number = number * count + i
-        self._new.append(number)
+        self._new.append(self._number(chunk))
         if len(self._new) == _BLOCK:
             self._put_away()
 
@@ -49,11 +47,19 @@ class ChunkSet:
 
     def has_any(self, chunks: Box) -> bool:
         """Return whether any chunk of a box of the grid is in the set."""
-        return bool(self._are_in(chunks).any())
+        return any(len(numbers) for numbers in self._within(chunks))
 
     def has_all(self, chunks: Box) -> bool:
         """Return whether all chunks of a box of the grid are in the set."""
-        return bool(self._are_in(chunks).all())
+        return sum(len(numbers) for numbers in self._within(chunks)) == chunks.size
+
+    def within(self, chunks: Box) -> Iterator[ChunkIndex]:
+        """Yield the chunks of a box of the grid that are in the set, in C order.
+
+        The time does not depend on the size of the box, only on what the set has near it.
+        """
+        for numbers in self._within(chunks):
+            yield from (index_of(number, self._counts) for number in numbers.tolist())
 
     def __iter__(self) -> Iterator[ChunkIndex]:
         """Yield the chunks in the set, in C order."""
@@ -67,8 +73,27 @@ class ChunkSet:
             before = number
         yield from (index_of(n, self._counts) for n in range(before + 1, self._total))
 
-    def _are_in(self, chunks: Box) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def _within(self, chunks: Box) -> Iterator[Numbers]:
+        """Yield the numbers of the chunks of a box that are in the set, in ascending order."""
+        if not chunks.size:
+            return
         self._put_away()
+        if chunks.size <= _GATHERED:
+            yield self._gathered(chunks)
+            return
+        last = self._number(tuple(stop - 1 for stop in chunks.stop))
+        for numbers in self._between(self._number(chunks.start), last + 1):
+            is_inside = np.ones(len(numbers), np.bool_)
+            rest = numbers
+            for start, stop, count in zip(
+                reversed(chunks.start), reversed(chunks.stop), reversed(self._counts), strict=True
+            ):
+                place, rest = rest % count, rest // count
+                is_inside &= np.asarray((place >= start) & (place < stop), np.bool_)
+            yield numbers[is_inside]
+
+    def _gathered(self, chunks: Box) -> Numbers:
+        """Return what `_within` yields, for a small box."""
         numbers: Numbers = np.zeros((), self._dtype)
         for start, stop, count in zip(chunks.start, chunks.stop, self._counts, strict=True):
             row = np.array(range(start, stop), self._dtype)
@@ -76,12 +101,37 @@ class ChunkSet:
         flat = numbers.reshape(-1)
         if self._bits is not None:
             bits = self._bits[flat >> np.uint64(3)] >> (flat & np.uint64(7)).astype(np.uint8)
-            return np.asarray(bits & 1, np.bool_)
+            return flat[np.asarray(bits & 1, np.bool_)]
         places = np.searchsorted(self._numbers, flat)
         found = np.zeros(len(flat), np.bool_)
         inside = places < len(self._numbers)
         found[inside] = self._numbers[places[inside]] == flat[inside]
-        return found
+        return flat[found]
+
+    def _between(self, first: int, stop: int) -> Iterator[Numbers]:
+        """Yield the numbers from `first` to `stop` that are in the set, in ascending order."""
+        self._put_away()
+        if self._bits is None:
+            a, b = np.searchsorted(self._numbers, np.array([first, stop], self._dtype)).tolist()
+            for start in range(a, b, _BLOCK):
+                yield self._numbers[start : min(start + _BLOCK, b)]
+            return
+        for start in range(first >> 3, -(-stop // 8), _BLOCK):
+            piece = self._bits[start : min(start + _BLOCK, -(-stop // 8))]
+            places = np.flatnonzero(piece)
+            if len(places):
+                rows, bits = np.nonzero(
+                    np.unpackbits(piece[places], bitorder="little").reshape(-1, 8)
+                )
+                numbers = (8 * (places[rows] + start) + bits).astype(self._dtype)
+                yield numbers[(numbers >= first) & (numbers < stop)]
+
+    def _number(self, chunk: ChunkIndex) -> int:
+        """Return the number of a chunk in C order of the grid."""
+        number = 0
+        for i, count in zip(chunk, self._counts, strict=True):
+            number = number * count + i
+        return number
 
     def _put_away(self) -> None:
         if not self._new:
@@ -95,14 +145,8 @@ class ChunkSet:
         np.bitwise_or.at(self._bits, block >> np.uint64(3), masks)
 
     def _in_order(self) -> Iterator[int]:
-        self._put_away()
-        if self._bits is None:
-            for first in range(0, len(self._numbers), _BLOCK):
-                yield from self._numbers[first : first + _BLOCK].tolist()
-            return
-        for first in range(0, len(self._bits), _BLOCK):
-            some = np.unpackbits(self._bits[first : first + _BLOCK], bitorder="little")
-            yield from (np.flatnonzero(some) + 8 * first).tolist()
+        for numbers in self._between(0, self._total):
+            yield from numbers.tolist()
 
 
 def chunks_of(box: Box, chunk_shape: tuple[int, ...]) -> Box:

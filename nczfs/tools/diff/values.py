@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
@@ -10,13 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
-from nczfs.model.boxes import Box
 from nczfs.model.grid import RegularGrid
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.diff.differences import ValueDifferences
 from nczfs.tools.diff.texts import value_text
 from nczfs.tools.progress import Progress
-from nczfs.tools.transfer.blocks import aligned, block_shape, block_size
+from nczfs.tools.sparse import Blocks, Reader, sparse_reader
+from nczfs.tools.transfer.blocks import block_shape, block_size
 from nczfs.tools.transfer.source import Content, Selection
 from nczfs.tools.verify.digest import element_bytes
 
@@ -49,6 +48,14 @@ class Compared:
     content: Content
     stored: ChunkSet | None = None
 
+    @property
+    def reader(self) -> Reader:
+        """Reads the elements of a box."""
+        content, stored = self.content, self.stored
+        if stored is None:
+            return content.read
+        return sparse_reader(content.read, RegularGrid(content.shape, content.chunks), stored)
+
 
 def value_differences(
     a: Compared,
@@ -79,18 +86,19 @@ def value_differences(
         return ValueDifferences(0, 0, reason=" and ".join(ranks))
     shape = tuple(map(min, *shapes)) if shapes[0] else ()
     tally = _Tally(tolerance)
-    chosen = _selections(shape, a, b, memory_limit_bytes)
+    chosen = _chosen(shape, a, b, memory_limit_bytes)
+    read_a, read_b = a.reader, b.reader
     item_bytes = a.content.item_bytes
     holes = prod(shape) - chosen.size
     progress(a.content.nbytes - chosen.size * item_bytes)
     try:
         if holes:
             hole = chosen.first_hole
-            tally.add(hole, a.content.read(hole), b.content.read(hole), weight=holes)
+            tally.add(hole, read_a(hole), read_b(hole), weight=holes)
         for selection in chosen:
             if tally.reason:
                 break
-            tally.add(selection, a.content.read(selection), b.content.read(selection))
+            tally.add(selection, read_a(selection), read_b(selection))
             progress(_size(selection) * item_bytes)
     finally:
         a.content.release()
@@ -98,41 +106,7 @@ def value_differences(
     return tally.result(prod(shape))
 
 
-@dataclass(frozen=True, slots=True)
-class _Selections:
-    """The boxes of a grid to compare, in C order.
-
-    Attributes
-    ----------
-    touched : the boxes in which a side has stored anything; None: all.
-    """
-
-    grid: RegularGrid
-    touched: ChunkSet | None
-
-    def __iter__(self) -> Iterator[Selection]:
-        if not prod(self.grid.shape):
-            return iter(())
-        if self.touched is None:
-            everything = tuple(slice(0, n) for n in self.grid.shape)
-            return aligned(everything, self.grid.chunk_shape)
-        return (_slices(self.grid.box(index)) for index in self.touched)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return prod(self.grid.shape) if self.touched is None else sum(map(_size, self))
-
-    @property
-    def first_hole(self) -> Selection:
-        """The first element, in C order, that is in none of the boxes."""
-        assert self.touched is not None
-        return tuple(slice(i, i + 1) for i in self.grid.origin(next(self.touched.missing())))
-
-
-def _selections(
-    shape: tuple[int, ...], a: Compared, b: Compared, memory_limit_bytes: int
-) -> _Selections:
+def _chosen(shape: tuple[int, ...], a: Compared, b: Compared, memory_limit_bytes: int) -> Blocks:
     """Return the boxes to compare: those in which a side has stored something, if that is known."""
     item = a.content.item_bytes + b.content.item_bytes
     size = block_size(memory_limit_bytes, np.dtype((np.void, item)), None)
@@ -140,19 +114,11 @@ def _selections(
     block = block_shape(shape, chunks, b.content.chunks, size) if prod(shape) else chunks
     grid = RegularGrid(shape, tuple(block))
     if a.stored is None or b.stored is None:
-        return _Selections(grid, None)
-    touched = ChunkSet(grid)
-    for side, stored in ((a, a.stored), (b, b.stored)):
-        own = RegularGrid(shape, side.content.chunks)
-        for chunk in stored:
-            if chunk in own:
-                for part in grid.parts(own.box(chunk)):
-                    touched.add(part.chunk)
-    return _Selections(grid, touched)
-
-
-def _slices(box: Box) -> Selection:
-    return tuple(slice(start, stop) for start, stop in zip(box.start, box.stop, strict=True))
+        return Blocks(grid)
+    sides = ((a, a.stored), (b, b.stored))
+    return Blocks.with_any(
+        grid, [(RegularGrid(shape, side.content.chunks), stored) for side, stored in sides]
+    )
 
 
 def _size(selection: Selection) -> int:

@@ -162,15 +162,16 @@ class ChunkCopier:
             self._target.dataset,
             pair.target,
             is_new=self._target.is_new,
-            is_wanted=pair.is_wanted_chunk,
+            wanted_parts=pair.wanted_parts,
         )
         copy(
-            pair.content,
+            pair.sparse_content,
             target.unit_shape,
             target.start,
             target_block_size(pair.target, self._limit),
             writes,
             self._progress,
+            pair.blocks,
             pair.is_wanted,
         )
 

@@ -7,15 +7,16 @@ even twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from nczfs.engine.chunks.fill import fill_element
-from nczfs.model.boxes import Box
-from nczfs.model.grid import ChunkIndex
+from nczfs.model.boxes import Box, common
+from nczfs.model.grid import ChunkIndex, ChunkPart, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.tools.chunkset import ChunkSet, chunks_of
+from nczfs.tools.sparse import Blocks, box_of, few_within, sparse_reader
 from nczfs.tools.transfer.source import Content, Selection
 
 
@@ -47,9 +48,30 @@ class ChunkPair:
         self.keeps_holes = one.dtype.native == other.dtype.native and _have_same_fill(one, other)
         self.keeps_bytes = self.keeps_holes and have_same_chunks(one, other)
 
+    @property
+    def sparse_content(self) -> Content:
+        """The values of the source, read from stored chunks only where these are few."""
+        if self.stored is None:
+            return self.content
+        read = sparse_reader(self.content.read, self.source.array.grid, self.stored)
+        return replace(self.content, read=read)
+
+    def blocks(self, grid: RegularGrid) -> Blocks:
+        """Return the blocks of a grid in which any chunk of the target may have to be written."""
+        if self.stored is None or not self.keeps_holes:
+            return Blocks(grid)
+        return Blocks.with_any(grid, [(self.source.array.grid, self.stored)])
+
+    def wanted_parts(self, box: Box) -> Iterator[ChunkPart]:
+        """Yield the pieces of a box in the chunks of the target that may have to be written."""
+        grid = self.target.array.grid
+        for chunk in self._chunks_near(box):
+            if self.is_wanted_chunk(chunk):
+                yield grid.part(chunk, box)
+
     def is_wanted(self, selection: Selection) -> bool:
         """Return whether any chunk of the target in a box may have to be written."""
-        box = Box(tuple(s.start for s in selection), tuple(s.stop for s in selection))
+        box = box_of(selection)
         chunks = chunks_of(box, self.target.array.chunk_shape)
         if self.done is not None and self.done.has_all(chunks):
             return False
@@ -69,11 +91,29 @@ class ChunkPair:
         """Return the bytes that a chunk of the target counts for in progress."""
         return self.target.array.grid.box(chunk).size * self.content.item_bytes
 
+    def _chunks_near(self, box: Box) -> Iterable[ChunkIndex]:
+        """Return the chunks of the target in a box, or fewer, if few of the source are stored."""
+        goal = self.target.array.grid
+        chunks = chunks_of(box, goal.chunk_shape)
+        if self.stored is not None and self.keeps_holes:
+            own = self.source.array.grid
+            found = few_within(self.stored, chunks_of(box, own.chunk_shape), chunks.size // 4)
+            if found is not None:
+                boxes = (chunks_of(common(own.box(c), box), goal.chunk_shape) for c in found)
+                near = {chunk for each in boxes for chunk in _indices(each)}
+                return sorted(near)
+        return _indices(chunks)
+
     def _is_stored(self, box: Box) -> bool:
         """Return whether anything may have been written in a box of the source."""
         if self.stored is None or not self.keeps_holes:
             return True
         return self.stored.has_any(chunks_of(box, self.source.array.chunk_shape))
+
+
+def _indices(chunks: Box) -> Iterator[ChunkIndex]:
+    """Yield the chunks of a box of a grid, in C order."""
+    return product(*map(range, chunks.start, chunks.stop))
 
 
 def _have_same_fill(one: ArrayDescription, other: ArrayDescription) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from math import prod
@@ -19,7 +19,7 @@ from nczfs.engine.values.quantize import rounding_of
 from nczfs.errors import BadValue
 from nczfs.library.variable import storable
 from nczfs.model.boxes import Box
-from nczfs.model.grid import ChunkIndex, ChunkPart
+from nczfs.model.grid import ChunkPart
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.transfer.copying import Writes
 from nczfs.tools.transfer.source import Selection
@@ -35,7 +35,7 @@ class ChunkTarget:
     ----------
     is_new : whether the store has none of its chunks; otherwise it is asked before a chunk of fill
         is left out.
-    is_wanted : returns whether a chunk is stored at all.
+    wanted_parts : yields the pieces of a box in the chunks that are stored at all; None: all.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ChunkTarget:
         variable: Variable,
         *,
         is_new: bool,
-        is_wanted: Callable[[ChunkIndex], bool] = lambda _: True,
+        wanted_parts: Callable[[Box], Iterator[ChunkPart]] | None = None,
     ) -> None:
         self._variable = variable
         self._array = variable.array
@@ -52,7 +52,7 @@ class ChunkTarget:
         self._pool = dataset.engine.pools.write
         self._rounding = rounding_of(variable)
         self._is_new = is_new
-        self._is_wanted = is_wanted
+        self._wanted_parts = wanted_parts or self._array.grid.parts
 
     def start(self, selection: Selection, values: Values, writes: Writes, credit: float) -> None:
         """Start storing the chunks of a box; see `copying.Start`.
@@ -72,13 +72,13 @@ class ChunkTarget:
             values = self._rounding(values)
         box = Box(tuple(p.start for p in selection), tuple(p.stop for p in selection))
         units: dict[UnitIndex, list[tuple[ChunkPart, Values]]] = {}
-        for part in self._array.grid.parts(box):
+        left = box.size
+        for part in self._wanted_parts(box):
             index: tuple[Any, ...] = (*part.target.slices(), ...)  # a scalar stays an array
             piece = values[index]
-            if self._is_wanted(part.chunk):
-                units.setdefault(self._writer.unit(part.chunk), []).append((part, piece))
-            else:
-                writes.progress(piece.size * credit)
+            units.setdefault(self._writer.unit(part.chunk), []).append((part, piece))
+            left -= piece.size
+        writes.progress(left * credit)
         for unit, parts in units.items():
             size = sum(piece.size for _, piece in parts)
             nbytes = sum(piece.nbytes for _, piece in parts)

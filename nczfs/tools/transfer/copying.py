@@ -11,8 +11,10 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
+from nczfs.model.grid import RegularGrid
 from nczfs.tools.progress import Progress
-from nczfs.tools.transfer.blocks import BlockSize, blocks, pieces
+from nczfs.tools.sparse import Blocks
+from nczfs.tools.transfer.blocks import BlockSize, block_shape, blocks, pieces
 from nczfs.tools.transfer.source import Content, Selection
 
 LOOK_S = 0.2
@@ -92,6 +94,7 @@ def copy(
     size: BlockSize,
     writes: Writes,
     progress: Progress,
+    chosen: Callable[[RegularGrid], Blocks] = Blocks,
     is_wanted: Callable[[Selection], bool] = lambda _: True,
 ) -> None:
     """Copy all values, block by block.
@@ -101,10 +104,16 @@ def copy(
     chunks : of the target.
     writes : to which `start` adds. They may go on when this returns.
     progress : called with half of the bytes as they are read; `writes` reports the other half.
+    chosen : returns the blocks of a grid that may have to be copied.
     is_wanted : returns whether a block is copied at all.
     """
     try:
-        for selection in blocks(content.shape, chunks, content.chunks, size):
+        if not prod(content.shape):
+            return
+        block = block_shape(content.shape, chunks, content.chunks, size)
+        selections = chosen(RegularGrid(content.shape, block))
+        progress((prod(content.shape) - selections.size) * content.item_bytes)
+        for selection in selections:
             if not is_wanted(selection):
                 progress(prod(part.stop - part.start for part in selection) * content.item_bytes)
                 continue

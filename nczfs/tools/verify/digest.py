@@ -29,7 +29,9 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.model.boxes import Box, index_of
 from nczfs.model.dtypes import NcType
+from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
+from nczfs.tools.sparse import sparse_reader
 
 BLOCK_BYTES = 64 << 20  # usual size of a read
 BLOCK_BYTES_MAX = 512 << 20
@@ -57,7 +59,10 @@ class Elements:
 
 
 def digest_of(
-    array: Array, block_bytes_max: int = BLOCK_BYTES_MAX, progress: Progress = lambda _count: None
+    array: Array,
+    block_bytes_max: int = BLOCK_BYTES_MAX,
+    progress: Progress = lambda _count: None,
+    stored: ChunkSet | None = None,
 ) -> str:
     """Return the checksum of the values of an array, in hexadecimal.
 
@@ -66,6 +71,7 @@ def digest_of(
     block_bytes_max : of values in memory at a time. Each chunk is decoded once if a row of chunks
         fits.
     progress : called with the number of elements after each block.
+    stored : the chunks that are stored; None: unknown.
 
     Raises
     ------
@@ -81,7 +87,11 @@ def digest_of(
 
     is_char = description.dtype.nc_type is NcType.CHAR
     elements = Elements(
-        description.shape, description.dtype.native, description.chunk_shape, is_char, read
+        description.shape,
+        description.dtype.native,
+        description.chunk_shape,
+        is_char,
+        read if stored is None else sparse_reader(read, description.grid, stored),
     )
     return digest_of_elements(elements, block_bytes_max, progress)
 

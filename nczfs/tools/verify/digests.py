@@ -9,10 +9,14 @@ from functools import partial
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.progress import Progress
+from nczfs.tools.transfer.listed import stored_chunks
 from nczfs.tools.verify.digest import BLOCK_BYTES_MAX, digest_of
 from nczfs.tools.verify.nodes import Nodes
 from nczfs.tools.verify.state import VerifyState, mark_of
 from nczfs.tools.verify.subject import Subject
+
+LISTED_LEAST = 1000
+"""Chunks of a grid from which on a listing shows which ones are stored: a page of S3 has 1000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def dataset_jobs(
             nodes.shown_path(node.path),
             node.array.size,
             partial(_incarnation, subject, node),
-            partial(digest_of, subject.dataset.array(node), block_bytes_max),
+            partial(_digest, subject, node, block_bytes_max),
         )
         for node in nodes.found.values()
         if isinstance(node, Variable)
@@ -83,6 +87,16 @@ def digests(
         if state is not None:
             state.add_digest(mark, value)
         yield Digest(job.path, value)
+
+
+def _digest(subject: Subject, variable: Variable, block_bytes_max: int, progress: Progress) -> str:
+    """Compute a checksum. Few stored chunks of a large grid are found by a listing."""
+    array = variable.array
+    stored = None
+    if array.grid.chunk_count > LISTED_LEAST and subject.zmap.features.lists_all:
+        found = stored_chunks(subject.dataset, variable.key, {variable.key: array}, lambda _: None)
+        stored = found[variable.key]
+    return digest_of(subject.dataset.array(variable), block_bytes_max, progress, stored)
 
 
 def _incarnation(subject: Subject, variable: Variable) -> str:

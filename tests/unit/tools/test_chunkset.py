@@ -27,12 +27,17 @@ def cases(draw: st.DrawFn) -> Case:
     return grid, added, Box(start, stop)
 
 
-@given(case=cases(), bitmap_bytes_max=st.sampled_from([0, 1, 100]))
-def test_a_set_has_what_was_added(case: Case, bitmap_bytes_max: int) -> None:
+@given(
+    case=cases(),
+    bitmap_bytes_max=st.sampled_from([0, 1, 100]),
+    gathered=st.sampled_from([0, 2, 1000]),
+)
+def test_a_set_has_what_was_added(case: Case, bitmap_bytes_max: int, gathered: int) -> None:
     grid, added, box = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunkset, "BITMAP_BYTES_MAX", bitmap_bytes_max)
         patch.setattr(chunkset, "_BLOCK", 3)
+        patch.setattr(chunkset, "_GATHERED", gathered)
         chunks = ChunkSet(grid)
         for chunk in added:
             chunks.add(chunk)
@@ -41,6 +46,7 @@ def test_a_set_has_what_was_added(case: Case, bitmap_bytes_max: int) -> None:
         assert [chunk for chunk in every if chunk in chunks] == sorted(set(added))
         assert list(chunks) == sorted(set(added))
         assert list(chunks.missing()) == [chunk for chunk in every if chunk not in added]
+        assert list(chunks.within(box)) == [chunk for chunk in inside if chunk in added]
         assert chunks.has_any(box) == any(chunk in added for chunk in inside)
         assert chunks.has_all(box) == all(chunk in added for chunk in inside)
 
@@ -53,6 +59,8 @@ def test_a_grid_may_have_more_chunks_than_a_machine_word_counts() -> None:
     chunks.add((0, 0, 1))
     assert last in chunks
     assert (length - 1, length - 1, 2) not in chunks
+    everywhere = Box((0, 0, 0), (length, length, 4))
+    assert list(chunks.within(everywhere)) == [(0, 0, 1), last]
     assert list(islice(chunks.missing(), 3)) == [(0, 0, 0), (0, 0, 2), (0, 0, 3)]
 
 
