@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.arraychunks import ArrayChunks
+from nczfs.engine.arrays.check import ArrayCheck, replaced
 from nczfs.engine.arrays.storing import Storing
 from nczfs.engine.chunks.base import ChunkSource
 from nczfs.engine.chunks.cache import ChunkCache
@@ -43,7 +44,7 @@ from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.values.quantize import rounding_of
 from nczfs.engine.writing.writeback import WriteBack
-from nczfs.errors import CodecError, NczfsError, StructureChanged
+from nczfs.errors import CodecError, NczfsError
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription, Variable
@@ -384,31 +385,6 @@ class Dataset(Hierarchy):
         for index in gone:
             cache.drop((stored, index))
 
-    def confirm(self, path: str, array: ArrayDescription) -> None:
-        """Ask the store whether it still describes the chunks of an array in the same way.
-
-        Raises
-        ------
-        StructureChanged : another client has removed or replaced it; it is forgotten here, and read
-            anew when needed. MetadataError, StoreError.
-        """
-        single = self.format.single
-        self.ask_again(single.keys(path))
-        documents = self.documents()
-        documents.fetch(single.keys(path))
-        stored = self.edits.applied(path, documents.node(single, path))
-        if stored is None and single is not self.format:
-            loaded = self.load(path)  # there is nothing but the consolidated copy
-            stored = loaded.node if loaded is not None else None
-        if not (isinstance(stored, Variable) and has_same_chunks(stored.array, array)):
-            raise self.replaced(path)
-
-    def replaced(self, path: str) -> StructureChanged:
-        """Return the error for a variable that is another one by now."""
-        return StructureChanged(
-            f"{self.url(path)}: another client has removed or replaced it since it was opened"
-        )
-
     def chunks(self, variable: Variable) -> tuple[StoredArray, ChunkSource]:
         """Return the array of a variable, and where its chunks come from."""
         array = variable.array  # the variable itself is not held: its attributes may be large
@@ -416,7 +392,9 @@ class Dataset(Hierarchy):
         stored = self.engine.arrays.of(self._metadata.zmap, prefix, array)
         lease = self.lease
         stored.is_waiting = lambda: lease.is_being_taken
-        confirm = Confirmation(lambda: self._confirm(array, stored), lambda: stored.doubts)
+        check = ArrayCheck(self, self._metadata, array, stored, lease.prepare)
+        near = None if self.is_far else check.is_unchanged
+        confirm = Confirmation(check.ask, lambda: stored.doubts, near)
         missing = self.engine.options.missing_chunks
         return stored, source_of(self.zmap, stored.place, array, missing, confirm)
 
@@ -433,23 +411,6 @@ class Dataset(Hierarchy):
         )
         rounding = rounding_of(variable)
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
-
-    def _confirm(self, described: ArrayDescription, array: StoredArray) -> None:
-        """Confirm as `confirm` does, and end the array if it is gone.
-
-        Afterwards it is also known whether the store has conditional writes.
-        """
-        self.lease.prepare()
-        path = None
-        while path != self.path_of(array):  # it may have been renamed meanwhile
-            path = self.path_of(array)
-            try:
-                self.confirm(path, described)
-            except StructureChanged as error:
-                if path == self.path_of(array):
-                    array.end(str(error))
-                    self.forget(path)
-                    raise
 
     def _has(self, array: StoredArray) -> bool:
         return array.is_within(self._metadata.zmap, self.root)
@@ -478,7 +439,7 @@ class _OpenArray:
     def check(self, variable: Variable) -> None:
         """See `WrittenArray.check`."""
         if not has_same_chunks(variable.array, self.description):
-            raise self.dataset.replaced(variable.path)
+            raise replaced(self.dataset, variable.path)
 
     def lost(self, error: NczfsError) -> None:
         """See `WrittenArray.lost`."""

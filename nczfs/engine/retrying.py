@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -27,6 +28,7 @@ CONFLICTS_MAX: Final = 100  # each conflict means that another client made progr
 BACKOFF_S: Final = 0.02
 BACKOFFS_MAX: Final = 20
 CONFIRMED_S: Final = 1.0
+LOOKED_S: Final = 0.05
 
 PASSING = (Unavailable, DeadlinePassed, StoreBusy)  # errors that may vanish a moment later
 ENDED = Unavailable("the mount ended before it was stored")
@@ -142,26 +144,32 @@ class Confirmation:
 
     A chunk that was encoded for one array must not be stored under another one's key, where readers
     would misread its bytes. The check comes before something is stored, and its result holds for a
-    second, or until there is a new doubt. Threads that come during a check share its result, even
-    an error. `_lock` guards the running check and the last result.
+    second, or until there is a new doubt. Where a look at the store takes microseconds, one just
+    before and one just after something is stored tell whether it is stored for the array. Threads
+    that come during a check share its result, even an error. `_lock` guards the running check and
+    the last result.
 
     Parameters
     ----------
     ask : raises if the description differs; then each call asks again.
     doubts : returns another number when the result may be another one by now.
+    is_unchanged : looks whether the last result still holds; None: that would take long.
     """
 
     def __init__(
         self,
         ask: Callable[[], None],
         doubts: Callable[[], int] = lambda: 0,
+        is_unchanged: Callable[[], bool] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask = ask
         self._doubts = doubts
+        self._is_unchanged = is_unchanged
         self._clock = clock
         self._lock = threading.Lock()
         self._own_doubts = 0
+        self._looked_at = -math.inf
         self._answered = (-1, 0.0)
         self._question: tuple[int, Future[None]] | None = None
 
@@ -185,6 +193,23 @@ class Confirmation:
             self._settle(ours, error, doubts, now)
             raise
         self._settle(ours, None, doubts, now)
+
+    def look(self, believed_s: float = 0.0) -> None:
+        """Ask at once if a look at the store shows a change. Raises what `ask` raises.
+
+        Nothing is done where a look would take long.
+
+        Parameters
+        ----------
+        believed_s : no look is needed if there was one so many seconds ago.
+        """
+        now = self._clock()
+        if self._is_unchanged is None or now - self._looked_at < believed_s:
+            return
+        if not self._is_unchanged():
+            self.doubt()
+            self()
+        self._looked_at = now
 
     def doubt(self) -> None:
         """Have the next call ask."""

@@ -16,7 +16,7 @@ import nczfs
 from tests.support.looking import failing_with, store_served
 from tests.support.places import DATASET, bucket_of
 from tests.support.servers import Faults
-from tests.support.settled import settled, status, wait_until
+from tests.support.settled import files_in, settled, status, wait_until
 
 RECORDS = np.arange(60, dtype="<f8").reshape(20, 3)
 REFUSED = r"EACCES|denied|403|EEXIST|ENOENT|ESTALE|not stored"
@@ -158,6 +158,24 @@ def test_a_removed_attribute_of_a_replaced_variable_stays_in_another_one_of_its_
         wait_until(mount, unsaved_metadata=0)
     with nczfs.open(str(store / DATASET)) as root:
         assert root.variables["v"].attrs["units"] == "s"
+
+
+def test_what_is_written_just_after_another_program_moved_a_variable_is_refused_and_kept(
+    store: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS W22. In a directory no second passes until that is seen."""
+    spool = tmp_path / "spool"
+    with store_served(str(store), "--spool-dir", str(spool), expect=f"{REFUSED}|saved in") as mount:
+        values = os.open(mount.path / "datasets" / DATASET / "v/values.raw", os.O_RDWR)
+        os.pwrite(values, RECORDS[1, :1].tobytes(), 0)
+        os.fsync(values)
+        (store / DATASET / "v").rename(store / DATASET / "w")
+        os.pwrite(values, RECORDS[1, 1:2].tobytes(), 8)
+        for act in (os.fsync, os.close):
+            with failing_with(errno.ESTALE):
+                act(values)
+    assert not (store / DATASET / "v").exists()
+    assert len(files_in(spool)) == 1
 
 
 def test_records_are_told_in_the_background_too(store: Path, tmp_path: Path) -> None:

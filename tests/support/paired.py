@@ -16,7 +16,7 @@ from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk, Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
-from nczfs.engine.retrying import Confirmation
+from nczfs.engine.retrying import LOOKED_S, Confirmation
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists
 from nczfs.model.grid import ChunkIndex
@@ -165,6 +165,7 @@ class PairedChunks(ChunkStore):
         assert set(values) <= set(members)
         with self._at.gate.inside(lambda: self.prefix):
             self.confirm()
+            self.confirm.look(LOOKED_S)
             parts = {
                 chunk: b"" if is_fill(self.array, each) else self.pipeline.encode(each)
                 for chunk, each in values.items()
@@ -184,10 +185,12 @@ class PairedChunks(ChunkStore):
             if sending is not None:
                 sending(data, replaces)
             try:
-                return self._zmap.write(self.key(unit), data, replaces=replaces)
+                version = self._zmap.write(self.key(unit), data, replaces=replaces)
             except (Conflict, ObjectExists):
                 self.confirm.doubt()
                 raise
+            self.confirm.look()
+            return version
 
     def delete(self, is_wanted: Callable[[ChunkIndex], bool]) -> Collection[ChunkIndex]:
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
@@ -15,7 +16,7 @@ from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk, Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
-from nczfs.engine.retrying import Confirmation
+from nczfs.engine.retrying import LOOKED_S, Confirmation
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import (
     CodecError,
@@ -25,6 +26,7 @@ from nczfs.errors import (
     NczfsError,
     NoSuchObject,
     ObjectExists,
+    StructureChanged,
 )
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
@@ -189,6 +191,7 @@ class ChunkIO(ChunkStore):
     ) -> Version | None:
         with self._at.gate.inside(lambda: self.prefix):
             self.confirm()
+            self.confirm.look(LOOKED_S)
             key, chunk = self.key(unit), values[unit]
             if not explicitly and is_fill(self.array, chunk) and not self._exists(key, replaces):
                 return None
@@ -200,10 +203,18 @@ class ChunkIO(ChunkStore):
                 sending(data, replaces)
             metrics.CHUNKS_STORED.inc()
             try:
-                return self._zmap.write(key, data, replaces=replaces)
+                version = self._zmap.write(key, data, replaces=replaces)
             except (Conflict, ObjectExists):
                 self.confirm.doubt()  # perhaps the chunk is of another array
                 raise
+            try:
+                self.confirm.look()
+            except StructureChanged:
+                if replaces == ABSENT:  # it would be a chunk of what is there now
+                    with contextlib.suppress(NczfsError):
+                        self._zmap.delete(key, version=version)
+                raise
+            return version
 
     def delete(self, is_wanted: Callable[[ChunkIndex], bool]) -> Collection[ChunkIndex]:
         start = f"{self.prefix}/" if self.prefix else ""
