@@ -17,6 +17,7 @@ import pytest
 import nczfs
 from nczfs.testing import datasets
 from nczfs.zmap.directory import DirectoryZMap
+from tests.support.commands import printed
 from tests.support.looking import mounting_of
 from tests.support.mounts import mounted, served
 from tests.support.mounts import nczfs as command
@@ -76,20 +77,12 @@ def copying(store: Path, tmp_path: Path) -> Iterator[Path]:
         yield mount.path / "datasets"
 
 
-def digests(dataset: str | Path) -> str:
-    found = command("verify", "--digest", dataset)
-    assert found.returncode == 0, found.stderr
-    return found.stdout
-
-
 def check_equal(copy: str | Path, source: Path) -> None:
     """A copy has the same values, tells the same of itself, and nothing is wrong with it."""
-    assert digests(copy) == digests(source)
-    texts = [command("info", "--json", place).stdout for place in (copy, source)]
+    assert printed("verify", "--digest", copy) == printed("verify", "--digest", source)
+    texts = [printed("info", "--json", place) for place in (copy, source)]
     assert _sorted(json.loads(texts[0])) == _sorted(json.loads(texts[1]))
-    found = [command("verify", place) for place in (copy, source)]
-    assert found[0].stdout == found[1].stdout
-    assert found[0].returncode == 0
+    assert printed("verify", copy) == printed("verify", source)
 
 
 def _sorted(node: dict[str, Any]) -> dict[str, Any]:
