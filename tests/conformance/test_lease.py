@@ -23,7 +23,7 @@ from nczfs.vfs.base import FileKind
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import Features, ZMap
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.url import parse_url
@@ -172,7 +172,7 @@ def values(mount: TreeFileSystem) -> list[int]:
 def test_a_mount_has_it_while_a_file_is_open_for_writing(
     mounts: list[TreeFileSystem], store: ZMap
 ) -> None:
-    """SEMANTICS W19."""
+    """SEMANTICS W19, W43."""
     ours, theirs = mounts
     assert values(theirs) == [0] * 8
     handle = open_file(ours, V, os.O_RDWR)
@@ -192,6 +192,19 @@ def test_a_mount_has_it_while_a_file_is_open_for_writing(
     theirs.write(handle, 8, np.array([2], "<i4").tobytes())
     close(theirs, handle)
     assert values(theirs) == [0, 1, 2, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.usefixtures("shortened")
+def test_objects_are_written_whoever_has_it(mounts: list[TreeFileSystem], store: ZMap) -> None:
+    """SEMANTICS W46."""
+    ours, theirs = mounts
+    handle = open_file(ours, V, os.O_RDWR)
+    ours.write(handle, 0, np.array([1], "<i4").tobytes())
+    (claim,) = claims(store)
+    write(theirs, "objects/ds/notes.txt", b"hello")
+    assert bytes(store.read(parse_key("ds/notes.txt")).data) == b"hello"
+    assert claims(store) == [claim]
+    close(ours, handle)
 
 
 def wait_until_free(store: ZMap) -> None:

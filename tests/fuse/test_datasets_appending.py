@@ -241,7 +241,7 @@ def test_appenders_in_one_mount_are_not_disturbed(place: Place, mounts: list[Ser
 def test_without_conditional_writes_they_append_by_turns(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """SEMANTICS W19, W34."""
+    """SEMANTICS W34, W43."""
     place = with_records(bucket_of(request.getfixturevalue("swift")))
     with ExitStack() as stack:
         expect = "EAGAIN|ETIMEDOUT"

@@ -54,7 +54,7 @@ def problems(path: Path) -> list[str]:
     ],
 )
 def test_a_shell_is_told_of_a_value_that_does_not_fit(group: Path, script: str) -> None:
-    """SEMANTICS W9."""
+    """SEMANTICS W9, W36."""
     done = bash(script, group / "v")
     assert done.returncode == 1
     assert "write error: Invalid argument" in done.stderr

@@ -109,7 +109,7 @@ def test_an_attribute_is_soon_in_the_store(mount: Path, store: Path) -> None:
 
 
 def test_rmtree_of_a_dataset_while_a_file_of_it_is_open(mount: Path, store: Path) -> None:
-    """SEMANTICS W16, W17."""
+    """SEMANTICS W17, W40."""
     raw = mount / "datasets/n.zarr/w/values.raw"
     with raw.open("rb", buffering=0) as reader, raw.open("r+b", buffering=0) as writer:
         reader.read(4)
@@ -137,7 +137,7 @@ def test_rmdir_of_what_is_not_empty_removes_nothing(mount: Path, store: Path) ->
 
 
 def test_files_of_others_in_a_group_keep_it(mount: Path, store: Path) -> None:
-    """SEMANTICS W16."""
+    """SEMANTICS W39."""
     (store / "n.zarr/g/notes.txt").write_text("precious")
     (mount / ".nczfs/refresh").write_text("datasets/n.zarr\n")
     failed = subprocess.run(

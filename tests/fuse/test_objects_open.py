@@ -222,7 +222,7 @@ def suppress_enfile() -> Iterator[None]:
 
 
 def test_without_descriptors_what_was_written_is_stored_or_kept(tmp_path: Path) -> None:
-    """SEMANTICS O6, O9: `ulimit -n 64` of the daemon, and a hundred writers."""
+    """SEMANTICS O6, O17: `ulimit -n 64` of the daemon, and a hundred writers."""
     place = directory_at(tmp_path / "store")
     data = {f"f{number}": b"%d" % number * 50_000 for number in range(100)}
     expect = "Too many open files|was not stored|not stored \\(|EN?FILE"

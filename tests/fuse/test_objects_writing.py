@@ -390,7 +390,7 @@ def test_what_was_closed_or_synced_survives_the_daemon(store: Path, tmp_path: Pa
 
 
 def test_a_file_that_cannot_be_stored_is_told_and_kept(store: Path, tmp_path: Path) -> None:
-    """SEMANTICS O9."""
+    """SEMANTICS O9, O17, O18."""
     (store / "a").write_text("old")
     options = ["--spool-dir", str(tmp_path / "spool")]
     with store_served(store, *options, expect=r"\ba: |ESTALE") as mount:

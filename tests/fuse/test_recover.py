@@ -135,7 +135,7 @@ def was_kept(mount: Served) -> bool:
 def test_a_file_has_its_own_bytes_alone_wherever_keeping_it_was_interrupted(
     tmp_path: Path,
 ) -> None:
-    """SEMANTICS O9, W21."""
+    """SEMANTICS O17, W21."""
     for step in range(100):
         store, spool = tmp_path / f"store{step}", tmp_path / f"spool{step}"
         store.mkdir()

@@ -45,7 +45,7 @@ def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Refusin
 def test_what_is_refused_is_told_kept_and_stored_when_it_is_allowed(
     refusing: Refusing, tmp_path: Path
 ) -> None:
-    """SEMANTICS O9, W1, W20."""
+    """SEMANTICS O17, W1, W20."""
     place, spool = refusing.place, tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
     options = ["--spool-dir", str(spool), "--flush-age", "200ms"]
@@ -86,7 +86,7 @@ def test_what_is_refused_is_told_kept_and_stored_when_it_is_allowed(
 
 @pytest.mark.parametrize("refusing", ["disk", "403"], indirect=True)
 def test_what_is_refused_until_the_end_is_recovered(refusing: Refusing, tmp_path: Path) -> None:
-    """SEMANTICS O9, W20."""
+    """SEMANTICS O17, W20."""
     place, spool = refusing.place, tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
     with store_served(place.url, "--spool-dir", str(spool), expect=TOLD) as mount:
@@ -123,7 +123,7 @@ def _some(values: np.ndarray, start: int, stop: int, value: float) -> bytes:
 def test_what_a_full_spool_took_before_is_kept_when_the_store_refuses_it(
     ceph_with_faults: Faults, tmp_path: Path
 ) -> None:
-    """SEMANTICS O9, O13: nothing is called lost that can be put back."""
+    """SEMANTICS O13, O17: nothing is called lost that can be put back."""
     refusing = refusing_bucket(ceph_with_faults, *REFUSALS["403"])
     taken: dict[str, bytes] = {}
     with small_disk(tmp_path / "disk", 3):

@@ -44,7 +44,7 @@ def relay(ceph: S3Server) -> Iterator[Relay]:
 def test_a_server_that_comes_back_gets_all_that_was_written(
     relay: Relay, tmp_path: Path, outage_s: float, *, is_silent: bool
 ) -> None:
-    """SEMANTICS A1, A6, O9, W1."""
+    """SEMANTICS A1, A6, O17, W1."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
     options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "200ms"]

@@ -108,7 +108,7 @@ def test_requests_that_fail_on_the_way_spoil_no_turn(
 def test_the_other_mount_takes_over_from_one_that_was_killed(
     swift: S3Server, tmp_path: Path
 ) -> None:
-    """SEMANTICS W2, W19. It sees that the process has ended, and does not wait for the term."""
+    """SEMANTICS W2, W44. It sees that the process has ended, and does not wait for the term."""
     place = bucket_of(swift)
     place.make_dataset({"v": (VALUES, CHUNKS)})
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"

@@ -16,6 +16,7 @@ from nczfs.zmap.keys import Key
 def test_commands_take_a_lease_where_conditions_do_not_hold_unless_told_to_trust(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """SEMANTICS W45."""
     leased: list[bool] = []
     write = DirectoryZMap.write
 

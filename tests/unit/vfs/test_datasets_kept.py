@@ -67,7 +67,7 @@ def fs(faulty: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def test_changes_that_wait_are_shown_and_stored(
     fs: TreeFileSystem, faulty: Faulty, memory: MemoryZMap
 ) -> None:
-    """SEMANTICS W2, W9, W34."""
+    """SEMANTICS W2, W34, W37."""
     faulty.arm(DOWN)
     with pytest.raises(StoreError):
         write(fs, ATTRIBUTE, b"7\n")

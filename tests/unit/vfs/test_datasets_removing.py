@@ -149,7 +149,7 @@ def test_nothing_goes_without_the_option(
 def test_what_holds_something_is_not_empty_whatever_is_allowed(
     mount: Mount, store: ZMap, path: str, allow_delete: bool
 ) -> None:
-    """SEMANTICS W11, W16."""
+    """SEMANTICS W11, W16, W39."""
     for key in ("d/n.zarr/left/notes/one.txt", "papers/new/one.txt"):
         store.write(parse_key(key), b"")
     before = keys_of(store)
@@ -430,7 +430,7 @@ def test_a_file_that_cannot_be_made_is_named_once_by_the_problems(mount: Mount, 
 def test_a_dataset_goes_whole_and_the_directory_above_it_by_itself(
     fs: TreeFileSystem, store: ZMap
 ) -> None:
-    """SEMANTICS W16."""
+    """SEMANTICS W40, W41."""
     empty(fs, N)
     listing(fs, "datasets")
     rmdir(fs, N)
@@ -455,7 +455,7 @@ def test_a_new_node_in_the_place_of_a_removed_one_is_shown_whole(
 
 
 def test_the_dataset_that_is_mounted_stays(mount: Mount, store: ZMap) -> None:
-    """SEMANTICS W16."""
+    """SEMANTICS W40."""
     fs = mount("/d/n.zarr")
     with pytest.raises(NotPermitted):
         rm_r(fs, "datasets/n.zarr")
@@ -463,7 +463,7 @@ def test_the_dataset_that_is_mounted_stays(mount: Mount, store: ZMap) -> None:
 
 
 def test_what_is_no_dataset_stays(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS W16."""
+    """SEMANTICS W39."""
     store.write(parse_key("papers/one.pdf"), b"%PDF")
     store.write(parse_key("d/n.zarr/notes/one.txt"), b"")
     for path in ("datasets/papers", f"{N}/notes"):

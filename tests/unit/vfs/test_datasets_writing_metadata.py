@@ -31,7 +31,7 @@ from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.trees import exists, find, listing, read
-from tests.support.writing import mkdir, rmdir
+from tests.support.writing import close, mkdir, open_file, rmdir
 
 _stores = itertools.count()
 
@@ -179,14 +179,14 @@ def test_an_attribute_that_is_json_stays_json(fs: TreeFileSystem, store: ZMap) -
 def test_a_new_attribute_has_the_type_that_cdl_gives_the_literal(
     fs: TreeFileSystem, store: ZMap, text: str, value: object
 ) -> None:
-    """SEMANTICS W9."""
+    """SEMANTICS W35."""
     echo(fs, f"{A}/new", text)
     assert stored(store, "new") == value
     assert "new" in listing(fs, A)
 
 
 def test_groups_have_attributes_too_and_a_slash_is_escaped(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS W9."""
+    """SEMANTICS W35."""
     echo(fs, "datasets/n.zarr/attributes/title", "a test")
     echo(fs, "datasets/n.zarr/g/attributes/title", "a group")
     assert stored(store, "title", "") == (NcType.CHAR, "a test")
@@ -206,12 +206,23 @@ def test_text_can_be_appended_and_bytes_replaced(fs: TreeFileSystem, store: ZMap
 
 
 def test_a_file_that_was_only_truncated_stays_what_it_was(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS W9."""
+    """SEMANTICS W37."""
     handle = fs.open(find(fs, f"{A}/units").ino, os.O_WRONLY | os.O_TRUNC).handle
     fs.flush(handle)
     fs.release(handle)
     assert stored(store, "units") == (NcType.CHAR, "K")
     assert read(fs, f"{A}/units") == b"K\n"
+
+
+def test_a_new_file_that_is_closed_without_a_byte_is_no_attribute(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W37."""
+    before = bytes(store.read(parse_key("n.zarr/v/.zattrs")).data)
+    close(fs, open_file(fs, f"{A}/new", os.O_WRONLY | os.O_CREAT))
+    assert not exists(fs, f"{A}/new")
+    fs.sync()
+    assert bytes(store.read(parse_key("n.zarr/v/.zattrs")).data) == before
 
 
 def test_a_rename_moves_the_text_and_the_type_of_what_it_replaces_stays(
@@ -240,7 +251,7 @@ def test_a_rename_moves_the_text_and_the_type_of_what_it_replaces_stays(
 
 @pytest.mark.parametrize("name", ["_ARRAY_DIMENSIONS", "_nczarr_attrs", "_NCProperties"])
 def test_attributes_of_the_format_cannot_be_made(fs: TreeFileSystem, name: str) -> None:
-    """SEMANTICS W9."""
+    """SEMANTICS W38."""
     with pytest.raises(NotPermitted):
         echo(fs, f"{A}/{name}", "x")
 
@@ -446,7 +457,7 @@ def test_the_fill_value_of_an_info_json_is_of_the_type_of_its_variable(
 def test_a_fill_value_that_is_written_gets_the_type_of_its_variable(
     fs: TreeFileSystem, store: ZMap
 ) -> None:
-    """SEMANTICS W9."""
+    """SEMANTICS W36."""
     declare(fs, "datasets/n.zarr/w", {"shape": [2], "dtype": "<f4"})
     echo(fs, "datasets/n.zarr/w/attributes/_FillValue", "-999")
     with open_zmap(Prefixed(store, parse_prefix("n.zarr"))) as root:
@@ -456,7 +467,7 @@ def test_a_fill_value_that_is_written_gets_the_type_of_its_variable(
 
 @pytest.mark.parametrize("text", ["1.5", "70000", "1 2", "none"])
 def test_a_fill_value_that_is_none_of_the_type_is_refused(fs: TreeFileSystem, text: str) -> None:
-    """SEMANTICS W9."""
+    """SEMANTICS W36."""
     declare(fs, "datasets/n.zarr/w", {"shape": [2], "dtype": "<i2"})
     with pytest.raises(BadValue, match="_FillValue"):
         echo(fs, "datasets/n.zarr/w/attributes/_FillValue", text)

@@ -109,7 +109,7 @@ def stored(store: MemoryZMap) -> list[int]:
 def test_the_first_data_are_taken_while_the_right_to_send_them_is_acquired(
     store: Tried, mount: Callable[..., TreeFileSystem], pool: ThreadPoolExecutor, elements: int
 ) -> None:
-    """SEMANTICS W1, W19."""
+    """SEMANTICS W1, W47."""
     fs = mount()
     handle = open_file(fs, V, os.O_WRONLY)
     assert store.trying.wait(WAIT_S)
@@ -129,7 +129,7 @@ def test_the_first_data_are_taken_while_the_right_to_send_them_is_acquired(
 def test_a_program_that_reads_as_well_waits_when_it_opens_the_file(
     store: Tried, mount: Callable[..., TreeFileSystem], pool: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS W19."""
+    """SEMANTICS W47."""
     fs = mount()
     opened = pool.submit(open_file, fs, V, os.O_RDWR)
     assert store.trying.wait(WAIT_S)
@@ -158,7 +158,7 @@ def test_a_trial_that_failed_is_made_again_by_who_writes_next(
 def test_a_mount_that_finds_another_writer_fails_when_it_opens_the_file(
     store: Tried, mount: Callable[..., TreeFileSystem]
 ) -> None:
-    """SEMANTICS W19."""
+    """SEMANTICS W43."""
     store.go_on.set()
     ours, theirs = mount(), mount(LeaseTerms(settle_s=0.4, poll_s=0.05, wait_s=1.0))
     handle = open_file(ours, V, os.O_RDWR)

@@ -246,7 +246,7 @@ def test_exclusive_creation_of_what_exists_is_refused(fs: TreeFileSystem) -> Non
 def test_who_loses_the_race_for_a_new_object_learns_it_at_close(
     fs: TreeFileSystem, store: ZMap, tmp_path: Path, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS O9."""
+    """SEMANTICS O9, O17."""
     expected_warnings.add(r"plain/new: (was not stored|not stored \()")
     handle = fs.create(*split(fs, "objects/plain/new"), os.O_WRONLY | os.O_EXCL, 0o644)[0].handle
     fs.write(handle, 0, b"ours")
@@ -265,7 +265,7 @@ def test_who_loses_the_race_for_a_new_object_learns_it_at_close(
 def test_what_another_client_replaced_meanwhile_is_not_overwritten(
     fs: TreeFileSystem, store: ZMap, tmp_path: Path, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS O9."""
+    """SEMANTICS O9, O17, O18."""
     expected_warnings.add(r"plain/notes.txt: (was not stored|not stored \()")
     handle = open_file(fs, NOTES, os.O_WRONLY | os.O_TRUNC)
     fs.write(handle, 0, b"ours")
@@ -290,7 +290,7 @@ def test_who_reads_what_could_not_be_stored_is_never_told_other_bytes(
     expected_warnings: ExpectedWarnings,
     name: str,
 ) -> None:
-    """SEMANTICS A2, O9."""
+    """SEMANTICS A2, O18."""
     expected_warnings.add("(was not stored|not stored \\()")
     writing = open_file(fs, name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     fs.write(writing, 0, b"ours")
@@ -314,7 +314,7 @@ def test_what_a_store_refuses_stands_for_itself_in_the_spool(
     tmp_path: Path,
     expected_warnings: ExpectedWarnings,
 ) -> None:
-    """SEMANTICS O9."""
+    """SEMANTICS O17, O18."""
     expected_warnings.add("(was not stored|not stored \\()")
     handle = open_file(faulty_fs, NOTES)
     faulty_fs.write(handle, 1, b"E")
@@ -341,7 +341,7 @@ def test_what_is_truncated_by_who_only_reads_is_truncated(fs: TreeFileSystem, st
 def test_a_truncation_that_the_store_refuses_leaves_nothing_behind(
     faulty_fs: TreeFileSystem, faulty: Faulty, tmp_path: Path, *, is_read: bool
 ) -> None:
-    """SEMANTICS O9: also where another program has the file open for reading."""
+    """SEMANTICS O19: also where another program has the file open for reading."""
     handle = open_file(faulty_fs, NOTES, os.O_RDONLY) if is_read else None
     faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write", "write_parts"}), repeats=1000))
     with pytest.raises(AccessDenied):
@@ -357,7 +357,7 @@ def test_a_truncation_that_the_store_refuses_leaves_nothing_behind(
 def test_a_truncation_that_the_store_refuses_keeps_what_another_file_wrote(
     faulty_fs: TreeFileSystem, faulty: Faulty, store: ZMap
 ) -> None:
-    """SEMANTICS O9: its close has yet to answer for it."""
+    """SEMANTICS O19: its close has yet to answer for it."""
     handle = open_file(faulty_fs, NOTES)
     faulty_fs.write(handle, 0, b"HE")
     faulty.arm(Fault(0, Unavailable, operations=frozenset({"write", "write_parts"}), repeats=1000))
@@ -371,7 +371,7 @@ def test_a_truncation_that_the_store_refuses_keeps_what_another_file_wrote(
 def test_what_is_left_in_the_spool_is_told(
     fs: TreeFileSystem, store: ZMap, tmp_path: Path, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS O9."""
+    """SEMANTICS O17."""
     expected_warnings.add("(was not stored|not stored \\()")
     handle = open_file(fs, NOTES)
     fs.write(handle, 0, b"HELLO")

@@ -131,7 +131,7 @@ def stored(store: MemoryZMap) -> bytes:
 def test_whichever_use_of_the_disk_fails_nothing_that_was_acknowledged_is_lost(
     tmp_path: Path, survives: Survives, *, partly: bool
 ) -> None:
-    """SEMANTICS O6, O9, O13, W21."""
+    """SEMANTICS O6, O13, O17, W21."""
     with failing_disk(partly=partly) as disk:
         fail_each(disk, tmp_path, survives)
 

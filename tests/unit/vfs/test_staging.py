@@ -227,7 +227,7 @@ def test_what_is_kept_counts_until_somebody_has_removed_it(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL])
 def test_what_is_on_a_full_disk_is_kept(tmp_path: Path, survives: Survives) -> None:
-    """SEMANTICS O9: there is room in reserve for what entries end in."""
+    """SEMANTICS O17: there is room in reserve for what entries end in."""
     with small_disk(tmp_path / "disk", 1):
         spool = Spool(tmp_path / "disk/spool", survives=survives)
         written = [stage(spool, f"f{number}") for number in range(20)]
@@ -267,7 +267,7 @@ def test_a_spool_that_is_full_is_told_of_what_could_not_be_kept(
 def test_what_has_become_an_entry_is_kept_although_its_directory_was_not_synced(
     staged: StagedFile, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEMANTICS O9: nothing is called lost that can be put back."""
+    """SEMANTICS O17: nothing is called lost that can be put back."""
     staged.write(0, b"new")
     monkeypatch.setattr(spool, "sync", mock.Mock(side_effect=Unavailable("the disk fails")))
     kept = staged.keep("a/b", Version("1"), "the store was full")

@@ -32,7 +32,9 @@ from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
+from tests.support.counted import new_store
 from tests.support.trees import exists, find, listing, read, read_inode
+from tests.support.waiting import until
 
 _stores = itertools.count()
 
@@ -443,15 +445,25 @@ def test_the_access_log_names_variable_box_and_cost(fs: TreeFileSystem) -> None:
     assert "chunks_loaded=2" in line
 
 
-def test_the_first_open_fetches_the_coordinates(store: ZMap, url: str) -> None:
+def test_the_first_open_fetches_the_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEMANTICS D14."""
-    fs = mount_tree(url)
-    read(fs, "datasets/a.zarr/v/values.raw", 0, 4)
-    fs.close()  # waits for what is under way
-    fs = mount_tree(url)
-    read(fs, "datasets/a.zarr/y/values.raw", 0, 4)
-    assert read(fs, "datasets/a.zarr/y/values.raw") == np.arange(4, dtype="<i4").tobytes()
+    store = new_store()
+    monkeypatch.setattr("nczfs.vfs.tree.open_store", lambda *_: store)
+    fs = mount_tree("memory://counted")
+    info = find(fs, "datasets/counted/v/info.json").ino
+    fs.release(fs.open(info, os.O_RDONLY).handle)
+    values = find(fs, "datasets/counted/v/values.raw").ino
+    store.reads.clear()
+    coordinates = {"x/0": 1, "y/0": 1, "y/1": 1, "y/2": 1, "y/3": 1}
+
+    def chunks() -> dict[str, int]:
+        return {key: count for key, count in store.reads.copy().items() if "/." not in key}
+
+    for _ in range(2):
+        fs.release(fs.open(values, os.O_RDONLY).handle)
+        until(lambda: chunks() == coordinates)
     fs.close()
+    assert chunks() == coordinates
 
 
 def test_a_listing_of_a_group_gives_a_stand_in_for_sizes_that_need_all_members(

@@ -312,7 +312,7 @@ def _leave_claim(zmap: Unconditional, time: Time, **changes: object) -> Key:
 def test_the_lease_of_a_process_that_was_seen_to_have_ended_is_taken_over(
     zmap: Unconditional, time: Time
 ) -> None:
-    """Its number is that of another process by now, which started at another time."""
+    """SEMANTICS W44. Another process, which started at another time, has its number."""
     left = _leave_claim(zmap, time, started=1)
     begun = time.now
     ours = contender(zmap, time)
@@ -334,6 +334,7 @@ def test_the_lease_of_a_process_that_was_seen_to_have_ended_is_taken_over(
 def test_a_process_that_cannot_be_seen_from_here_keeps_its_term(
     changes: dict[str, object], zmap: Unconditional, time: Time
 ) -> None:
+    """SEMANTICS W44."""
     left = _leave_claim(zmap, time, **changes)
     ours = contender(zmap, time)
     assert not take(ours, time, tries=20)

@@ -85,6 +85,7 @@ def test_where_conditions_hold_nothing_is_asked_and_no_thread_started(leases: Le
 
 
 def test_who_is_trusted_to_be_alone_takes_none(zmap: Unconditional, time: Time) -> None:
+    """SEMANTICS W45."""
     trusting = Leases(trusts=True, terms=TERMS, clock=time.clock())
     with trusting.of(zmap, ROOT).writing():
         assert zmap.claims() == []
@@ -257,6 +258,7 @@ def test_a_lease_that_was_removed_by_somebody_is_lost(
 def test_the_lease_of_a_killed_process_is_had_when_it_expired(
     lease: Lease, zmap: Unconditional, time: Time
 ) -> None:
+    """SEMANTICS W44."""
     killed = other(zmap, time)
     time.sleep(TERMS.term_s - 2 * TERMS.wait_s)
     with pytest.raises(LeaseNotHeld):

@@ -79,7 +79,7 @@ def test_a_node_goes_with_its_keys_from_its_group_and_from_the_copy(
 
 
 def test_a_dimension_stays() -> None:
-    """SEMANTICS W16."""
+    """SEMANTICS W42."""
     zmap = made()
     with written_again(zmap) as root:
         del root["v"], root["w"], root["g"]
@@ -236,7 +236,7 @@ def with_foreign(zmap: MemoryZMap) -> MemoryZMap:
 def test_objects_that_belong_to_no_dataset_stop_the_removal_before_it_begins(
     format: str, path: str
 ) -> None:
-    """SEMANTICS W16."""
+    """SEMANTICS W39."""
     zmap = with_foreign(made(format, consolidated=True))
     before = {key: bytes(zmap.read(parse_key(key)).data) for key in keys_of(zmap)}
     foreign = sorted(key for key in FOREIGN if key.startswith(path))
