@@ -435,6 +435,13 @@ class ZMap(ABC):
         """
         return iter(())
 
+    def broken(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
+        """Yield objects below a prefix that cannot be read, and why, as far as that is known.
+
+        Makes no request. The results of `search` and `list` contain these objects, too.
+        """
+        return iter(())
+
     def capacity(self) -> Capacity:
         """Return the capacity, if the store has a limit."""
         return UNLIMITED

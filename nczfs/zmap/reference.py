@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 from nczfs.errors import (
+    AccessDenied,
     Conflict,
     CorruptStore,
     NczfsError,
@@ -28,7 +29,7 @@ from nczfs.zmap.parallel import in_parallel
 from nczfs.zmap.ranges import clipped
 from nczfs.zmap.reference_json import read_references
 from nczfs.zmap.reference_parquet import ParquetReferences, read_bounded
-from nczfs.zmap.reference_table import WHOLE, Reference
+from nczfs.zmap.reference_table import UNREADABLE_BYTES, WHOLE, Reference
 from nczfs.zmap.reference_targets import Targets
 from nczfs.zmap.registry import StoreOptions, around, open_store, plain_kind
 from nczfs.zmap.url import REFERENCE_DIRECTORIES, StoreUrl
@@ -67,12 +68,19 @@ class References(Protocol):
     def children(self, prefix: Prefix) -> Iterator[tuple[str, Reference | None, bool]]:
         """Yield names of the next level with their references, and whether others are below."""
 
+    def broken_below(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
+        """Yield the known references below a prefix that cannot be read, and why."""
+
 
 class ReferenceZMap(ZMap):
     """The keys of a document of references.
 
     Referenced objects are pinned at the version that was first read: once one is replaced, the
     offsets no longer fit it, and reading from it raises `Conflict`.
+
+    A reference that cannot be read, or that leads to nothing, is a key like all others, of
+    `UNREADABLE_BYTES`: only reading it is an error. Were it left out, its chunk would be one that
+    was never written.
 
     Parameters
     ----------
@@ -112,6 +120,8 @@ class ReferenceZMap(ZMap):
         here = self._version_of(found)
         if version is not None and version != here:
             raise Conflict(f"{self._name}/{key}: another version than the requested one")
+        if found.problem:
+            raise CorruptStore(f"{self._name}/{key}: {found.problem}")
         if found.data is not None:
             return Blob(found.data[start:stop], here, len(found.data), self._mtime_ns)
         size = found.size if found.size != WHOLE else self._pinned(key, found)[1]
@@ -144,16 +154,19 @@ class ReferenceZMap(ZMap):
             return Entry(name, stat, is_prefix)
 
         def is_asked(child: tuple[str, Reference | None, bool]) -> bool:
-            return child[1] is not None and child[1].size == WHOLE
+            return child[1] is not None and _leads_to_all(child[1])
 
         return _answered(entry, is_asked, self._references.children(prefix))
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return _answered(
             lambda pair: self._stat(*pair),
-            lambda pair: pair[1].size == WHOLE,
+            lambda pair: _leads_to_all(pair[1]),
             self._references.below(prefix),
         )
+
+    def broken(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
+        return self._references.broken_below(prefix)
 
     def close(self) -> None:
         self._targets.close()
@@ -168,7 +181,14 @@ class ReferenceZMap(ZMap):
         return Version(f"{self._version}:{found.row:x}")
 
     def _stat(self, key: Key, found: Reference) -> Stat:
-        size = found.size if found.size != WHOLE else self._pinned(key, found)[1]
+        size = found.size
+        if found.problem:
+            size = UNREADABLE_BYTES
+        elif size == WHOLE:
+            try:
+                size = self._pinned(key, found)[1]
+            except (AccessDenied, CorruptStore, Unsupported):
+                size = UNREADABLE_BYTES
         return Stat(key, size, self._version_of(found), self._mtime_ns)
 
     def _pinned(self, key: Key, found: Reference) -> tuple[Version, int]:
@@ -268,6 +288,11 @@ def _answered(
     for asked, group in groupby(items, is_asked):
         answers = in_parallel if asked else map
         yield from answers(answer, group)
+
+
+def _leads_to_all(found: Reference) -> bool:
+    """Return whether a reference is to all of an object, which must be asked for its size."""
+    return found.size == WHOLE and not found.problem
 
 
 def _is_near(home: StoreUrl, options: StoreOptions) -> bool:

@@ -140,11 +140,19 @@ class ParquetReferences:
                 seen.add(head)
                 yield head, None, True
 
+    def broken_below(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
+        """Yield nothing: the files are read only when they are needed."""
+        return iter(())
+
     def _chunks(self, path: str, grid: _Grid) -> Iterator[tuple[str, Reference]]:
         """Yield the chunks of an array that have a reference, by name."""
-        for start in range(0, prod(grid.counts), self._record_size):
+        count = prod(grid.counts)
+        for start in range(0, count, self._record_size):
             part = self._part(_file(path, start // self._record_size))
-            for index in range(start, start + (part.num_rows if part is not None else 0)):
+            rows = 0 if part is None else self._record_size
+            if part is not None and not isinstance(part, str):
+                rows = part.num_rows
+            for index in range(start, min(start + rows, count)):
                 found = self._row(path, index)
                 if found is not None:
                     yield grid.name(index), found
@@ -154,6 +162,8 @@ class ParquetReferences:
         number, row = divmod(index, self._record_size)
         key = _file(path, number)
         part = self._part(key)
+        if isinstance(part, str):
+            return Reference(index, None, problem=part)
         if part is None or row >= part.num_rows:
             return None
         url, offset, size, data = (part.column(name)[row].as_py() for name in _COLUMNS)
@@ -166,11 +176,11 @@ class ParquetReferences:
         if not offset and not size:
             return Reference(index, None, url, 0, WHOLE)
         if offset is None or size is None or offset < 0 or size < 0:
-            raise CorruptStore(f"{self._where}/{key}: row {row} has an impossible range")
+            return Reference(index, None, problem=f"row {row} of {key} has an impossible range")
         return Reference(index, None, url, offset, size)
 
     def _part(self, key: Key) -> Any:
-        """Return the rows of a file; None if there is no such file."""
+        """Return the rows of a file, or why they cannot be read; None if there is no such file."""
         with self._lock:
             if key in self._parts:
                 self._parts.move_to_end(key)
@@ -179,6 +189,8 @@ class ParquetReferences:
             part = self._parsed(key, read_bounded(self._store, key).data)
         except NoSuchObject:
             part = None
+        except (BadMetadata, CorruptStore) as error:
+            part = str(error).removeprefix(f"{self._where}/")
         with self._lock:
             self._parts[key] = part
             while len(self._parts) > 1 and not self._fit():
@@ -187,7 +199,7 @@ class ParquetReferences:
 
     def _fit(self) -> bool:
         """Return whether the cached files are few and small enough."""
-        sizes = [part.nbytes for part in self._parts.values() if part is not None]
+        sizes = [part.nbytes for part in self._parts.values() if hasattr(part, "nbytes")]
         return len(self._parts) <= PARTS_KEPT and sum(sizes) <= PART_BYTES_MAX
 
     def _parsed(self, key: Key, body: Buffer) -> Any:

@@ -18,7 +18,12 @@ WHOLE = -1
 EXPANDED_BYTES_MAX: Final = 512 << 20
 """The most memory that the references of a document may take."""
 
+UNREADABLE_BYTES: Final = 1
+"""As the size of what cannot be read: one byte, which programs ask for, and get the error."""
+
 _INLINE = -1
+_BROKEN = -2  # as target: the bytes in the document say what is wrong
+_PROBLEM_CHARACTERS_MAX = 200
 _ROW_BYTES = 64  # of a reference besides its key
 _URL_BYTES = 160  # of a URL besides its characters
 
@@ -33,6 +38,7 @@ class Reference:
     data : the bytes themselves; None if they are elsewhere.
     url : of the object that contains them, as in the document.
     offset, size : of the bytes in that object; a size of `WHOLE` is all of it.
+    problem : why it cannot be read; empty if nothing is wrong with it.
     """
 
     row: int
@@ -40,6 +46,11 @@ class Reference:
     url: str = ""
     offset: int = 0
     size: int = WHOLE
+    problem: str = ""
+
+
+class TooMuch(Unsupported):
+    """A document of references needs more memory or computing than it may."""
 
 
 class Budget:
@@ -53,10 +64,10 @@ class Budget:
         self._left = EXPANDED_BYTES_MAX
 
     def spend(self, size: int) -> None:
-        """Take some of it. Raises Unsupported if there is not enough."""
+        """Take some of it. Raises TooMuch if there is not enough."""
         self._left -= size
         if self._left < 0:
-            raise Unsupported(
+            raise TooMuch(
                 f"its references come to more than the {EXPANDED_BYTES_MAX >> 20} MiB that are read"
             )
 
@@ -76,6 +87,13 @@ class TableBuilder:
 
     def __len__(self) -> int:
         return len(self._targets)
+
+    def add_broken(self, key: Key, problem: str) -> None:
+        """Add a key whose reference cannot be read, and why."""
+        text = _encoded(problem[:_PROBLEM_CHARACTERS_MAX])
+        self._budget.spend(len(text))
+        self._add(key, _BROKEN, len(self._data), len(text))
+        self._data += text
 
     def add_bytes(self, key: Key, data: bytes) -> None:
         """Add a key with bytes in the document."""
@@ -153,9 +171,22 @@ class Table:
         self._sizes = sizes
         self._data = data
         self.urls = urls
+        self.url_problems: dict[int, str] = {}
+        """By the position of a URL in `urls`: why it leads nowhere."""
 
     def __len__(self) -> int:
         return len(self._targets)
+
+    def broken_below(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
+        """Yield the references below a prefix that cannot be read, and why."""
+        for row in self.broken_rows(prefix).tolist():
+            yield Key(_decoded(self._key(row))), self._at(row).problem
+
+    def broken_rows(self, prefix: Prefix) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Return the positions of the references below a prefix that cannot be read."""
+        start, end = self._span(prefix)
+        wrong = np.array([_BROKEN, *self.url_problems], np.int32)
+        return np.flatnonzero(np.isin(self._targets[start:end], wrong)) + start
 
     def find(self, key: str) -> Reference | None:
         """Return the reference of a key."""
@@ -215,7 +246,10 @@ class Table:
         size = int(self._sizes[row])
         if target == _INLINE:
             return Reference(row, self._data[offset : offset + size], size=size)
-        return Reference(row, None, self.urls[target], offset, size)
+        if target == _BROKEN:
+            return Reference(row, None, problem=_decoded(self._data[offset : offset + size]))
+        problem = self.url_problems.get(target, "")
+        return Reference(row, None, self.urls[target], offset, size, problem)
 
 
 def _encoded(key: str) -> bytes:

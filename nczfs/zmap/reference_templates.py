@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TypeAlias
 
 from nczfs.errors import Unsupported
+from nczfs.zmap.reference_table import TooMuch
 
 Value: TypeAlias = "int | str"
+Names: TypeAlias = Mapping[str, Value]
+_Compute: TypeAlias = Callable[[Names, int], Value]  # of names, and the level of templates
 
 EXPRESSION_CHARACTERS_MAX = 1000
 TEXT_CHARACTERS_MAX = 8192  # limit of a key, a URL and the result of a template
 DEPTH_MAX = 16  # levels of templates in templates
 CALLS_MAX = 1000  # calls of templates for one text
 STEPS_MAX = 50_000_000  # steps of computing for one document: some twenty seconds
+PARSING_STEPS = 50  # that parsing an expression counts for
+NESTED_MAX = 50  # levels of an expression
+REMEMBERED_CHARACTERS_MAX = 256 << 10  # of texts that were parsed
 
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda left, right: left + right,
@@ -29,6 +34,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mod: lambda left, right: left % right,
 }
 _INTEGER_MAX = 1 << 63
+_NO_NAMES: Names = {}
 
 
 class Templates:
@@ -43,8 +49,10 @@ class Templates:
         self._texts = texts
         self._calls = 0
         self._steps = 0
+        self._parts: dict[str, tuple[str | _Compute, ...]] = {}
+        self._remembered = 0  # characters of the texts in _parts
 
-    def render(self, text: str, names: Mapping[str, Value] | None = None, depth: int = 0) -> str:
+    def render(self, text: str, names: Names = _NO_NAMES, depth: int = 0) -> str:
         """Return a text with its expressions replaced by their values.
 
         Parameters
@@ -54,37 +62,29 @@ class Templates:
         Raises
         ------
         Unsupported : an expression is not supported.
+        TooMuch : the document needs too much computing.
         """
         if "{{" not in text:
             return text
         if not depth:
             self._calls = 0
-        if len(text) > TEXT_CHARACTERS_MAX:
-            raise Unsupported(f"the template {text[:60]!r} is too long")
-        if "{%" in text:
-            raise Unsupported(
-                f"the template {text[:60]!r} contains statements, which nczfs does not run"
-            )
         pieces: list[str] = []
-        length = at = 0
-        while (begin := text.find("{{", at)) >= 0 and (end := text.find("}}", begin)) >= 0:
-            value = str(_Evaluation(self, names or {}, depth).value(text[begin + 2 : end]))
-            pieces += (text[at:begin], value)
-            length += begin - at + len(value)
-            at = end + 2
+        length = 0
+        for part in self._parts.get(text) or self._parsed(text):
+            piece = part if isinstance(part, str) else str(part(names, depth))
+            length += len(piece)
             if length > TEXT_CHARACTERS_MAX:
-                break
-        if length + len(text) - at > TEXT_CHARACTERS_MAX:
-            raise Unsupported(f"the template {text[:60]!r} becomes too long")
-        return "".join((*pieces, text[at:]))
+                raise Unsupported(f"the template {text[:60]!r} becomes too long")
+            pieces.append(piece)
+        return "".join(pieces)
 
-    def step(self) -> None:
-        """Count a step of computing."""
-        self._steps += 1
+    def _step(self, count: int) -> None:
+        """Count steps of computing."""
+        self._steps += count
         if self._steps > STEPS_MAX:
-            raise Unsupported("its templates need too much computing")
+            raise TooMuch("its templates need too much computing")
 
-    def call(self, name: str, arguments: Mapping[str, Value], depth: int) -> str:
+    def _call(self, name: str, arguments: Names, depth: int) -> str:
         """Return the text of a template with local names."""
         self._calls += 1
         if depth >= DEPTH_MAX or self._calls > CALLS_MAX:
@@ -94,70 +94,110 @@ class Templates:
             raise Unsupported(f"a template names {name!r}, which is not known; known: {known}")
         return self.render(self._texts[name], arguments, depth + 1)
 
+    def _parsed(self, text: str) -> tuple[str | _Compute, ...]:
+        """Return the parts of a text, which are remembered: rules make a million of each."""
+        if len(text) > TEXT_CHARACTERS_MAX:
+            raise Unsupported(f"the template {text[:60]!r} is too long")
+        if "{%" in text:
+            raise Unsupported(
+                f"the template {text[:60]!r} contains statements, which nczfs does not run"
+            )
+        parts: list[str | _Compute] = []
+        at = 0
+        while (begin := text.find("{{", at)) >= 0 and (end := text.find("}}", begin)) >= 0:
+            parts += (text[at:begin], self._expression(text[begin + 2 : end]))
+            at = end + 2
+        parts.append(text[at:])
+        self._remembered += len(text)
+        if self._remembered > REMEMBERED_CHARACTERS_MAX:
+            self._parts, self._remembered = {}, len(text)
+        self._parts[text] = found = tuple(parts)
+        return found
 
-@lru_cache(maxsize=256)  # a few are shared by a million references
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
-class _Evaluation:
-    """The value of one expression."""
-
-    def __init__(self, templates: Templates, names: Mapping[str, Value], depth: int) -> None:
-        self._templates = templates
-        self._names = names
-        self._depth = depth
-
-    def value(self, text: str) -> Value:
+    def _expression(self, text: str) -> _Compute:
+        self._step(PARSING_STEPS)
         if len(text) > EXPRESSION_CHARACTERS_MAX:
             raise Unsupported(f"the expression {text[:60]!r}... is too long")
         try:
-            return self._of(_parsed(text.strip()))
+            tree = ast.parse(text.strip(), mode="eval").body
+            compute = self._of(tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise Unsupported(f"the expression {text[:60]!r} is not understood") from error
+        steps = sum(1 for _ in ast.walk(tree))
 
-    def _of(self, node: ast.expr) -> Value:
-        self._templates.step()
+        def counted(names: Names, depth: int) -> Value:
+            self._step(steps)
+            return compute(names, depth)
+
+        return counted
+
+    def _of(self, node: ast.expr, level: int = 0) -> _Compute:
+        """Return what computes an expression."""
+        if level > NESTED_MAX:
+            raise Unsupported(f"an expression has more than {NESTED_MAX} levels")
         match node:
             case ast.Constant(value=bool()):
                 pass
             case ast.Constant(value=int() | str() as value):
-                return value
+                return lambda names, depth: value
             case ast.Name(id=name):
-                if name in self._names:
-                    return self._names[name]
-                return self._templates.call(name, {}, self._depth)
+                return lambda names, depth: (
+                    names[name] if name in names else self._call(name, {}, depth)
+                )
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self._number(operand)
+                negated = self._number(operand, level)
+                return lambda names, depth: -negated(names, depth)
             case ast.BinOp(left=left, op=operator, right=right):
-                return self._arithmetic(operator, left, right)
+                return self._arithmetic(operator, left, right, level)
             case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords):
-                arguments = {word.arg: self._of(word.value) for word in keywords if word.arg}
-                if len(arguments) == len(keywords):
-                    return self._templates.call(name, arguments, self._depth)
+                given = {word.arg: self._of(word.value, level + 1) for word in keywords if word.arg}
+                if len(given) == len(keywords):
+                    return lambda names, depth: self._call(
+                        name, {word: value(names, depth) for word, value in given.items()}, depth
+                    )
         raise Unsupported(
             f"the expression {ast.unparse(node)[:60]!r} ({type(node).__name__}) is not understood; "
             "understood are names, numbers, text, + - * // % and templates"
         )
 
-    def _arithmetic(self, operator: ast.operator, left: ast.expr, right: ast.expr) -> Value:
-        if isinstance(operator, ast.Add):
-            both = self._of(left), self._of(right)
-            if isinstance(both[0], str) and isinstance(both[1], str):
-                return both[0] + both[1]
-        compute = _ARITHMETIC.get(type(operator))
-        if compute is None:
+    def _arithmetic(
+        self, operator: ast.operator, left: ast.expr, right: ast.expr, level: int
+    ) -> _Compute:
+        operation = _ARITHMETIC.get(type(operator))
+        if operation is None:
             raise Unsupported(f"the operator {type(operator).__name__} is not understood")
-        try:
-            number = compute(self._number(left), self._number(right))
-        except ZeroDivisionError:
-            raise Unsupported("an expression divides by zero") from None
-        if abs(number) >= _INTEGER_MAX:
-            raise Unsupported("an expression exceeds 64 bits")
+        first, second = self._of(left, level + 1), self._of(right, level + 1)
+        joins = isinstance(operator, ast.Add)
+
+        def compute(names: Names, depth: int) -> Value:
+            one, other = first(names, depth), second(names, depth)
+            if joins and isinstance(one, str) and isinstance(other, str):
+                if len(one) + len(other) > TEXT_CHARACTERS_MAX:
+                    raise Unsupported("an expression becomes too long")
+                return one + other
+            if isinstance(one, str) or isinstance(other, str):
+                raise _no_number(left if isinstance(one, str) else right)
+            try:
+                number = operation(one, other)
+            except ZeroDivisionError:
+                raise Unsupported("an expression divides by zero") from None
+            if abs(number) >= _INTEGER_MAX:
+                raise Unsupported("an expression exceeds 64 bits")
+            return number
+
+        return compute
+
+    def _number(self, node: ast.expr, level: int) -> Callable[[Names, int], int]:
+        compute = self._of(node, level + 1)
+
+        def number(names: Names, depth: int) -> int:
+            value = compute(names, depth)
+            if isinstance(value, int):
+                return value
+            raise _no_number(node)
+
         return number
 
-    def _number(self, node: ast.expr) -> int:
-        value = self._of(node)
-        if isinstance(value, int):
-            return value
-        raise Unsupported(f"the expression {ast.unparse(node)[:60]!r} is not a number")
+
+def _no_number(node: ast.expr) -> Unsupported:
+    return Unsupported(f"the expression {ast.unparse(node)[:60]!r} is not a number")

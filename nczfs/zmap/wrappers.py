@@ -127,6 +127,9 @@ class Wrapper(ZMap):
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
         return self._zmap.markers(prefix)
 
+    def broken(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
+        return self._zmap.broken(prefix)
+
     def capacity(self) -> Capacity:
         return self._zmap.capacity()
 
@@ -251,6 +254,10 @@ class Prefixed(Wrapper):
         for found in self._zmap.markers(self._outer_prefix(prefix)):
             if found != self._prefix:
                 yield Prefix(found[len(self._before) :])
+
+    def broken(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
+        for key, why in self._zmap.broken(self._outer_prefix(prefix)):
+            yield Key(key[len(self._before) :]), why
 
     def _outer(self, key: Key) -> Key:
         return checked_length(self._before + key)

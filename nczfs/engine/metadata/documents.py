@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, TypeVar, cast
 
 from nczfs.engine.metadata.ledger import Ledger, Shelf
@@ -14,9 +15,11 @@ from nczfs.engine.metadata.listings import Listings
 from nczfs.engine.metadata.turns import FETCHING, PARSING, take
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
-from nczfs.errors import BadMetadata, NczfsError, NoSuchObject, StoreError
+from nczfs.errors import BadMetadata, CorruptStore, NczfsError, NoSuchObject, StoreError
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
+from nczfs.formats.problems import Problems
 from nczfs.formats.registry import FORMATS
+from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
@@ -24,6 +27,7 @@ NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
 PROMPT_TTL_S: Final = 1.0  # with no longer TTL, opening a file shows what was stored before
 USUAL_DOCUMENT_BYTES: Final = 1 << 20  # a larger document is measured before it is read whole
 GROUP_BYTES_LEAST: Final = 64 << 20  # of all nodes of a group that is read whole
+BROKEN_KEYS_MAX: Final = 10_000  # looked at below one node
 LEDGER_SHARE: Final = 4  # metadata may take up to a quarter of the memory
 
 T = TypeVar("T")
@@ -92,10 +96,12 @@ class MetadataCache:
 
         Raises
         ------
-        BadMetadata : the document is larger than `bytes_max`.
+        BadMetadata : the document is larger than `bytes_max`, or the store has it, but not its
+            bytes.
         StoreError : the store could not be reached.
         """
         answer = self._fresh_answer(key) or self._confirmed(key)
+        place = f"{self.zmap.name}/{key}"
         if answer is not None:
             if answer.version == ABSENT:
                 return Document(None, ABSENT, None, answer.checked_at)
@@ -113,9 +119,13 @@ class MetadataCache:
         except NoSuchObject:
             self._keep(key, _Answer(ABSENT, None, asked_at), None)
             return Document(None, ABSENT, None, asked_at)
+        except CorruptStore as error:
+            raise BadMetadata(
+                f"{name or place}: {str(error).removeprefix(f'{place}: ')}"
+            ) from error
         if blob.object_size > bytes_max:
             raise BadMetadata(
-                f"{name or f'{self.zmap.name}/{key}'}: a document of {blob.object_size} bytes "
+                f"{name or place}: a document of {blob.object_size} bytes "
                 f"is not read (limit {bytes_max})"
             )
         data = bytes(blob.data)
@@ -129,6 +139,20 @@ class MetadataCache:
             document = self.get(key, bytes_max, name)
             return Document(None, document.version, document.mtime_ns, document.checked_at)
         return Document(None, answer.version, answer.mtime_ns, answer.checked_at)
+
+    def with_broken(self, node: Node | None, prefix: Prefix) -> Node | None:
+        """Return a node whose problems name the objects of it that the store cannot read.
+
+        Of a group these are only its own, not those of its members.
+        """
+        if node is None:
+            return None
+        problems = Problems()
+        start = len(prefix) + 1 if prefix else 0
+        for key, why in islice(self.zmap.broken(prefix), BROKEN_KEYS_MAX):
+            if isinstance(node, Variable) or "/" not in key[start:]:
+                problems.add(f"{key}: {why}")
+        return replace(node, problems=(*node.problems, *problems.as_tuple()))
 
     def fetch(self, bytes_max: Mapping[Key, int], level: Prefix | None = None) -> None:
         """Request several documents at once, if a request is a round trip.

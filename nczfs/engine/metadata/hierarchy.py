@@ -374,7 +374,7 @@ class Hierarchy:
         if known is not None and self._unchanged(known):
             return known
         try:
-            node = documents.node(self.format, path)
+            node = self._metadata.with_broken(documents.node(self.format, path), self.prefix(path))
         except MetadataError as error:
             raise type(error)(f"{self.url('')}/{error}") from error
         if node is None:

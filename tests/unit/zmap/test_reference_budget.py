@@ -35,8 +35,8 @@ BUDGET = "come to more than the"
 
 
 def generated(url: str, **more: Any) -> Mapping[str, Any]:
-    """A document whose rule makes four million references."""
-    rule = {"key": "{{i}}", "url": url, "dimensions": {"i": {"stop": 4_000_000}}} | more
+    """A document whose rule makes a million references."""
+    rule = {"key": "{{i}}", "url": url, "dimensions": {"i": {"stop": 1_000_000}}} | more
     return {"version": 1, "refs": {}, "gen": [rule]}
 
 

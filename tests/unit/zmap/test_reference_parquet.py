@@ -15,6 +15,7 @@ import pytest
 from nczfs.engine.stores import open_store
 from nczfs.errors import AccessDenied, BadMetadata, CorruptStore, NoSuchObject, UsageError
 from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.reference_table import UNREADABLE_BYTES
 from nczfs.zmap.registry import StoreOptions
 
 DATA = bytes(range(200))
@@ -122,6 +123,29 @@ def test_more_rows_than_declared_are_corrupt(place: Path) -> None:
     url = parquet(place, {"x/.zarray": ARRAY}, {"x/refs.0.parq": [("a", 0, 1, None)] * 3})
     with pytest.raises(CorruptStore, match="3 rows"):
         open_store(url).read(Key("x/0.0"))
+
+
+def test_rows_and_files_that_cannot_be_read_hide_no_others(place: Path) -> None:
+    rows = {
+        "x/refs.0.parq": [("data.bin", -1, 4, None), ("/etc/hostname", 0, 0, None)],
+        "x/refs.1.parq": [("gone.bin", 0, 0, None), ("data.bin", 0, 2, None)],
+        "x/refs.2.parq": [("data.bin", 0, 2, None)] * 2,
+    }
+    url = parquet(place, {"x/.zarray": ARRAY}, rows)
+    (Path(url) / "x/data.bin").write_bytes(DATA)
+    (Path(url) / "x/refs.2.parq").write_bytes(b"PAR1 nothing")
+    zmap = open_store(url)
+    sizes = {".zarray": len(json.dumps(ARRAY)), "1.0": 2} | dict.fromkeys(
+        ("0.0", "0.1", "0.2", "1.1", "1.2"), UNREADABLE_BYTES
+    )
+    assert {e.name: e.stat.size for e in zmap.search(Prefix("x")) if e.stat is not None} == sizes
+    assert {stat.key: stat.size for stat in zmap.list(Prefix("x"))} == {
+        f"x/{name}": size for name, size in sizes.items()
+    }
+    assert bytes(zmap.read(Key("x/1.0")).data) == DATA[:2]
+    for name in sizes.keys() - {".zarray", "1.0"}:
+        with pytest.raises((CorruptStore, AccessDenied), match=name):
+            zmap.read(Key(f"x/{name}"))
 
 
 def test_without_pyarrow_it_is_said_what_to_install(
