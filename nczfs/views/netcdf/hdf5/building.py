@@ -1,0 +1,380 @@
+"""Templates of netCDF-4 files, written by the HDF5 library.
+
+h5py is imported with this module: that takes a fifth of a second and some 20 MB, which a mount
+without such files does not spend. One thread at a time calls it; HDF5 has one lock for everything.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+from h5py import h5a, h5d, h5f, h5g, h5p, h5r, h5s, h5t
+
+from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NcType
+from nczfs.model.hierarchy import Attribute
+from nczfs.model.printing import encoded
+from nczfs.views.netcdf.content import (
+    Elements,
+    FileContent,
+    FileDimension,
+    FileGroup,
+    FileVariable,
+    Texts,
+)
+from nczfs.views.netcdf.hdf5.filetypes import (
+    REFERENCE,
+    REFERENCES,
+    TEXT,
+    USE,
+    FileTypes,
+    any_text,
+    fixed_text,
+    simple_space,
+)
+from nczfs.views.netcdf.hdf5.scales import (
+    DimensionKey,
+    Scale,
+    file_name,
+    key_of,
+    one_chunk,
+    scales_of,
+    value_bytes,
+)
+from nczfs.views.netcdf.hdf5.template import Place, Template, gaps, metadata_bytes
+
+PAGE_BYTES: Final = 4096
+PROPERTIES: Final = "version=2,nczfs=1"
+"""In place of the libraries and their versions, with which the bytes of the file would change."""
+
+_ALIGNED_BYTES: Final = 64 << 10  # variables from this size on begin a page
+_ORDERED: Final = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED
+_READ_BYTES: Final = 1 << 20
+
+
+def build_template(
+    content: FileContent, directory: str, go_on: Callable[[], None] = lambda: None
+) -> Template:
+    """Return the template of a content, which HDF5 writes into a sparse file.
+
+    Parameters
+    ----------
+    directory : of the sparse file, which has no name after its creation. Its file system limits the
+        size of a netCDF file: ext4 to 16 TiB, tmpfs and XFS to 8 EiB.
+    go_on : called before each member is written; what it raises ends the building.
+
+    Raises
+    ------
+    OSError : HDF5 failed, or the file system did.
+    """
+    home = tempfile.mkdtemp(prefix="nczfs-template-", dir=directory)
+    try:
+        path = os.path.join(home, "template.nc")
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        file = h5f.create(path.encode(), h5f.ACC_TRUNC, _creation_list(), _access_list(content))
+    finally:
+        shutil.rmtree(home)
+    try:
+        try:
+            runs = _Builder(file, content, go_on).build()
+        finally:
+            file.close()
+        return _read_template(fd, runs)
+    finally:
+        os.close(fd)
+
+
+class _Builder:
+    """The writer of one file.
+
+    All datasets of all groups come first and references to scales last: those lie in heaps, which
+    HDF5 would put between the values.
+    """
+
+    def __init__(self, file: h5f.FileID, content: FileContent, go_on: Callable[[], None]) -> None:
+        self._file = file
+        self._content = content
+        self._go_on = go_on
+        self._scales = scales_of(content)
+        self._lcpl = h5p.create(h5p.LINK_CREATE)
+        self._lcpl.set_char_encoding(h5t.CSET_UTF8)
+        self._gcpl = h5p.create(h5p.GROUP_CREATE)
+        self._gcpl.set_link_creation_order(_ORDERED)
+        self._gcpl.set_attr_creation_order(_ORDERED)
+        self._gcpl.set_obj_track_times(False)
+        self._dcpl = h5p.create(h5p.DATASET_CREATE)
+        self._dcpl.set_attr_creation_order(_ORDERED)
+        self._dcpl.set_obj_track_times(False)
+        self._types = FileTypes(h5g.open(file, b"/"), self._lcpl)
+        self._variables: list[tuple[FileVariable, h5r.Reference]] = []
+        self._scale_references: dict[DimensionKey, h5r.Reference] = {}
+        self._runs: list[Place] = []
+
+    def build(self) -> tuple[Place, ...]:
+        """Write everything, and return the places of the values that come from arrays."""
+        groups: dict[str, h5g.GroupID] = {}
+        for group in self._content.groups():
+            self._go_on()
+            groups[group.path] = self._create_group(group, groups)
+        for group in self._content.groups():
+            self._create_datasets(group, groups[group.path])
+        self._attach_scales()
+        return tuple(self._runs)
+
+    def _create_group(self, group: FileGroup, groups: Mapping[str, h5g.GroupID]) -> h5g.GroupID:
+        if not group.path:
+            created = h5g.open(self._file, b"/")
+            _put_text(created, "_NCProperties", PROPERTIES, fixed_text(len(PROPERTIES)))
+        else:
+            above = groups[group.path.rpartition("/")[0]]
+            created = h5g.create(above, encoded(group.name), self._lcpl, self._gcpl)
+        for attribute in group.attributes:
+            _put_attribute(created, attribute)
+        return created
+
+    def _create_datasets(self, group: FileGroup, place: h5g.GroupID) -> None:
+        """Create the datasets of a group in the order of netCDF-C, which h5netcdf relies on.
+
+        The scales come in the order of the dimensions, and the variables in their own; so those
+        before a coordinate come before later dimensions.
+        """
+        variables = iter(group.variables)
+        for dimension in group.dimensions:
+            scale = self._scales[key_of(dimension)]
+            if scale.coordinate is None:
+                self._create_bare_scale(scale, place)
+            elif key_of(dimension) not in self._scale_references:
+                for variable in variables:
+                    self._create_variable(variable, group, place)
+                    if variable.name == scale.coordinate:
+                        break
+        for variable in variables:
+            self._create_variable(variable, group, place)
+
+    def _create_variable(
+        self, variable: FileVariable, group: FileGroup, place: h5g.GroupID
+    ) -> None:
+        self._go_on()
+        name = file_name(variable, group)
+        own = self._scales.get((group.path, variable.name))
+        scale = own if own is not None and own.coordinate == name else None
+        dataset = self._create_dataset(variable, name, place, is_scale=scale is not None)
+        if scale is not None:
+            self._mark_scale(scale, dataset, name)
+        if scale is None or len(variable.dimensions) > 1:
+            self._put_numbers(dataset, variable)
+        for attribute in variable.attributes:
+            _put_attribute(dataset, attribute)
+        if isinstance(variable.values, Elements):
+            self._runs.append(_place_of(variable, dataset))
+        if scale is None and variable.dimensions:
+            self._variables.append((variable, _reference(dataset)))
+
+    def _create_bare_scale(self, scale: Scale, place: h5g.GroupID) -> None:
+        """Create a dataset without storage, as netCDF-C does for a dimension without a variable."""
+        self._go_on()
+        dimension, dcpl = scale.dimension, self._dcpl
+        if dimension.unlimited:
+            dcpl = dcpl.copy()
+            dcpl.set_chunk((1,))
+        space = simple_space((dimension.size,), _limits((dimension,)))
+        name = encoded(dimension.name)
+        dataset = h5d.create(place, name, h5t.IEEE_F32BE, space, dcpl, lcpl=self._lcpl)
+        self._mark_scale(
+            scale,
+            dataset,
+            f"This is a netCDF dimension but not a netCDF variable. {dimension.size:10d}",
+        )
+
+    def _create_dataset(
+        self,
+        variable: FileVariable,
+        name: str,
+        place: h5g.GroupID,
+        *,
+        is_scale: bool,
+    ) -> h5d.DatasetID:
+        dcpl = self._dcpl.copy()
+        is_chunked = is_scale and any(d.unlimited for d in variable.dimensions)
+        if is_chunked:
+            dcpl.set_chunk(one_chunk(variable))
+        else:
+            dcpl.set_layout(h5d.CONTIGUOUS)
+        if isinstance(variable.values, Elements):
+            dcpl.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+            dcpl.set_fill_time(h5d.FILL_TIME_NEVER)
+            if (fill := _fill_value(variable)) is not None:
+                dcpl.set_fill_value(fill)
+        limits = _limits(variable.dimensions) if is_chunked else None
+        space = simple_space(variable.shape, limits)
+        tid = self._types.find(variable.type)
+        dataset = h5d.create(place, encoded(name), tid, space, dcpl, lcpl=self._lcpl)
+        if isinstance(variable.values, Texts) and variable.values.values:
+            texts = np.array([encoded(text) for text in variable.values.values], TEXT)
+            dataset.write(h5s.ALL, h5s.ALL, texts.reshape(variable.shape))
+        return dataset
+
+    def _mark_scale(self, scale: Scale, dataset: h5d.DatasetID, name: str) -> None:
+        """Make a scale of a dataset, as H5DSset_scale does."""
+        _put_text(dataset, "CLASS", "DIMENSION_SCALE", fixed_text(len("DIMENSION_SCALE") + 1))
+        size = len(encoded(name)) + 1
+        _put_text(dataset, "NAME", name, fixed_text(size))
+        _put_array(dataset, "_Netcdf4Dimid", np.array(scale.number, "<i4"))
+        self._scale_references[key_of(scale.dimension)] = _reference(dataset)
+
+    def _put_numbers(self, dataset: h5d.DatasetID, variable: FileVariable) -> None:
+        numbers = [self._scales[key_of(d)].number for d in variable.dimensions]
+        if not numbers:
+            return
+        _put_array(dataset, "_Netcdf4Coordinates", np.array(numbers, "<i4"))
+
+    def _attach_scales(self) -> None:
+        """Write references from variables to scales and back.
+
+        H5DSattach_scale writes the same, but all references of a scale anew for each variable.
+        """
+        uses: dict[DimensionKey, list[tuple[h5r.Reference, int]]] = {}
+        list_type = h5t.py_create(REFERENCES, logical=True)
+        for variable, itself in self._variables:
+            self._go_on()
+            references = np.empty(len(variable.dimensions), REFERENCES)
+            for i, dimension in enumerate(variable.dimensions):
+                key = key_of(dimension)
+                references[i] = np.array([self._scale_references[key]], REFERENCE)
+                uses.setdefault(key, []).append((itself, i))
+            dataset = h5r.dereference(itself, self._file)
+            _put_array(dataset, "DIMENSION_LIST", references, list_type)
+        use_type = h5t.py_create(USE, logical=True)
+        for key, found in uses.items():
+            self._go_on()
+            dataset = h5r.dereference(self._scale_references[key], self._file)
+            _put_array(dataset, "REFERENCE_LIST", np.array(found, USE), use_type)
+
+
+def _creation_list() -> h5p.PropFCID:
+    fcpl = h5p.create(h5p.FILE_CREATE)
+    fcpl.set_link_creation_order(_ORDERED)
+    fcpl.set_attr_creation_order(_ORDERED)
+    fcpl.set_obj_track_times(False)
+    return fcpl
+
+
+def _access_list(content: FileContent) -> h5p.PropFAID:
+    fapl = h5p.create(h5p.FILE_ACCESS)
+    fapl.set_fapl_sec2()
+    fapl.set_libver_bounds(h5f.LIBVER_V18, h5f.LIBVER_V18)
+    fapl.set_meta_block_size(metadata_bytes(content))
+    fapl.set_alignment(_ALIGNED_BYTES, PAGE_BYTES)
+    fapl.set_file_locking(False, True)
+    return fapl
+
+
+def _limits(dimensions: tuple[FileDimension, ...]) -> tuple[int | None, ...] | None:
+    if not any(dimension.unlimited for dimension in dimensions):
+        return None
+    return tuple(None if d.unlimited else d.size for d in dimensions)
+
+
+def _fill_value(variable: FileVariable) -> Any:
+    """Return the fill value that readers ask the library for: that of the attribute, or netCDF's.
+
+    Without one netCDF takes the variable as never filled, and netCDF4-python shows values that mean
+    "never written" instead of masking them.
+    """
+    if not isinstance(variable.type, NcType):
+        return None
+    given = next((a.value for a in variable.attributes if a.name == "_FillValue"), None)
+    if variable.type is NcType.CHAR:
+        text = given if isinstance(given, str) else ""
+        return np.array(encoded(text)[:1] or b"\0", "S1")
+    value: Any = given[0] if isinstance(given, tuple) and given else DEFAULT_FILL[variable.type]
+    return np.array(value, CODE_OF_NC_TYPE[variable.type])
+
+
+def _put_attribute(place: h5g.GroupID | h5d.DatasetID, attribute: Attribute) -> None:
+    value = attribute.value
+    match attribute.type:
+        case NcType.CHAR:
+            assert isinstance(value, str)
+            size = len(encoded(value))
+            _put_text(place, attribute.name, value, fixed_text(size or 1, is_ascii=value.isascii()))
+        case NcType.STRING:
+            assert isinstance(value, tuple)
+            texts = np.array([encoded(str(text)) for text in value], TEXT)
+            _put_array(place, attribute.name, texts, any_text())
+        case NcType.JSON:
+            raise AssertionError(attribute.name)
+        case number:
+            _put_array(place, attribute.name, np.array(value, CODE_OF_NC_TYPE[number]))
+
+
+def _put_text(
+    place: h5g.GroupID | h5d.DatasetID, name: str, text: str, type_: h5t.TypeStringID
+) -> None:
+    """Write text of a fixed length; netCDF has empty text as an attribute without elements."""
+    data = encoded(text)
+    space = h5s.create(h5s.SCALAR if data else h5s.NULL)
+    created = h5a.create(place, encoded(name), type_, space)
+    if data:
+        created.write(np.array(data, f"S{type_.get_size()}"), type_)
+
+
+def _put_array(
+    place: h5g.GroupID | h5d.DatasetID,
+    name: str,
+    values: np.ndarray[Any, Any],
+    type_: h5t.TypeID | None = None,
+) -> None:
+    type_ = type_ or h5t.py_create(values.dtype)
+    space = simple_space(values.shape) if values.size else h5s.create(h5s.NULL)
+    created = h5a.create(place, encoded(name), type_, space)
+    if values.size:
+        created.write(values)
+
+
+def _reference(dataset: h5d.DatasetID) -> h5r.Reference:
+    """Return what a dataset is found again by: open ones take 10 KB of memory each."""
+    return h5r.create(dataset, b".", h5r.OBJECT)
+
+
+def _place_of(variable: FileVariable, dataset: h5d.DatasetID) -> Place:
+    size = value_bytes(variable)
+    if not size:
+        return Place(0, 0)
+    if dataset.get_create_plist().get_layout() == h5d.CHUNKED:
+        return Place(dataset.get_chunk_info(0).byte_offset, size)
+    return Place(dataset.get_offset(), size)
+
+
+def _read_template(fd: int, runs: tuple[Place, ...]) -> Template:
+    """Return the template from the file that HDF5 wrote."""
+    size = os.fstat(fd).st_size
+    taken = tuple(sorted(place for place in runs if place.nbytes))
+    literals: list[Place] = []
+    data = bytearray()
+    for place, found in _written_pages(fd, gaps(taken, size)):
+        if literals and sum(literals[-1]) == place.offset:
+            literals[-1] = Place(literals[-1].offset, literals[-1].nbytes + place.nbytes)
+        else:
+            literals.append(place)
+        data += found
+    return Template(size, runs, tuple(literals), bytes(data))
+
+
+def _written_pages(fd: int, places: Iterator[Place]) -> Iterator[tuple[Place, bytes]]:
+    """Yield the pages with other bytes than zeros in some places, cut at their edges."""
+    for offset, nbytes in places:
+        at, stop = offset, offset + nbytes
+        while at < stop:
+            data = os.pread(fd, min(_READ_BYTES - at % PAGE_BYTES, stop - at), at)
+            begin = 0
+            while begin < len(data):
+                end = min(begin + PAGE_BYTES - (at + begin) % PAGE_BYTES, len(data))
+                if any(piece := data[begin:end]):
+                    yield Place(at + begin, end - begin), piece
+                begin = end
+            at += len(data)
