@@ -18,6 +18,7 @@
     │   ├── NoSpace                the store is full, or a quota is exceeded
     │   ├── ObjectTooLarge         larger than the store or the configuration permits
     │   ├── CorruptStore           the container is broken (a torn zip archive)
+    │   ├── NamesUnknown           the store cannot list what is there
     │   ├── Unavailable            the store cannot be reached, or fails (transient)
     │   │   └── ServerFailed           the server reports a failure each time
     │   ├── OutOfDescriptors       no file descriptor is free (transient)
@@ -71,6 +72,10 @@ class StoreError(NczfsError):
 
 class NoSuchObject(StoreError):
     """The store said that the key does not exist. Never raised if the store did not answer."""
+
+
+class NamesUnknown(StoreError):
+    """The store cannot list what is there. Objects of known names may still be read."""
 
 
 class NoContent(StoreError):

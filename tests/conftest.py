@@ -19,6 +19,9 @@ from tests.support import runs
 hypothesis.settings.register_profile("nczfs", deadline=None)
 hypothesis.settings.load_profile("nczfs")
 
+LATE = re.compile("the server has not answered yet")
+"""A warning that any test may cause on a busy machine."""
+
 if find_spec("tests.support.servers") is not None:
     pytest_plugins = ["tests.support.servers"]
 
@@ -98,6 +101,7 @@ def expected_warnings(caplog: pytest.LogCaptureFixture) -> Iterator[ExpectedWarn
         if record.levelno >= logging.WARNING
         and record.name.partition(".")[0] == "nczfs"
         and not expected.accept(record.getMessage())
+        and not LATE.search(record.getMessage())
     ]
     if stray:
         pytest.fail("unexpected warnings in the log:\n" + "\n".join(stray))

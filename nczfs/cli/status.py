@@ -24,7 +24,7 @@ from nczfs.fuse.mounting import MountError
 WAIT_S = 0.2
 NEWS_S = 1.0  # at most one line in this time
 QUIET_S = 10.0  # the longest silence on a terminal
-ANSWER_S = 3.0  # a mount that does not answer for so long is listed as such
+ANSWER_S = 3.0  # a mount, or its store, that does not answer for so long is shown as such
 
 Status = dict[str, Any]
 
@@ -135,6 +135,8 @@ def waiting_text(status: Status) -> str:
 def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
     """Return what matters first: the place, what is not stored, and what the spool holds."""
     yield f"{path}: {status['url']}{' (read-only)' if status['read_only'] else ''}"
+    if silence := silence_text(status):
+        yield f"store: {silence}"
     yield f"unsaved: {unsaved_text(status) or 'nothing'}"
     if (error := status.get("last_error")) is not None:
         yield f"last error: {error}"
@@ -164,6 +166,12 @@ def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
         yield f"keys that cannot be file names: {status['hidden_keys']:g}"
         for name, value in status["features"].items():
             yield f"{name.replace('_', ' ')}: {'yes' if value else 'no'}"
+
+
+def silence_text(status: Status) -> str:
+    """Describe that the store does not answer; "": it does."""
+    silent_s = status.get("silent_s", 0.0)
+    return f"has not answered for {silent_s:.0f} s" if silent_s >= ANSWER_S else ""
 
 
 def unsaved_text(status: Status) -> str:
@@ -210,9 +218,10 @@ def _cells(status: Status) -> tuple[str, ...]:
     if status["state"] != "mounted":
         return status["mountpoint"], status["url"], status["state"], "?", "?"
     since = datetime.fromtimestamp(status["started"])
+    silence = silence_text(status)
     return (
         status["mountpoint"],
-        status["url"],
+        f"{status['url']} ({silence})" if silence else status["url"],
         f"{since:%Y-%m-%d %H:%M}",
         unsaved_text(status) or "-",
         str(status["spooled"] or "-"),

@@ -8,13 +8,18 @@ import os
 import select
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from nczfs.cli import values
 from nczfs.cli.command import Command, CommandLine
+from nczfs.cli.status import Status, silence_text, unsaved_text
+from nczfs.cli.terminal import complain
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
+
+PATIENCE_S = 2.5  # an end that takes longer is explained
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,37 +72,73 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
     if lazy:  # The daemon, which may hang, is not asked; it ends later.
         mounting.unmount(path, lazy=True)
         return None
-    pid, daemon, spool = _daemon(path)
+    daemon = _daemon(path)
+    if daemon is None:
+        mounting.unmount(path, lazy=True)
+        return None
     try:
-        mounting.unmount(path, lazy=daemon is None)
-        if daemon is not None and not _ended(daemon, timeout_s):
-            raise MountError(
-                f"{path}: unmounted, but the daemon (process {pid}) still works after"
-                f" {timeout_s:g} s; its log says what it does"
-            )
+        mounting.unmount(path)
+        wait(path, daemon, timeout_s)
     finally:
-        if daemon is not None:
-            os.close(daemon)
-    return spool if spool is not None and spool.is_dir() else None
+        os.close(daemon.descriptor)
+    spool = Path(daemon.status["spool"])
+    return spool if spool.is_dir() else None
 
 
-def _daemon(path: str) -> tuple[int, int | None, Path | None]:
-    """Return the process id of a mount's daemon, a descriptor of it, and its spool directory.
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """The daemon of a mount.
 
-    None : the daemon is dead, or not on this machine.
+    Attributes
+    ----------
+    descriptor : of its process, readable when it has ended.
+    status : shortly before the mount is ended.
     """
+
+    pid: int
+    descriptor: int
+    status: Status
+
+
+def _daemon(path: str) -> Daemon | None:
+    """Return the daemon of a mount; None: it is dead, or not on this machine."""
     try:
         status = json.loads(Path(path, ".nczfs/status.json").read_bytes())
-        pid, spool = int(status["pid"]), Path(status["spool"])
+        pid, _ = int(status["pid"]), Path(status["spool"])
         descriptor = os.pidfd_open(pid)
     except (OSError, ValueError, KeyError):
-        return 0, None, None
+        return None
     with suppress(OSError):
         # In another container this id may belong to another process.
         if b"nczfs" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return pid, descriptor, spool
+            return Daemon(pid, descriptor, status)
     os.close(descriptor)
-    return 0, None, None
+    return None
+
+
+def wait(path: str, daemon: Daemon, timeout_s: float) -> None:
+    """Wait until a daemon has ended, and say what for if that takes a while."""
+    patience_s = min(PATIENCE_S, timeout_s)
+    if _ended(daemon.descriptor, patience_s):
+        return
+    if left_s := timeout_s - patience_s:
+        complain(
+            "nczfs", f"{path}: unmounted; {_waited_for(daemon.status)}, for up to {left_s:g} s"
+        )
+        if _ended(daemon.descriptor, left_s):
+            return
+    raise MountError(
+        f"{path}: unmounted, but the daemon (process {daemon.pid}) still works after"
+        f" {timeout_s:g} s; its log says what it does"
+    )
+
+
+def _waited_for(status: Status) -> str:
+    silence = silence_text(status)
+    because = f" (the store {silence})" if silence else ""
+    if unsaved := unsaved_text(status):
+        return f"waiting for {unsaved} to be stored{because}"
+    return f"waiting for requests to the store that are under way{because}"
 
 
 def _ended(daemon: int, timeout_s: float) -> bool:

@@ -12,6 +12,7 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.StoreError: errno.EIO,
     errors.NoSuchObject: errno.ENOENT,
     errors.NoContent: errno.ENOENT,
+    errors.NamesUnknown: errno.EIO,
     errors.ObjectExists: errno.EEXIST,
     errors.Conflict: errno.ESTALE,  # the opened object is not there any more
     errors.AccessDenied: errno.EACCES,

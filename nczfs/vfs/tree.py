@@ -18,6 +18,7 @@ from nczfs.engine.retrying import newest
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
 from nczfs.engine.stores import open_store
+from nczfs.errors import NamesUnknown
 from nczfs.library.resolved import Plain
 from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
@@ -147,6 +148,7 @@ class _Mounted:
             place.last_word, not isinstance(self._datasets.resolve_root(keys.ROOT), Plain)
         )
         if not self._paths.is_dataset:
+            _tell_of_unknown_names(zmap)
             _tell_of_nothing(place, self._metadata, read_only=self._read_only)
             if not self._metadata.far:
                 self._datasets.known.look_for_unfinished()
@@ -272,6 +274,7 @@ class _Mounted:
             "unsaved_metadata": len(engine.changed()),
             "unsaved_files": self._objects.files.unsaved_count,
             "last_error": None if trouble is None else trouble.error,
+            "silent_s": round(self._zmap.silent_s, 3),
             "next_attempt_s": None if pause_s is None else round(pause_s, 3),
             "spool": str(self._spool.directory),
             "spooled": self._spool.kept_count,
@@ -311,6 +314,16 @@ def _tell_of_unsaved(spool_dir: Path, url: str) -> None:
             url,
             incomplete,
         )
+
+
+def _tell_of_unknown_names(zmap: ZMap) -> None:
+    """Log that a web server names nothing at the URL, which may be misspelled."""
+    if zmap.features.lists_all:
+        return
+    try:
+        next(iter(zmap.search(keys.ROOT)), None)
+    except NamesUnknown as error:
+        log.warning("%s; what is mounted lists nothing, and only files of known names open", error)
 
 
 def _tell_of_nothing(place: StoreUrl, metadata: MetadataCache, *, read_only: bool) -> None:

@@ -446,11 +446,15 @@ class ZMap(ABC):
         """Return the capacity, if the store has a limit."""
         return UNLIMITED
 
+    @property
+    def silent_s(self) -> float:
+        """How long ago the first request without an answer was sent; 0.0: the store answers."""
+        return 0.0
+
     def flush(self) -> None:  # noqa: B027 - most stores have nothing to do
         """Make all writes so far durable, and visible to all who open the store.
 
-        Stores whose writes are final do nothing. Raises as `write` does; what was not made durable
-        then stays visible through this map, and a later call tries again.
+        Raises as `write`; what is not durable then stays visible here, and a later call repeats it.
         """
 
     @abstractmethod

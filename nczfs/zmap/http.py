@@ -77,6 +77,10 @@ class HttpZMap(ZMap):
             _FEATURES, ranges=self._ranges, forbidden_is_absent=self._forbidden.is_absent
         )
 
+    @property
+    def silent_s(self) -> float:
+        return self._transport.silent_s
+
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
     ) -> Blob:

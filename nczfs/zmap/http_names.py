@@ -15,6 +15,7 @@ from nczfs.errors import (
     AccessDenied,
     BadKey,
     DeadlinePassed,
+    NamesUnknown,
     NoSuchObject,
     OutOfDescriptors,
     ServerFailed,
@@ -33,6 +34,13 @@ from nczfs.zmap.web.headers import version_of
 
 DOCUMENT_BYTES_MAX: Final = 64 << 20
 SAMPLES: Final = 3  # files that are requested to see how the server makes its versions
+
+
+@dataclass(frozen=True, slots=True)
+class _NoListing:
+    """What the server does instead of sending an index page, as a verb."""
+
+    answer: str
 
 
 class Names:
@@ -64,16 +72,16 @@ class Names:
 
         Raises
         ------
-        StoreError : the server has no index page and there are no consolidated metadata, or they do
-            not contain the answer.
+        NamesUnknown : the server has no index page, and there are no consolidated metadata, or
+            they do not contain the answer.
         """
         return without_failures(self._entries(prefix), self._transport.where(prefix))
 
     def _entries(self, prefix: Prefix) -> Iterator[Entry | StoreError]:
         listed = self._listing(prefix)
-        hides_dots = listed is not None and not self._shows_dots
-        if listed is None:
-            listed = self._consolidated(prefix)
+        hides_dots = not isinstance(listed, _NoListing) and not self._shows_dots
+        if isinstance(listed, _NoListing):
+            listed = self._consolidated(prefix, listed)
         directories = {entry.name for entry in listed if entry.is_directory}
         later = directories & {entry.name for entry in listed if not entry.is_directory}
         yield from (Entry(name, None, True) for name in directories - later)
@@ -89,8 +97,8 @@ class Names:
             for stat in self._unlisted(prefix):
                 yield Entry(stat.key.rpartition("/")[2], stat, False)
 
-    def _listing(self, prefix: Prefix) -> list[ListedName] | None:
-        """Return the names of the index page; None: there is none."""
+    def _listing(self, prefix: Prefix) -> list[ListedName] | _NoListing:
+        """Return the names of the index page, if there is one."""
         directory = f"{prefix}/" if prefix else ""
         where = self._transport.where(directory)
         answer = self._transport.send(HttpRequest("GET", directory, limit=LISTING_BYTES_MAX))
@@ -98,19 +106,20 @@ class Names:
             raise AccessDenied(f"{where}: access denied (401) to the listing")
         if answer.status == 404 and prefix and self._has_listings():
             return []
-        found = None
-        if answer.status == 200:
-            kind = answer.headers.get("content-type", "")
-            found = parse_listing(answer.body, kind, f"{self._transport.root_url}/{directory}")
+        if answer.status != 200:
+            return _NoListing(f"answers {answer.status}")
+        kind = answer.headers.get("content-type", "")
+        found = parse_listing(answer.body, kind, f"{self._transport.root_url}/{directory}")
         if found is None:
-            return None
+            what = "an HTML page" if kind.startswith("text/html") else "a file"
+            return _NoListing(f"sends {what} that is no listing")
         self._lists = True
         self._shows_dots |= any(entry.name.startswith(".") for entry in found)
         return found
 
     def _has_listings(self) -> bool:
         if self._lists is None:
-            self._lists = self._listing(ROOT) is not None
+            self._lists = not isinstance(self._listing(ROOT), _NoListing)
         return self._lists
 
     def _unlisted(self, prefix: Prefix) -> Iterator[Stat]:
@@ -166,16 +175,17 @@ class Names:
 
         return (stat for stat in in_parallel(ask, files) if stat is not None)
 
-    def _consolidated(self, prefix: Prefix) -> list[ListedName]:
+    def _consolidated(self, prefix: Prefix, instead: _NoListing) -> list[ListedName]:
         """Return the names in the metadata of the dataset around a prefix."""
         found = self._metadata_around(prefix)
         if found is None:
-            raise StoreError(
-                f"{self._transport.where(prefix)}: the names are unknown: the server "
-                "lists no directories, and there are no consolidated metadata; "
+            raise NamesUnknown(
+                f"{self._transport.where(prefix)}: the names are unknown: the server lists no "
+                f"directories (it {instead.answer}), and there are no consolidated metadata; "
                 + (
                     self._transport.s3_hint
-                    or "switch listings on in the server (autoindex), or name a dataset in the URL"
+                    or "is the URL right? If it is, switch listings on in the server (autoindex), "
+                    "or give the URL of a dataset"
                 )
             )
         root, names = found
@@ -183,7 +193,7 @@ class Names:
         above = inner
         while above:
             if any(f"{above}/{name}" in names for name in self._documents.arrays):
-                raise StoreError(
+                raise NamesUnknown(
                     f"{self._transport.where(prefix)}: the chunks cannot be listed: the "
                     "server lists no directories, and consolidated metadata do not name chunks"
                 )

@@ -122,6 +122,11 @@ class HttpTransport:
         url = self.root_url if urlsplit(self.root_url).path else f"{self.root_url}/BUCKET/KEY"
         return f"the server speaks S3: write {url}#mode=s3"
 
+    @property
+    def silent_s(self) -> float:
+        """How long the server has been silent; see `ZMap.silent_s`."""
+        return self._exchange.silent_s
+
     def where(self, key: str) -> str:
         """Return the URL of a key for messages, without secrets."""
         return place_of(self.root_url, key, self._copies)

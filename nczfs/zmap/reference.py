@@ -113,6 +113,10 @@ class ReferenceZMap(ZMap):
     def features(self) -> Features:
         return replace(_FEATURES, near=self._near)
 
+    @property
+    def silent_s(self) -> float:
+        return self._targets.silent_s
+
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
     ) -> Blob:

@@ -62,6 +62,13 @@ class Targets:
         self._lock = threading.Lock()
         self._stores: dict[str, ZMap] = {}
 
+    @property
+    def silent_s(self) -> float:
+        """How long the most silent store has been so; see `ZMap.silent_s`."""
+        with self._lock:
+            stores = [*self._stores.values(), *self._others]
+        return max((store.silent_s for store in stores), default=0.0)
+
     def find(self, text: str) -> tuple[ZMap, Key]:
         """Return the store and the key of an object.
 

@@ -133,6 +133,10 @@ class Wrapper(ZMap):
     def capacity(self) -> Capacity:
         return self._zmap.capacity()
 
+    @property
+    def silent_s(self) -> float:
+        return self._zmap.silent_s
+
     def flush(self) -> None:
         self._zmap.flush()
 

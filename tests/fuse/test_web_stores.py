@@ -13,7 +13,7 @@ import pytest
 import zarr
 
 from tests.support.httpd import WebServer
-from tests.support.mounts import mounted
+from tests.support.mounts import mounted, nczfs
 from tests.support.sample import check_sample, keys_of, write_sample, zip_up
 
 NAME = "sample.zarr"
@@ -66,6 +66,30 @@ def test_an_archive_on_a_web_server_shows_every_value(sample: Path, nginx: WebSe
     zip_up(sample, directory / "archive.zip")
     with mounted(f"{nginx.url}/unlisted/{directory.name}/archive.zip") as mount:
         check_sample(mount / "datasets" / "archive.zip")
+
+
+@pytest.mark.parametrize(
+    ("page", "answer"),
+    [(None, "answers 404"), ("Welcome", "sends an HTML page that is no listing")],
+)
+def test_a_url_that_may_be_misspelled_has_a_line_at_mount(
+    page: str | None, answer: str, nginx: WebServer, tmp_path: Path
+) -> None:
+    directory = nginx.new_directory()
+    if page is not None:
+        (directory / "typo.zarr").mkdir()
+        (directory / "typo.zarr/index.html").write_text(f"<html><body>{page}</body></html>")
+    url = f"{nginx.url}/unlisted/{directory.name}/typo.zarr"
+    (tmp_path / "mnt").mkdir()
+    done = nczfs("mount", url, tmp_path / "mnt")
+    try:
+        assert done.stderr.startswith(
+            f"nczfs: {url}: the names are unknown: the server lists no directories (it {answer}), "
+        )
+        assert "; is the URL right? " in done.stderr
+        assert done.stderr.count("\n") == 1
+    finally:
+        nczfs("umount", tmp_path / "mnt")
 
 
 def write_references(sample: Path, directory: Path) -> None:

@@ -123,6 +123,10 @@ class S3ZMap(ZMap):
             forbidden_is_absent=self._forbidden.is_absent,
         )
 
+    @property
+    def silent_s(self) -> float:
+        return self._transport.silent_s
+
     def prepare_writing(self) -> Features:
         self._notes.abort_forgotten()
         self._probe.puts()

@@ -71,6 +71,11 @@ class S3Transport:
         """Whether requests are unsigned."""
         return self._access.anonymous
 
+    @property
+    def silent_s(self) -> float:
+        """How long the server has been silent; see `ZMap.silent_s`."""
+        return self._exchange.silent_s
+
     def where(self, key: str) -> str:
         """Return the place of a key for messages."""
         return place_of(self.name, key, self._copies)

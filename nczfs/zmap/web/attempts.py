@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError
 from nczfs.errors import DeadlinePassed, StoreError, Unavailable
 from nczfs.metrics import STORE_RETRIES
 from nczfs.zmap.web.failures import AttemptFailed, failed
+from nczfs.zmap.web.silence import Silence
 
 ATTEMPTS = 10
 FIRST_WAIT_S = 0.1  # doubled with each attempt; a random part of it is waited
@@ -129,18 +130,14 @@ class Attempts:
         self._proxy = proxy
         self._clock = clock
         self._sleep = sleep
-        self._is_met = False
+        self.silence = Silence(place, timeout_s, clock)
         # When it was given up, and why; not the exception, which keeps all frames that it passed.
         self._stranger: tuple[float, type[StoreError], str] | None = None
-
-    def note_answer(self) -> None:
-        """Note that a server answered, so that its address is right."""
-        self._is_met = True
 
     def connect_s(self, deadline: Deadline) -> float:
         """Return how long to wait for a connection."""
         patience_s = min(self._patience_s, deadline.left_s())
-        return patience_s if self._is_met else min(patience_s, FIRST_CONTACT_S)
+        return patience_s if self.silence.is_met else min(patience_s, FIRST_CONTACT_S)
 
     def run(self, what: str, attempt: Callable[[Deadline], _T], *, work_s: float = 0.0) -> _T:
         """Return the result of an attempt, which gets its deadline, and may raise `AttemptFailed`.
@@ -156,6 +153,10 @@ class Attempts:
         DeadlinePassed : the time was over before.
         """
         self._check_stranger()
+        with self.silence.announced():
+            return self._repeated(what, attempt, work_s)
+
+    def _repeated(self, what: str, attempt: Callable[[Deadline], _T], work_s: float) -> _T:
         deadline = Deadline(self._clock, self._timeout_s + work_s, self._patience_s)
         count = 0
         while True:
@@ -172,7 +173,7 @@ class Attempts:
         """Wait before the next attempt, or raise if there is to be none."""
         if failure.final:
             raise failure.kind(f"{what}: {failure}") from failure
-        if failure.is_stranger and not self._is_met and self._has_tried(count, deadline):
+        if failure.is_stranger and not self.silence.is_met and self._has_tried(count, deadline):
             reason = f"{failure}; check {self._address_from}"
             self._stranger = self._clock(), failure.kind, reason
             raise failure.kind(f"{self._place}: {reason}") from failure
@@ -191,7 +192,7 @@ class Attempts:
 
     def _check_stranger(self) -> None:
         """Raise if a server that never answered was given up a moment ago."""
-        if self._is_met or self._stranger is None:
+        if self.silence.is_met or self._stranger is None:
             return
         since, kind, reason = self._stranger
         if self._clock() - since < STRANGER_S:

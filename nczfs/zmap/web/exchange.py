@@ -16,6 +16,7 @@ from nczfs.zmap.web.attempts import Attempts, Deadline
 from nczfs.zmap.web.bodies import PIECE_BYTES, Body, WantedBytes, bounded, read_body
 from nczfs.zmap.web.connections import Connections
 from nczfs.zmap.web.headers import length_of
+from nczfs.zmap.web.silence import Silence
 
 _NO_BODY: Final = frozenset({204, 304})
 _WAYS_MAX: Final = 16  # hosts of one store: its own, and those that it redirects to
@@ -93,7 +94,13 @@ class Exchange:
             clock=clock,
             sleep=sleep,
         )
+        self._silence = self._attempts.silence
         self._ways: dict[str, _Way] = {}
+
+    @property
+    def silent_s(self) -> float:
+        """How long ago the first question was sent since which nothing came; 0.0: it answers."""
+        return self._silence.seconds
 
     def run(self, what: str, attempt: Callable[[Deadline], _T], *, work_s: float = 0.0) -> _T:
         """Run attempts as `Attempts.run` does."""
@@ -112,12 +119,13 @@ class Exchange:
         StoreError : the answer is too long.
         """
         deadline.asks(question.work_s)
+        self._silence.note_question()
         headers = dict(question.headers)
         with bounded(deadline, question.wanted.limit):
             response = self._way(question.url).ask(
                 question.method,
                 question.url,
-                body=_paced(question.body, headers, deadline),
+                body=_paced(question.body, headers, deadline, self._silence),
                 headers=headers,
                 timeout=urllib3.Timeout(
                     connect=self._attempts.connect_s(deadline), read=deadline.patience_s()
@@ -129,7 +137,7 @@ class Exchange:
                 decode_content=False,
             )
             assert isinstance(response, urllib3.HTTPResponse)
-            self._attempts.note_answer()
+            self._silence.note_answer()
             deadline.body_begins()
             has_body = question.method != "HEAD" and response.status not in _NO_BODY
             is_sized = "transfer-encoding" not in response.headers
@@ -186,7 +194,7 @@ class _Way:
 
 
 def _paced(
-    body: Buffer, headers: dict[str, str], deadline: Deadline
+    body: Buffer, headers: dict[str, str], deadline: Deadline, silence: Silence
 ) -> Buffer | Iterator[memoryview] | None:
     """Yield a body to send; a large one in pieces, each of which may take an attempt's time."""
     if len(body) <= PIECE_BYTES:
@@ -199,5 +207,6 @@ def _paced(
             piece = memoryview(body)[start : start + PIECE_BYTES]
             yield piece
             deadline.moved(len(piece))
+            silence.note_progress()
 
     return pieces()

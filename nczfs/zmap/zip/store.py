@@ -167,6 +167,10 @@ class ZipZMap(ZMap):
         return Features(writable=False, conditional_writes=False, near=self._source.features.near)
 
     @property
+    def silent_s(self) -> float:
+        return self._source.silent_s
+
+    @property
     def top(self) -> str:
         """The directory of the archive that is the root of the keys; "" for the archive's root."""
         return self._top

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import Any
 
 import pytest
 
+from nczfs.cli import umount
 from nczfs.cli.status import Waiting, status_lines, unsaved_text, waiting_text
+from nczfs.fuse.mounting import MountError
 
 STATUS: dict[str, Any] = {
     "pid": 12,
@@ -46,6 +50,44 @@ STATUS: dict[str, Any] = {
 )
 def test_what_is_not_stored_is_counted_in_words(changed: dict[str, Any], text: str) -> None:
     assert unsaved_text(STATUS | changed) == text
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "shown"), [(2.9, []), (12.3, ["store: has not answered for 12 s"])]
+)
+def test_a_store_that_does_not_answer_comes_first(silent_s: float, shown: list[str]) -> None:
+    lines = list(status_lines("/mnt", STATUS | {"silent_s": silent_s}, verbose=False))
+    assert lines[1:-5] == shown
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, "waiting for requests to the store that are under way"),
+        (
+            {"unsaved_chunks": 1, "dirty_bytes": 2048, "silent_s": 5.0},
+            "waiting for 1 chunk (2.00KiB) to be stored (the store has not answered for 5 s)",
+        ),
+    ],
+)
+def test_umount_says_what_a_daemon_that_takes_long_waits_for(
+    changed: dict[str, Any],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(umount, "PATIENCE_S", 0.1)
+    with subprocess.Popen(["sleep", "600"]) as process:
+        daemon = umount.Daemon(process.pid, os.pidfd_open(process.pid), STATUS | changed)
+        try:
+            with pytest.raises(MountError, match=r"still works after 0\.2 s; its log says what"):
+                umount.wait("/mnt", daemon, 0.2)
+            assert capsys.readouterr().err == (f"nczfs: /mnt: unmounted; {told}, for up to 0.1 s\n")
+            process.kill()
+            umount.wait("/mnt", daemon, 60.0)
+        finally:
+            process.kill()
+            os.close(daemon.descriptor)
 
 
 def test_the_spool_is_named_with_the_remedy() -> None:

@@ -16,6 +16,7 @@ from nczfs.errors import (
     AccessDenied,
     Conflict,
     DeadlinePassed,
+    NamesUnknown,
     NoSuchObject,
     ServerFailed,
     StoreError,
@@ -396,7 +397,7 @@ def test_names_that_a_page_of_people_holds_are_none(serve: Serve) -> None:
         return Reply(404)
 
     _, zmap = serve(script)
-    with pytest.raises(StoreError, match="lists no directories"):
+    with pytest.raises(NamesUnknown, match="sends an HTML page that is no listing"):
         list(zmap.search(ROOT))
 
 

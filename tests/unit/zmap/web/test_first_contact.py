@@ -6,6 +6,7 @@ import itertools
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import TypeAlias
@@ -18,7 +19,7 @@ from nczfs.zmap.base import ZMap
 from nczfs.zmap.http import HttpZMap
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.registry import StoreOptions, open_store
-from nczfs.zmap.web import attempts, resolving
+from nczfs.zmap.web import attempts, resolving, silence
 from nczfs.zmap.web.attempts import FIRST_CONTACT_S, STRANGER_S, Attempts, Deadline
 from nczfs.zmap.web.failures import AttemptFailed
 from tests.support.ports import free_port
@@ -81,6 +82,42 @@ def test_an_endpoint_of_the_environment_is_named_so(monkeypatch: pytest.MonkeyPa
     zmap = open_store("s3://bucket", OPTIONS)
     with closing(zmap), pytest.raises(Unavailable, match="check AWS_ENDPOINT_URL_S3"):
         zmap.read(KEY)
+
+
+def test_a_server_that_has_never_answered_is_named_once_while_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(silence, "ANNOUNCED_S", 0.05)
+    told = "the server has not answered yet; a request is given up after 0.5 s (--request-timeout)"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with closing(open_store(f"{url}/dir", StoreOptions(request_timeout_s=0.5))) as zmap:
+            assert zmap.silent_s == 0
+            for _ in range(2):
+                with pytest.raises(DeadlinePassed):
+                    zmap.read(KEY)
+            assert zmap.silent_s > 1
+    assert [record.message for record in caplog.records] == [f"{url}/dir: {told}"]
+
+
+def test_a_server_that_answers_is_neither_silent_nor_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(silence, "ANNOUNCED_S", 0.05)
+    answered = threading.Event()
+
+    def late(asked: object) -> Reply:
+        if answered.is_set():
+            time.sleep(0.2)
+        return Reply(200, b"x")
+
+    with serving(late) as server, closing(over_http(server.endpoint_url)) as zmap:
+        zmap.read(KEY)
+        caplog.clear()
+        answered.set()
+        zmap.read(KEY)
+        assert zmap.silent_s == 0
+    assert caplog.records == []
 
 
 def test_who_takes_connections_and_speaks_no_http_is_tried_twice(waits: Waits) -> None:
