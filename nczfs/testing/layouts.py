@@ -17,6 +17,9 @@ from nczfs.views.reader import read_at, read_if_cached
 from nczfs.views.segments import Literal, Run
 from nczfs.views.writer import settled, write_at
 
+# Each class of a view runs the same tests with its own fixture.
+_SHARED = (HealthCheck.function_scoped_fixture, HealthCheck.differing_executors)
+
 
 class LayoutSuite(ABC):
     """The properties of a layout; a test class for a view adds only its fixture.
@@ -50,7 +53,7 @@ class LayoutSuite(ABC):
     def test_a_read_of_it_all_has_its_size(self, layout: Layout, whole: bytes) -> None:
         assert len(whole) == layout.size > 0
 
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(suppress_health_check=_SHARED, deadline=None)
     @given(data=st.data())
     def test_pieces_tile_any_range_without_gap_or_overlap(
         self, layout: Layout, data: st.DataObject
@@ -65,7 +68,7 @@ class LayoutSuite(ABC):
             assert before.stop == before.segment.size
             assert after.start == 0
 
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(suppress_health_check=_SHARED, deadline=None)
     @given(data=st.data())
     def test_any_two_reads_that_cover_a_range_equal_one_read_of_it(
         self, layout: Layout, whole: bytes, data: st.DataObject
@@ -77,7 +80,7 @@ class LayoutSuite(ABC):
         second = bytes(read_at(layout, middle, stop - middle, Tally()))
         assert first + second == whole[start:stop]
 
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(suppress_health_check=_SHARED, deadline=None)
     @given(data=st.data())
     def test_what_is_in_memory_reads_the_same_from_there(
         self, layout: Layout, whole: bytes, data: st.DataObject
@@ -88,7 +91,7 @@ class LayoutSuite(ABC):
         assert found is not None
         assert bytes(found) == whole[start:stop]
 
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(suppress_health_check=_SHARED, deadline=None)
     @given(data=st.data())
     def test_what_is_written_in_pieces_is_read_back_and_nothing_else_changes(
         self, layout: Layout, whole: bytes, other: bytes, data: st.DataObject

@@ -108,6 +108,26 @@ class Literal(Segment):
 
 
 @dataclass(frozen=True, slots=True)
+class LiteralRow(Literal):
+    """The first of several rows of literal bytes, as long as each other, for `Records`.
+
+    Attributes
+    ----------
+    data : of all rows. width : of one, in bytes.
+    """
+
+    width: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.width
+
+    def of_records(self, count: int) -> Literal:
+        """Return the rows of so many records, of which this is the first."""
+        return Literal(self.data[: count * self.width])
+
+
+@dataclass(frozen=True, slots=True)
 class FileLiteral(Segment):
     """Literal bytes in a file, which does not change.
 
@@ -252,6 +272,10 @@ class Run(Segment):
     def ahead(self, room: int) -> AheadOptions:
         return self.source.ahead(self.form.width, room, uncopied=self.form.is_uncopied)
 
+    def of_records(self, count: int) -> Run:
+        """Return the elements of so many records, of which this is the first."""
+        return Run(self.source, self.form, self.first, self.count * count, self.is_compared)
+
     def _replaced(self, start: int, data: memoryview) -> WrittenElements:
         """Return all elements that the bytes touch, completed at the edges."""
         width = self.form.width
@@ -308,9 +332,9 @@ class Run(Segment):
 class Records(Segment):
     """Consecutive records, each with the same number of elements of several sources.
 
-    A record has the elements of each member one after the other; record `r` has the elements
-    [r * n, (r + 1) * n) of a member with n elements a record. Where a member ends before the next
-    one begins, or the record ends, there are zeros, and writes to them are ignored.
+    A record has the elements of each member one after the other; record `r` has the elements, or
+    bytes, [r * n, (r + 1) * n) of a member with n of them a record. Where a member ends before the
+    next one begins, or the record ends, there are zeros, and writes to them are ignored.
 
     Attributes
     ----------
@@ -319,7 +343,7 @@ class Records(Segment):
     count : of the records.
     """
 
-    members: tuple[tuple[int, Run], ...]
+    members: tuple[tuple[int, Run | LiteralRow], ...]
     record_bytes: int
     count: int
 
@@ -367,13 +391,14 @@ class Records(Segment):
 
     @property
     def sources(self) -> Sequence[ElementSource]:
-        return tuple(run.source for _, run in self.members)
+        return tuple(source for _, run in self.members for source in run.sources)
 
     def ahead(self, room: int) -> AheadOptions:
         share = room // max(1, len(self.members))
         found = NOT_AHEAD
         for _, run in self.members:
-            found = found.widest(run.source.ahead(run.form.width, share, uncopied=False))
+            if isinstance(run, Run):
+                found = found.widest(run.source.ahead(run.form.width, share, uncopied=False))
         return found
 
     @cached_property
@@ -391,7 +416,7 @@ class Records(Segment):
         if start % size:
             yield from self._parts_of(first - 1, start, stop)
         for offset, run in self.members:
-            whole = Run(run.source, run.form, run.first, run.count * self.count, run.is_compared)
+            whole = run.of_records(self.count)
             yield _Part(
                 whole, first * run.size, last * run.size, first * size + offset, last - first
             )
@@ -409,9 +434,7 @@ class Records(Segment):
                 return
             if begin < end:
                 inside = record * run.size - base - offset
-                whole = Run(
-                    run.source, run.form, run.first, run.count * self.count, run.is_compared
-                )
+                whole = run.of_records(self.count)
                 yield _Part(whole, begin + inside, end + inside, begin, 1)
 
 
@@ -422,7 +445,7 @@ class _Part:
     `begin` is their position in the segment.
     """
 
-    run: Run
+    run: Segment
     start: int
     stop: int
     begin: int

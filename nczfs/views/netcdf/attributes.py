@@ -129,13 +129,14 @@ def _fill_value(variable: Variable, type_: ShownType, own: Attribute | None) -> 
         return None
     if kind == "f" and element is not array.dtype.nc_type:  # float16
         return Attribute(FILL_VALUE, element, (float(np.asarray(array.fill_value)),))
-    derived = next((a for a in attributes_with_fill(variable) if a.name == FILL_VALUE), None)
-    if derived is own:
-        try:
-            derived = fill_attribute(array.fill_value, array.dtype, variable.path)
-        except BadValue:
-            return None
-    return None if derived is None else _as_fill(derived, element)
+    if own is None:
+        derived = next((a for a in attributes_with_fill(variable) if a.name == FILL_VALUE), None)
+        return None if derived is None else _as_fill(derived, element)
+    try:
+        stated = fill_attribute(array.fill_value, array.dtype, variable.path)
+    except BadValue:
+        return None
+    return None if stated is None else _as_fill(stated, element)
 
 
 def _as_fill(attribute: Attribute, element: NcType) -> Attribute | None:

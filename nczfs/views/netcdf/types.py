@@ -130,7 +130,9 @@ def _units(native: np.dtype[Any]) -> tuple[Attribute, ...]:
     if words is None or count != 1:
         return ()
     if native.kind == "m":
-        return (_said("units", words), _said("dtype", native.name))
+        units = _said("units", words)
+        # With it, xarray makes time spans of numbers; it has none of longer units.
+        return (units, _said("dtype", native.name)) if unit.endswith("s") else (units,)
     # numpy's calendar; the standard one of CF changes to the Julian one before 1582.
     return (
         _said("units", f"{words} since 1970-01-01"),

@@ -99,7 +99,8 @@ def test_structures_and_bytes_without_meaning_have_types_of_their_own() -> None:
     [
         ("<M8[ns]", {"units": "nanoseconds since 1970-01-01", "calendar": "proleptic_gregorian"}),
         (">M8[D]", {"units": "days since 1970-01-01", "calendar": "proleptic_gregorian"}),
-        ("<m8[h]", {"units": "hours", "dtype": "timedelta64[h]"}),
+        ("<m8[h]", {"units": "hours"}),
+        ("<m8[ms]", {"units": "milliseconds", "dtype": "timedelta64[ms]"}),
         ("<M8[25s]", {}),
         ("<m8[Y]", {}),
     ],

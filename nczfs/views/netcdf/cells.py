@@ -1,0 +1,148 @@
+"""The forms of elements in netCDF files."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nczfs.engine.chunks.loaded import Values
+from nczfs.errors import BadValue
+from nczfs.messages import shown
+from nczfs.model.printing import encoded
+from nczfs.views.forms import BinaryForm, Buffer, Flags, Form
+
+_REPLACEMENT = np.uint32(0xFFFD)
+
+
+def cell_form(array_dtype: np.dtype[Any], cell: np.dtype[Any]) -> Form:
+    """Return the form in which elements of an array are cells of a file.
+
+    Parameters
+    ----------
+    array_dtype : of the elements in memory.
+    cell : as in `Elements`, but in the byte order of the file.
+
+    Notes
+    -----
+    Most cells have the bytes of the element: a bool is one byte, a time its int64, a complex number
+    its two parts, and so on.
+    """
+    if array_dtype.kind == "f" and array_dtype.itemsize == 2 and cell.itemsize == 4:
+        return WideForm(cell)
+    if array_dtype.kind == "U":
+        return TextForm(cell.itemsize)
+    assert array_dtype.itemsize == cell.itemsize, f"{array_dtype} is not {cell}"
+    is_swapped = not _is_native(cell)
+    return BinaryForm(array_dtype.newbyteorder("S" if is_swapped else "="))
+
+
+def text_cells(texts: tuple[str, ...], width: int) -> bytes:
+    """Return texts in UTF-8, each with NULs up to a width in bytes, which none exceeds."""
+    return b"".join(encoded(text).ljust(width, b"\0") for text in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class WideForm(Form):
+    """Elements of float16 as float32, which has every value of float16.
+
+    Attributes
+    ----------
+    dtype : float32 in the byte order of the file.
+    """
+
+    dtype: np.dtype[Any]
+
+    @property
+    def width(self) -> int:
+        return 4
+
+    @property
+    def is_uncopied(self) -> bool:
+        return False
+
+    @property
+    def is_binary(self) -> bool:
+        return False  # half of a float32 may belong to no float16
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+    def render(self, values: Values) -> Buffer:
+        return values.astype(self.dtype).view(np.uint8).data
+
+    def parse(self, data: Buffer, dtype: np.dtype[Any]) -> Values:
+        wide = np.require(np.frombuffer(data, self.dtype), requirements="A")
+        with np.errstate(over="ignore", under="ignore"):
+            found = wide.astype(dtype)
+        differing = np.flatnonzero((found != wide) & ~(np.isnan(found) & np.isnan(wide)))
+        if differing.size:
+            raise BadValue(
+                f"the array stores float16, and {wide[differing[0]]} is none; the nearest is "
+                f"{found[differing[0]]}"
+            )
+        return found
+
+    def restorable(self, values: Values) -> Flags:
+        return np.ones(len(values), bool)
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm(Form):
+    """Unicode text of a fixed length as UTF-8, with NULs up to four bytes a character.
+
+    Attributes
+    ----------
+    width : in bytes.
+    """
+
+    width: int
+
+    @property
+    def is_uncopied(self) -> bool:
+        return False
+
+    @property
+    def is_binary(self) -> bool:
+        return False  # a part of the bytes may be no UTF-8
+
+    @property
+    def is_exact(self) -> bool:
+        return False
+
+    def render(self, values: Values) -> Buffer:
+        points = _points(values)
+        wrong = points > sys.maxunicode
+        if wrong.any():
+            values = np.where(wrong, _REPLACEMENT, points).view(values.dtype).reshape(-1)
+        return text_cells(tuple(values.tolist()), self.width)
+
+    def parse(self, data: Buffer, dtype: np.dtype[Any]) -> Values:
+        cells = np.frombuffer(data, f"S{self.width}").tolist()
+        try:
+            texts = [cell.decode("utf-8") for cell in cells]
+        except UnicodeDecodeError as error:
+            raise BadValue(f"a text is not UTF-8: {error}") from None
+        room = dtype.itemsize // 4
+        for text in texts:
+            if len(text) > room:
+                raise BadValue(f"{shown(text)} has {len(text)} characters, an element {room}")
+        return np.array(texts, dtype)
+
+    def restorable(self, values: Values) -> Flags:
+        points = _points(values)
+        is_half = (points >= 0xD800) & (points < 0xE000)  # of a surrogate pair: not in UTF-8
+        return np.logical_not((is_half | (points > sys.maxunicode)).any(axis=1))
+
+
+def _points(values: Values) -> Values:
+    """Return the characters of texts as numbers, a row for each; not all may be Unicode."""
+    return np.ascontiguousarray(values).view(np.uint32).reshape(len(values), -1)
+
+
+def _is_native(cell: np.dtype[Any]) -> bool:
+    """Return whether all parts of a dtype are in this machine's byte order."""
+    return cell == cell.newbyteorder("=")

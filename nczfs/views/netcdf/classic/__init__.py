@@ -1,0 +1,1 @@
+"""The classic format of netCDF files: a header, fixed variables, interleaved records."""
