@@ -16,55 +16,88 @@ from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8
 from nczfs.codecs import packed
 from nczfs.codecs.arrayfilters import NumcodecsCodec
 from nczfs.codecs.codec import Codec, CodecSettings, Flat, Order, Size, as_bytes, from_buffer
+from nczfs.errors import CodecError
 from nczfs.messages import shown
 from nczfs.model import jsonshape
 from nczfs.model.dtypes import VlenKind
 
-# Only the chunk itself states the lengths of its values. This much is read of any chunk, and of a
-# large one four times the size of its references (32 bytes an element).
-OBJECT_BYTES = 64 << 20
-_FACTOR = 4
-
 _REFERENCE_BYTES = np.dtype(object).itemsize
 _COUNT_BYTES = 4
+_TEXT_BYTES = 60  # of an object of text or bytes, besides its contents, with what malloc adds
+_ARRAY_BYTES = 160
 
-# Members of all values of a JSON chunk, besides as many values. Two bytes can become a hundred in
-# memory, and no other thread runs meanwhile.
+# Values of a JSON chunk, and members of all of them besides: no other thread runs while they are
+# parsed.
 MEMBERS_MAX = 1 << 22
+_MEMBER_BYTES = 100  # that two bytes of JSON can become in memory
 DEPTH_MAX = 200
 NDIM_MAX = 64  # limit of numpy
-
-# Elements of any other chunk: twice what zarr-python makes by default.
-ELEMENTS_MAX = 1 << 24
 
 _ASCII_WITHIN = frozenset({"utf-8", "ascii", "iso8859-1"})
 _ENCODINGS = _ASCII_WITHIN | {"utf-16", "utf-32"}
 
 
-def elements_max(kind: VlenKind) -> int:
-    """Return how many elements of variable length a chunk may have."""
-    return MEMBERS_MAX if kind is VlenKind.JSON else ELEMENTS_MAX
+def check_count(count: int, kind: VlenKind, memory_bytes: int) -> None:
+    """Raise CodecError if chunks of so many elements of variable length cannot be read.
+
+    Parameters
+    ----------
+    memory_bytes : that the elements of a chunk may take.
+    """
+    if kind is VlenKind.JSON and count > MEMBERS_MAX:
+        raise CodecError(f"chunks of {count} JSON values are not read (max {MEMBERS_MAX})")
+    if count * _REFERENCE_BYTES > memory_bytes:
+        raise _too_large(count, count * _REFERENCE_BYTES, memory_bytes)
+
+
+def _too_large(count: int, needed: int, memory_bytes: int) -> CodecError:
+    return CodecError(
+        f"a chunk of {count} elements of variable length may take {needed} bytes of memory, more "
+        f"than the limit of {memory_bytes} (--memory-limit)"
+    )
 
 
 class ObjectCodec(Codec):
-    """A codec between an array of objects and bytes."""
+    """A codec between an array of objects and bytes.
+
+    Only the chunk itself states the lengths of its values, so they have the limit of all caches.
+
+    Parameters
+    ----------
+    memory_bytes : that the elements of a chunk may take.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
 
     def encoded_size(self, size: Size) -> Size:
-        return Size(None, max(OBJECT_BYTES, _FACTOR * size.limit))
+        return Size(None, self._memory_bytes)
 
 
 class VLen(ObjectCodec):
-    """A count, then every value after its length (numcodecs' layout of ``vlen-*``)."""
+    """A count, then every value after its length (numcodecs' layout of ``vlen-*``).
 
-    def __init__(self, inner: NumcodecsCodec) -> None:
+    Parameters
+    ----------
+    element_bytes : of a value in memory, besides its contents.
+    """
+
+    def __init__(self, inner: NumcodecsCodec, memory_bytes: int, element_bytes: int) -> None:
+        super().__init__(memory_bytes)
         self._inner = inner
+        self._element_bytes = element_bytes
 
     def decode(self, data: Flat, size: Size) -> Flat:
         data = as_bytes(data)
         count = int.from_bytes(data[:_COUNT_BYTES].tobytes(), "little")
+        contents = data.size - _COUNT_BYTES * (count + 1)
         # numcodecs trusts the count, and allocates so many references.
-        if count * _REFERENCE_BYTES > size.limit or _COUNT_BYTES * (count + 1) > data.size:
+        if count * _REFERENCE_BYTES > size.limit or contents < 0:
             raise ValueError(f"{count} values are claimed in {data.size} bytes")
+        # All empty values are one object.
+        needed = data.size + count * _REFERENCE_BYTES + min(count, contents) * self._element_bytes
+        if needed > self._memory_bytes:
+            raise _too_large(count, needed, self._memory_bytes)
         decoded: Flat = self._inner.decode(data)
         return decoded
 
@@ -79,10 +112,10 @@ class VLenNativeArray(VLen):
     numcodecs needs for arrays, during which no other thread runs.
     """
 
-    def __init__(self, settings: CodecSettings) -> None:
+    def __init__(self, settings: CodecSettings, memory_bytes: int) -> None:
         self._stored = settings.dtype("dtype")
         self._array = VLenArray(self._stored)
-        super().__init__(VLenBytes())
+        super().__init__(VLenBytes(), memory_bytes, _ARRAY_BYTES)
 
     def decode(self, data: Flat, size: Size) -> Flat:
         decoded = super().decode(data, size)
@@ -95,12 +128,12 @@ class VLenNativeArray(VLen):
         return from_buffer(self._array.encode(data))
 
 
-def vlen_utf8(settings: CodecSettings) -> Codec:
-    return VLen(VLenUTF8())
+def vlen_utf8(settings: CodecSettings, memory_bytes: int) -> Codec:
+    return VLen(VLenUTF8(), memory_bytes, _TEXT_BYTES)
 
 
-def vlen_bytes(settings: CodecSettings) -> Codec:
-    return VLen(VLenBytes())
+def vlen_bytes(settings: CodecSettings, memory_bytes: int) -> Codec:
+    return VLen(VLenBytes(), memory_bytes, _TEXT_BYTES)
 
 
 class ListedValues(ObjectCodec):
@@ -112,7 +145,8 @@ class ListedValues(ObjectCodec):
         order; other writers' flat lists are in this order.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, memory_bytes: int) -> None:
+        super().__init__(memory_bytes)
         self._order = order
 
     @abstractmethod
@@ -123,7 +157,8 @@ class ListedValues(ObjectCodec):
 
     def decode(self, data: Flat, size: Size) -> Flat:
         elements = size.limit // _REFERENCE_BYTES
-        items = self._load(as_bytes(data).tobytes(), MEMBERS_MAX + elements)
+        members_max = min(MEMBERS_MAX, self._memory_bytes // _MEMBER_BYTES) + elements
+        items = self._load(as_bytes(data).tobytes(), members_max)
         if not isinstance(items, list) or len(items) < 2 or not isinstance(items[-1], list):
             raise TypeError("the data are not a list of values and their shape")
         shape, values = items[-1], items[:-2]
@@ -151,8 +186,8 @@ def _check_shape(shape: list[Any]) -> None:
 
 
 class Json2(ListedValues):
-    def __init__(self, settings: CodecSettings, order: Order) -> None:
-        super().__init__(order)
+    def __init__(self, settings: CodecSettings, order: Order, memory_bytes: int) -> None:
+        super().__init__(order, memory_bytes)
         self._strict = settings.flag("strict", True)
         self._ascii = settings.flag("ensure_ascii", True)
         self._sorted = settings.flag("sort_keys", True)
@@ -186,8 +221,8 @@ class Json2(ListedValues):
 
 
 class MsgPack2(ListedValues):
-    def __init__(self, settings: CodecSettings, order: Order) -> None:
-        super().__init__(order)
+    def __init__(self, settings: CodecSettings, order: Order, memory_bytes: int) -> None:
+        super().__init__(order, memory_bytes)
         self._raw = settings.flag("raw", False)
         self._single = settings.flag("use_single_float", False)
         self._bin = settings.flag("use_bin_type", True)

@@ -17,7 +17,7 @@ from nczfs.codecs.arrayfilters import NumcodecsCodec
 from nczfs.codecs.base import Pipeline
 from nczfs.codecs.codec import Codec, CodecSettings, Flat, Order, Size, from_buffer
 from nczfs.codecs.v2 import V2Pipeline
-from nczfs.errors import CodecError, UnknownCodec
+from nczfs.errors import UnknownCodec
 from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json
 
@@ -46,57 +46,61 @@ _CODECS: dict[str, Callable[[CodecSettings], Codec]] = {
     "packbits": arrayfilters.PackBits,
     "quantize": arrayfilters.quantize,
     "shuffle": bytefilters.Shuffle,
-    "vlen-array": objects.VLenNativeArray,
-    "vlen-bytes": objects.vlen_bytes,
-    "vlen-utf8": objects.vlen_utf8,
     "zlib": streams.Zlib,
     "zstd": blocks.Zstd,
 }
-_ORDERED: dict[str, Callable[[CodecSettings, Order], Codec]] = {
+_VLEN: dict[str, Callable[[CodecSettings, int], Codec]] = {
+    "vlen-array": objects.VLenNativeArray,
+    "vlen-bytes": objects.vlen_bytes,
+    "vlen-utf8": objects.vlen_utf8,
+}
+_LISTED: dict[str, Callable[[CodecSettings, Order, int], Codec]] = {
     "json2": objects.Json2,
     "msgpack2": objects.MsgPack2,
 }
 _REFUSED = {"pickle": "unpickling runs whatever code the data contain"}
 
-_OBJECT_CODECS = frozenset({"json2", "msgpack2", "vlen-array", "vlen-bytes", "vlen-utf8"})
+_OBJECT_CODECS = _VLEN.keys() | _LISTED.keys()
+
+MEMORY_BYTES = 512 << 20
 
 
-def pipeline_of(array: ArrayDescription) -> Pipeline:
+def pipeline_of(array: ArrayDescription, memory_bytes: int = MEMORY_BYTES) -> Pipeline:
     """Return the pipeline that decodes and encodes the chunks of an array.
+
+    Parameters
+    ----------
+    memory_bytes : that the elements of a chunk may take if they are of variable length.
 
     Raises
     ------
     UnknownCodec : a codec is not installed, is refused on purpose (``pickle``), or its
         configuration cannot be used. The message names the codec.
-    CodecError : chunks have too many elements of variable length.
+    CodecError : chunks have more elements of variable length than memory holds.
     """
     chain = array.codecs
     if chain.zarr_format != 2:
         raise UnknownCodec(f"codec chains of Zarr v{chain.zarr_format} are not supported")
     if array.dtype.stored.itemsize == 0:
         raise UnknownCodec(f"elements of type {shown(array.dtype.typestr)} have no bytes to encode")
-    _check_objects(array)
-    codecs = [(spec.name, _codec(spec, array)) for spec in chain.codecs]
+    _check_objects(array, memory_bytes)
+    codecs = [(spec.name, _codec(spec, array, memory_bytes)) for spec in chain.codecs]
     return V2Pipeline(array, codecs)
 
 
 def is_of_numcodecs(name: str) -> bool:
     """Return whether nczfs implements a codec of numcodecs itself."""
-    return name in _CODECS or name in _ORDERED
+    return name in _CODECS or name in _OBJECT_CODECS
 
 
-def _check_objects(array: ArrayDescription) -> None:
+def _check_objects(array: ArrayDescription, memory_bytes: int) -> None:
     names = [spec.name for spec in array.codecs.codecs]
     if array.dtype.vlen is None:
         misplaced = _OBJECT_CODECS.intersection(names)
     else:
-        count, most = prod(array.chunk_shape), objects.elements_max(array.dtype.vlen)
-        if count > most:
-            raise CodecError(
-                f"chunks of {count} elements of variable length are not read (max {most})"
-            )
+        objects.check_count(prod(array.chunk_shape), array.dtype.vlen, memory_bytes)
         misplaced = _OBJECT_CODECS.intersection(names[1:])
-        byte_codecs = (_CODECS.keys() - _OBJECT_CODECS) - {"categorize"}
+        byte_codecs = _CODECS.keys() - {"categorize"}
         if not names or names[0] in byte_codecs:
             raise UnknownCodec("elements of variable length need an object codec as first filter")
     if misplaced:
@@ -106,14 +110,17 @@ def _check_objects(array: ArrayDescription) -> None:
         )
 
 
-def _codec(spec: CodecSpec, array: ArrayDescription) -> Codec:
+def _codec(spec: CodecSpec, array: ArrayDescription, memory_bytes: int) -> Codec:
     if spec.name in _REFUSED:
         raise UnknownCodec(f"codec {shown(spec.name)} is not allowed: {_REFUSED[spec.name]}")
     settings = CodecSettings(spec.name, spec.configuration)
     if spec.name in _CODECS:
         return _CODECS[spec.name](settings)
-    if spec.name in _ORDERED:
-        return _ORDERED[spec.name](settings, "F" if array.codecs.order == "F" else "C")
+    if spec.name in _VLEN:
+        return _VLEN[spec.name](settings, memory_bytes)
+    if spec.name in _LISTED:
+        order: Order = "F" if array.codecs.order == "F" else "C"
+        return _LISTED[spec.name](settings, order, memory_bytes)
     installed = _installed().get(spec.name)
     try:
         if installed is not None:

@@ -60,7 +60,7 @@ class V2Pipeline(Pipeline):
         with _objects_turn if self._native.hasobject else nullcontext():
             try:
                 return self._decoded(data, too_long)
-            except CorruptChunk as error:
+            except CodecError as error:
                 _let_go_of_values(error)
                 raise
 
@@ -78,6 +78,8 @@ class V2Pipeline(Pipeline):
                 flat = codec.decode(flat, self._sizes[place])
             except MemoryError:
                 raise
+            except CodecError as error:
+                raise type(error)(f"codec {shown(name)}: {error}") from error
             except Exception as error:
                 raise CorruptChunk(f"codec {shown(name)}: {reason(error)}") from error
         values = self._cut(flat, too_long)

@@ -395,8 +395,8 @@ class Dataset(Hierarchy):
         check = ArrayCheck(self, self._metadata, array, stored, lease.prepare)
         near = None if self.is_far else check.is_unchanged
         confirm = Confirmation(check.ask, lambda: stored.doubts, near)
-        missing = self.engine.options.missing_chunks
-        return stored, source_of(self.zmap, stored.place, array, missing, confirm)
+        options = self.engine.options
+        return stored, source_of(self.zmap, stored.place, array, options, confirm)
 
     def _new_array(self, variable: Variable) -> Array:
         engine = self.engine

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from nczfs.cdl import printer as cdl
-from nczfs.engine.dataset import Dataset
+from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.turns import PARSING, take
 from nczfs.engine.options import Tally
 from nczfs.engine.weight import weight_of_values
@@ -24,10 +25,10 @@ from nczfs.views.layout import Layout, native_run
 from nczfs.views.segments import Literal, Run
 
 RENDERED_BYTES_MAX = 64 << 20
-"""Variable-length elements are shown as text up to so many decoded bytes."""
+"""Elements of variable length are shown as text of up to so many bytes."""
 
-HELD_BYTES_MAX = 192 << 20
-"""Decoded elements of variable length that wait to be shown."""
+_LINE_BYTES_LEAST = 2
+_ITEM_BYTES_LEAST = 3  # in a list
 
 FILE_BYTES_MAX = (1 << 63) - (1 << 32)
 """No system has larger files; the last 4 GiB are left to headers."""
@@ -93,7 +94,7 @@ def variable_views(
                 return Layout([Run(elements, form, 0, shown[0].array.size)])
 
             show("values.txt", lines, form.width)
-    elif count * dtype.native.itemsize <= RENDERED_BYTES_MAX:
+    elif count * _LINE_BYTES_LEAST <= RENDERED_BYTES_MAX:
 
         def rendered(shown: Variables) -> Layout:
             return Layout([Literal(_lines_of_all(dataset, shown[0]))])
@@ -106,6 +107,9 @@ def variable_views(
     if description.grid.chunk_count > FILE_BYTES_MAX:
         chunk_count = description.grid.chunk_count
         problems.append(f"chunks: {chunk_count} files are more than a directory can have")
+    elif not has_chunks(variable):
+        in_chunk = prod(description.chunk_shape)
+        problems.append(f"chunks: {in_chunk} elements of variable length are too many to render")
     views[INFO] = View(lambda _: _info(dataset, variable, [*problems, *notes()]), is_text=True)
     return views
 
@@ -135,7 +139,8 @@ def has_chunks(variable: Variable) -> bool:
     description = variable.array
     if description.grid.chunk_count > FILE_BYTES_MAX:
         return False
-    return description.dtype.vlen is None or description.chunk_bytes <= RENDERED_BYTES_MAX
+    least = prod(description.chunk_shape) * _ITEM_BYTES_LEAST
+    return description.dtype.vlen is None or least <= RENDERED_BYTES_MAX
 
 
 def group_views(
@@ -208,16 +213,36 @@ def _lines_of_all(dataset: Dataset, variable: Variable) -> bytes:
     place = dataset.url(f"{variable.path}/{LINES}")
     shown = JsonText(place, RENDERED_BYTES_MAX)
     for box in variable.array.grid.rows():
-        values = np.empty(box.shape, variable.array.dtype.native)
-        held = 0
-        for part in variable.array.grid.parts(box):
-            index: tuple[Any, ...] = (*part.target.slices(), ...)
-            piece = values[index]
-            array.read_box(part.target.relative_to(tuple(-n for n in box.start)), piece, Tally())
-            held += weight_of_values(piece)
-            if held > HELD_BYTES_MAX:
-                raise CodecError(
-                    f"{place}: a row of chunks takes more than {HELD_BYTES_MAX} bytes of memory"
-                )
-        shown.add_lines(values)
+        with _held(dataset.engine, place) as hold:
+            values = np.empty(box.shape, variable.array.dtype.native)
+            for part in variable.array.grid.parts(box):
+                index: tuple[Any, ...] = (*part.target.slices(), ...)
+                piece = values[index]
+                inside = part.target.relative_to(tuple(-n for n in box.start))
+                array.read_box(inside, piece, Tally())
+                hold(weight_of_values(piece))
+            shown.add_lines(values)
     return shown.taken()
+
+
+@contextmanager
+def _held(engine: Engine, place: str) -> Iterator[Callable[[int], None]]:
+    """Count memory in the budget of all caches during the block.
+
+    Yields
+    ------
+    a function that takes the bytes of more memory. It raises CodecError beyond the budget.
+    """
+    held, most = 0, engine.options.memory_limit_bytes
+
+    def hold(nbytes: int) -> None:
+        nonlocal held
+        held += nbytes
+        engine.cache.claim(nbytes)
+        if held > most:
+            raise CodecError(f"{place}: a row of chunks takes more than {most} bytes of memory")
+
+    try:
+        yield hold
+    finally:
+        engine.cache.claim(-held)

@@ -15,7 +15,7 @@ from nczfs.engine.chunks.base import ChunkStore, Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk, Values
 from nczfs.engine.chunks.place import ArrayPlace
-from nczfs.engine.options import MissingChunks
+from nczfs.engine.options import EngineOptions, MissingChunks
 from nczfs.engine.retrying import LOOKED_S, Confirmation
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists
@@ -239,11 +239,11 @@ def source_of(
     zmap: ZMap,
     place: ArrayPlace,
     array: ArrayDescription,
-    missing_chunks: MissingChunks,
+    options: EngineOptions,
     confirm: Confirmation,
 ) -> ChunkStore:
     """As `nczfs.engine.chunks.sources.source_of`: the chunks of all arrays are paired."""
-    return PairedChunks(zmap, place, array, missing_chunks, confirm)
+    return PairedChunks(zmap, place, array, options.missing_chunks, confirm)
 
 
 @contextmanager

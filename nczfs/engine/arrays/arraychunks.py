@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import prod
+from typing import TypeAlias
 
 from nczfs.engine.arrays.selection import ChunkSelection
 from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Fetched, UnitIndex
@@ -25,6 +26,11 @@ from nczfs.model.grid import ChunkIndex, ChunkPart
 from nczfs.model.hierarchy import ArrayDescription
 
 log = logging.getLogger(__name__)
+
+_ELEMENTS_FACTOR = 8  # the memory of a short text, compared with that of a reference to it
+
+Claimed: TypeAlias = "tuple[ChunkIndex, int]"
+"""A chunk that is to be loaded ahead, and the bytes that are reserved for it."""
 
 
 class ArrayChunks:
@@ -72,7 +78,17 @@ class ArrayChunks:
     @property
     def capacity(self) -> int:
         """The number of chunks that fit into the budget of the cache."""
-        return self._cache.limit_bytes // max(1, self.description.chunk_bytes)
+        return self._cache.limit_bytes // max(1, self._load_bytes)
+
+    @property
+    def _load_bytes(self) -> int:
+        """The memory to reserve for the load of a chunk: its size, or what others had.
+
+        The memory of elements of variable length is only known when they are decoded.
+        """
+        if self.description.dtype.vlen is None:
+            return self.description.chunk_bytes
+        return max(self.stored.weight, _ELEMENTS_FACTOR * self.description.chunk_bytes)
 
     def writer(self) -> ChunkStore:
         """Return where the chunks are stored. Raises NotWritable: they are computed."""
@@ -104,7 +120,7 @@ class ArrayChunks:
         self.stored.check()
         decode = self.source.fetch(selected.chunk, None)
         with self.pools.decoding():
-            values = _tallied(decode(), None, tally).values
+            values = self._counted(decode(), None, tally).values
             out[selected.target] = values[selected.source]
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
@@ -135,7 +151,8 @@ class ArrayChunks:
         here = (self.stored, index)
         if not self._inputs and self._cache.peek(here, fresh_since, share=0.0) is not None:
             return False  # the usual case, with as few calls as possible
-        return self._claim(index, fresh_since) and self._fetch([index], tally)
+        claimed = self._claim(index, fresh_since)
+        return claimed is not None and self._fetch([claimed], tally)
 
     def request_all(self, indexes: Iterable[ChunkIndex], tally: Tally, fresh_since: float) -> None:
         """Request several chunks, those of one unit together."""
@@ -143,12 +160,13 @@ class ArrayChunks:
             for index in indexes:
                 self.request(index, tally, fresh_since)
             return
-        units: dict[UnitIndex, list[ChunkIndex]] = {}
+        units: dict[UnitIndex, list[Claimed]] = {}
         for index in indexes:
-            if self._claim(index, fresh_since):
-                units.setdefault(self.source.unit(index), []).append(index)
-        for claimed in units.values():
-            self._fetch(claimed, tally)
+            claimed = self._claim(index, fresh_since)
+            if claimed is not None:
+                units.setdefault(self.source.unit(index), []).append(claimed)
+        for together in units.values():
+            self._fetch(together, tally)
 
     def write(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
         """Write elements of a chunk, counted from its first one. See `WriteBack.write`."""
@@ -193,9 +211,7 @@ class ArrayChunks:
         load = partial(self._load, index, tally)
         if self._inputs:
             fresh_since = self._as_fresh(fresh_since)
-        return self._cache.pinned(
-            (self.stored, index), load, self.description.chunk_bytes, fresh_since, access
-        )
+        return self._cache.pinned((self.stored, index), load, self._load_bytes, fresh_since, access)
 
     @contextmanager
     def _with_written(
@@ -215,18 +231,27 @@ class ArrayChunks:
 
     def _load(self, index: ChunkIndex, tally: Tally, known: LoadedChunk | None) -> LoadedChunk:
         self.stored.check()
-        return _tallied(self.source.load(index, known), known, tally)
+        return self._counted(self.source.load(index, known), known, tally)
 
-    def _claim(self, index: ChunkIndex, fresh_since: float) -> bool:
-        """Claim the load of a chunk. Returns False if it is there, or there is no room."""
+    def _counted(self, loaded: LoadedChunk, known: LoadedChunk | None, tally: Tally) -> LoadedChunk:
+        if loaded is not known:
+            tally.chunks_loaded += 1
+            tally.bytes_decoded += loaded.nbytes
+            if loaded.nbytes > self.stored.weight:
+                self.stored.weight = loaded.nbytes
+        return loaded
+
+    def _claim(self, index: ChunkIndex, fresh_since: float) -> Claimed | None:
+        """Claim the load of a chunk. Returns None if it is there, or there is no room."""
         if self._inputs:
             fresh_since = self._as_fresh(fresh_since)
         chunk_id = (self.stored, index)
         if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
-            return False
-        return self._cache.start_load(chunk_id, self.description.chunk_bytes, fresh_since)
+            return None
+        nbytes = self._load_bytes
+        return (index, nbytes) if self._cache.start_load(chunk_id, nbytes, fresh_since) else None
 
-    def _fetch(self, claimed: list[ChunkIndex], tally: Tally) -> bool:
+    def _fetch(self, claimed: list[Claimed], tally: Tally) -> bool:
         """Fetch claimed chunks of one unit in another thread. Returns False if that has ended."""
         try:
             self.pools.fetch.submit(self._fetch_ahead, claimed, tally)
@@ -235,51 +260,45 @@ class ArrayChunks:
             return False
         return True
 
-    def _fetch_ahead(self, claimed: list[ChunkIndex], tally: Tally) -> None:
-        known = [self._cache.known((self.stored, index)) for index in claimed]
+    def _fetch_ahead(self, claimed: list[Claimed], tally: Tally) -> None:
+        wanted = [(index, self._cache.known((self.stored, index))) for index, _ in claimed]
         try:
             self.stored.check()
-            if len(claimed) == 1:
-                halves: Sequence[Fetched] = [self.source.fetch(claimed[0], known[0])]
+            if len(wanted) == 1:
+                halves: Sequence[Fetched] = [self.source.fetch(*wanted[0])]
             else:
-                halves = self.source.fetch_several(list(zip(claimed, known, strict=True)))
+                halves = self.source.fetch_several(wanted)
         except NczfsError as error:
             self._fail(claimed, error)
             return
         except Exception as error:  # noqa: BLE001 - waiting readers must get it
             self._fail(claimed, _unexpected(error))
             return
-        for index, before, decode in zip(claimed, known, halves, strict=True):
+        for each, (_, known), decode in zip(claimed, wanted, halves, strict=True):
             try:
-                self.pools.decode.submit(self._settle, index, before, decode, tally)
+                self.pools.decode.submit(self._settle, each, known, decode, tally)
             except RuntimeError as error:
-                self._fail([index], Unavailable(str(error)))
+                self._fail([each], Unavailable(str(error)))
 
     def _settle(
-        self, index: ChunkIndex, known: LoadedChunk | None, decode: Fetched, tally: Tally
+        self, claimed: Claimed, known: LoadedChunk | None, decode: Fetched, tally: Tally
     ) -> None:
+        index, reserved = claimed
         try:
-            loaded = _tallied(decode(), known, tally)
-            self._cache.finish_load((self.stored, index), self.description.chunk_bytes, loaded)
+            loaded = self._counted(decode(), known, tally)
+            self._cache.finish_load((self.stored, index), reserved, loaded)
         except NczfsError as error:
-            self._fail([index], error)
+            self._fail([claimed], error)
         except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._fail([index], _unexpected(error))
+            self._fail([claimed], _unexpected(error))
 
-    def _fail(self, claimed: list[ChunkIndex], error: NczfsError) -> None:
-        for index in claimed:
-            self._cache.fail_load((self.stored, index), self.description.chunk_bytes, error)
+    def _fail(self, claimed: list[Claimed], error: NczfsError) -> None:
+        for index, reserved in claimed:
+            self._cache.fail_load((self.stored, index), reserved, error)
 
     def _as_fresh(self, fresh_since: float) -> float:
         """Return since when computed values must be known: since the last change of an input."""
         return max(fresh_since, *(array.changed_at for array in self._inputs))
-
-
-def _tallied(loaded: LoadedChunk, known: LoadedChunk | None, tally: Tally) -> LoadedChunk:
-    if loaded is not known:
-        tally.chunks_loaded += 1
-        tally.bytes_decoded += loaded.nbytes
-    return loaded
 
 
 def _unexpected(error: Exception) -> Unavailable:

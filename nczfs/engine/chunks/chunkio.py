@@ -10,7 +10,7 @@ from math import prod
 
 from nczfs import metrics
 from nczfs.codecs.base import Pipeline, TooLong
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.registry import MEMORY_BYTES, pipeline_of
 from nczfs.engine.chunks.base import NDIM_MAX, ChunkStore, Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk, Values
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 # A stored chunk is not expected to be larger than this many times its decoded size: incompressible
 # data grow by a few bytes, and netcdf-fortran writes over-long chunks of small variables.
+# The length of a chunk of variable-length elements follows from nothing but the budget.
 STORED_FACTOR = 4
 STORED_SLACK_BYTES = 64 << 20
 RUN_CHUNKS = 900  # a listing of all objects of an array with so many takes one request
@@ -53,6 +54,7 @@ class ChunkIO(ChunkStore):
     too_long : called for each chunk that decodes to more bytes than it should, with its key; None:
         the log warns of the first one.
     confirm : raises StructureChanged if the store now describes other chunks.
+    memory_bytes : that the elements of a chunk may take if they are of variable length.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class ChunkIO(ChunkStore):
         missing_chunks: MissingChunks,
         too_long: TooLong | None = None,
         confirm: Confirmation | None = None,
+        memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self._zmap = zmap
+        self._memory_bytes = memory_bytes
         self._at = place
         self.array = array
         self._missing_chunks = missing_chunks
@@ -97,7 +101,7 @@ class ChunkIO(ChunkStore):
                 f"than {NDIM_MAX} cannot be read"
             )
         try:
-            return pipeline_of(self.array)
+            return pipeline_of(self.array, self._memory_bytes)
         except NczfsError as error:
             raise type(error)(f"{self._place}: {error}") from error
 
@@ -128,11 +132,18 @@ class ChunkIO(ChunkStore):
                 return lambda: known
             usual = self.array.chunk_bytes * STORED_FACTOR + USUAL_SLACK_BYTES
             limit = usual + STORED_SLACK_BYTES
+            if self.array.dtype.vlen is not None:
+                limit = max(usual, self._memory_bytes)
             blob = self._zmap.read(key, 0, usual)
             if usual < blob.object_size <= limit:
                 blob = self._zmap.read(key, 0, limit + 1)
         except NoSuchObject:
             return None
+        if blob.object_size > limit and self.array.dtype.vlen is not None:
+            raise CodecError(
+                f"{self._zmap.name}/{key}: {blob.object_size} bytes are stored for a chunk of "
+                f"variable length, more than the limit of {limit} (--memory-limit)"
+            )
         if blob.object_size > limit:
             raise CorruptChunk(
                 f"{self._zmap.name}/{key}: {blob.object_size} bytes are stored for a chunk of "
@@ -142,11 +153,24 @@ class ChunkIO(ChunkStore):
 
     def resized(self, array: ArrayDescription) -> ChunkIO:
         return ChunkIO(
-            self._zmap, self._at, array, self._missing_chunks, self._too_long, self.confirm
+            self._zmap,
+            self._at,
+            array,
+            self._missing_chunks,
+            self._too_long,
+            self.confirm,
+            self._memory_bytes,
         )
 
     def reporting(self, too_long: TooLong) -> ChunkIO:
-        return ChunkIO(self._zmap, self._at, self.array, MissingChunks.FILL, too_long)
+        return ChunkIO(
+            self._zmap,
+            self._at,
+            self.array,
+            MissingChunks.FILL,
+            too_long,
+            memory_bytes=self._memory_bytes,
+        )
 
     def newest(
         self, unit: UnitIndex, chunks: Collection[ChunkIndex]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nczfs.engine.chunks.base import ChunkSource
 from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.place import ArrayPlace
-from nczfs.engine.options import MissingChunks
+from nczfs.engine.options import EngineOptions
 from nczfs.engine.retrying import Confirmation
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import ZMap
@@ -15,7 +15,7 @@ def source_of(
     zmap: ZMap,
     place: ArrayPlace,
     array: ArrayDescription,
-    missing_chunks: MissingChunks,
+    options: EngineOptions,
     confirm: Confirmation,
 ) -> ChunkSource:
     """Return where the chunks of an array at a place of a store come from.
@@ -24,4 +24,11 @@ def source_of(
     ----------
     confirm : raises StructureChanged if the store now describes other chunks.
     """
-    return ChunkIO(zmap, place, array, missing_chunks, confirm=confirm)
+    return ChunkIO(
+        zmap,
+        place,
+        array,
+        options.missing_chunks,
+        confirm=confirm,
+        memory_bytes=options.memory_limit_bytes,
+    )

@@ -45,6 +45,7 @@ class StoredArray:
     appended_from : the same, or where such records are being put now.
     is_new : whether it was made here, so that the store has no chunk that was not stored here.
     is_waiting : returns whether the right to store is being acquired: nothing is sent at once.
+    weight : of the heaviest chunk that was loaded, in bytes of memory.
     has_lost : whether something that was written to it went into the spool for good, because
         another client had removed or replaced it.
     """
@@ -62,6 +63,7 @@ class StoredArray:
         "is_waiting",
         "place",
         "revision",
+        "weight",
         "written_ns",
     )
 
@@ -78,6 +80,7 @@ class StoredArray:
         self.held_from: int | None = None
         self.appended_from: int | None = None
         self.changed_at = 0.0
+        self.weight = 0
         self.revision = 0
         self.written_ns = 0
 

@@ -42,6 +42,7 @@ def pipeline(
     *codecs: CodecObject,
     order: Literal["C", "F"] = "C",
     vlen: VlenKind | None = None,
+    memory_bytes: int = 64 << 20,
 ) -> Pipeline:
     """The pipeline of such an array."""
-    return pipeline_of(described(dtype, shape, *codecs, order=order, vlen=vlen))
+    return pipeline_of(described(dtype, shape, *codecs, order=order, vlen=vlen), memory_bytes)

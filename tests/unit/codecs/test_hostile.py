@@ -309,7 +309,7 @@ def test_members_of_values_have_a_limit_and_the_values_themselves_have_another(
 def test_chunks_of_too_many_objects_are_refused_before_any_is_read(
     kind: VlenKind, name: str
 ) -> None:
-    with pytest.raises(CodecError, match="elements of variable length"):
+    with pytest.raises(CodecError, match=r"elements of variable length|JSON values"):
         pipeline("|O", (5000, 5000), {"id": name}, vlen=kind)
 
 
@@ -344,11 +344,9 @@ def test_absurd_numbers_in_a_configuration_are_refused(codec: CodecObject) -> No
 
 
 @pytest.mark.parametrize("inflater", ["zlib", "gzip", "bz2", "lzma", "zstd"])
-def test_compressed_objects_have_a_limit_too(
-    inflater: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nczfs.codecs.objects.OBJECT_BYTES", 1 << 20)
-    chain = pipeline("|O", (6,), {"id": "vlen-bytes"}, {"id": inflater}, vlen=VlenKind.BYTES)
+def test_compressed_objects_have_a_limit_too(inflater: str) -> None:
+    codecs: list[CodecObject] = [{"id": "vlen-bytes"}, {"id": inflater}]
+    chain = pipeline("|O", (6,), *codecs, vlen=VlenKind.BYTES, memory_bytes=1 << 20)
     long = struct.pack("<II", 6, 1 << 24) + bytes(1 << 24)
     codec = numcodecs.get_codec({"id": inflater})
     data = zstd_of_unknown_size(1 << 24) if inflater == "zstd" else codec.encode(long)
