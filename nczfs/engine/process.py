@@ -30,7 +30,7 @@ class ProcessIdentity:
     def has_ended(self) -> bool:
         """Return whether the process is certainly gone; False if that cannot be known from here."""
         ours = current_process()
-        if ours is None or ours.machine != self.machine:
+        if ours is None or ours.machine != self.machine or ours == self:
             return False
         # Where /proc hides the processes of others, kill(2) still knows them.
         try:

@@ -213,7 +213,9 @@ class MetadataFormat(ABC):
         """
 
     @abstractmethod
-    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
+    def write_node(
+        self, node: Node, documents: Documents, found: Node | None = None
+    ) -> tuple[tuple[str, bytes], ...]:
         """Return the documents to write, in order, so that `node` is read at its path.
 
         Parts of existing documents that the format does not govern stay as they are spelled, and so
@@ -223,6 +225,7 @@ class MetadataFormat(ABC):
         ----------
         node : complete, as it is to be read.
         documents : the present single documents, never consolidated ones.
+        found : what `read_node` has found in them at the path; None: it is read.
 
         Raises
         ------
@@ -287,8 +290,8 @@ class MetadataFormat(ABC):
         """
 
     @abstractmethod
-    def note_in(self, data: bytes, key: str, name: str) -> Json:
-        """Return what nczfs has noted under a name in the document of an array; None: nothing.
+    def shape_and_note(self, data: bytes, key: str, name: str) -> tuple[tuple[int, ...], Json]:
+        """Return `stored_shape`, and what nczfs has noted under a name there; None: nothing.
 
         Raises BadMetadata.
         """

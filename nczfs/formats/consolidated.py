@@ -160,8 +160,10 @@ class ConsolidatedFormat(MetadataFormat):
     def consolidated_keys(self, path: str) -> tuple[str, ...]:
         return self._inner.consolidated_keys(path)
 
-    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
-        return self._inner.write_node(node, documents)
+    def write_node(
+        self, node: Node, documents: Documents, found: Node | None = None
+    ) -> tuple[tuple[str, bytes], ...]:
+        return self._inner.write_node(node, documents, found)
 
     def stored_type(
         self,
@@ -192,8 +194,8 @@ class ConsolidatedFormat(MetadataFormat):
     def stored_attributes(self, data: bytes, key: str) -> Mapping[str, Json]:
         return self._inner.stored_attributes(data, key)
 
-    def note_in(self, data: bytes, key: str, name: str) -> Json:
-        return self._inner.note_in(data, key, name)
+    def shape_and_note(self, data: bytes, key: str, name: str) -> tuple[tuple[int, ...], Json]:
+        return self._inner.shape_and_note(data, key, name)
 
     def with_note(self, data: bytes, key: str, name: str, note: Json) -> bytes:
         return self._inner.with_note(data, key, name, note)

@@ -27,6 +27,8 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 def strict(value: Json) -> str:
     """Return the JSON of a value with netcdf-c's blanks: ``{"b": [1,2], "c": 1.50}``."""
+    if type(value) is str:  # as most are; no spelling to keep
+        return _quoted(value)
     match value:
         case Real():
             return value.text
@@ -36,13 +38,10 @@ def strict(value: Json) -> str:
         case float():
             return repr(value) if math.isfinite(value) else _quoted(_word(value))
         case list():
-            return "[" + ",".join(map(strict, value)) + "]"
+            return "[" + ",".join([strict(item) for item in value]) + "]"
         case dict():
-            return (
-                "{"
-                + ", ".join(f"{_quoted(name)}: {strict(item)}" for name, item in value.items())
-                + "}"
-            )
+            members = [f"{_quoted(name)}: {strict(item)}" for name, item in value.items()]
+            return "{" + ", ".join(members) + "}"
         case int() if not isinstance(value, bool):
             return int.__repr__(value)  # without the encoder, which takes ten times as long
         case _:

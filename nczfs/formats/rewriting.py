@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TypeAlias, TypeVar
 
 from nczfs.errors import BadMetadata, Unsupported
-from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
+from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
 from nczfs.formats.jsontext import parse_object
 from nczfs.formats.jsonwrite import strict
 from nczfs.formats.names import below
@@ -41,16 +41,22 @@ _RANKS = {
 }
 
 
-def existing_node(found: MetadataFormat, node: NodeT, documents: Documents) -> NodeT | None:
+def existing_node(
+    written_as: MetadataFormat, node: NodeT, documents: Documents, found: Node | None
+) -> NodeT | None:
     """Return what is read now at the place of a node; None: there is nothing.
+
+    Parameters
+    ----------
+    found : it, if it has been read.
 
     Raises
     ------
     Unsupported : a variable would replace a group, or a group a variable.
     """
-    if all(documents.get(key) is None for key in found.keys(node.path)):
+    if all(documents.get(key) is None for key in written_as.keys(node.path)):
         return None
-    existing = found.read_node(node.path, documents)
+    existing = written_as.read_node(node.path, documents) if found is None else found
     if existing is None:
         return None
     if not isinstance(existing, type(node)):
@@ -83,8 +89,7 @@ def rewrite(
         key = below(path, name)
         data = documents.get(key)
         if current is None:
-            document: Json = dict(members)
-            is_changed = True
+            text, is_changed = strict(dict(members)), True
         else:
             try:
                 stored = {} if data is None else _parsed(data, key, options)
@@ -92,10 +97,10 @@ def rewrite(
                 if merged({}, current.get(name, OwnMembers()), members):
                     raise BadMetadata(f"{error}; repair or delete it before writing") from error
                 continue
-            document = merged(stored, current.get(name, OwnMembers()), members)
-            is_changed = strict(document) != strict(stored)
+            text = strict(merged(stored, current.get(name, OwnMembers()), members))
+            is_changed = text != strict(stored)
         if is_changed:
-            new = _encoded(document, key, options)
+            new = _encoded(text, key, options)
             if new != data:
                 written.append((key, new))
     return tuple(written)
@@ -152,9 +157,9 @@ def _parsed(data: bytes, key: str, options: FormatOptions) -> dict[str, Json]:
     return parse_object(data, key, bytes_max=options.document_bytes_max)[0]
 
 
-def _encoded(document: Json, key: str, options: FormatOptions) -> bytes:
+def _encoded(text: str, key: str, options: FormatOptions) -> bytes:
     try:
-        data = strict(document).encode()
+        data = text.encode()
     except UnicodeEncodeError as error:
         raise Unsupported(f"{key}: {error.object[:60]!r} is not Unicode text") from error
     try:

@@ -92,7 +92,9 @@ class ToyFormat(MetadataFormat):
         )
         return Variable(path, path, self.name, array, dimensions, attributes)
 
-    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
+    def write_node(
+        self, node: Node, documents: Documents, found: Node | None = None
+    ) -> tuple[tuple[str, bytes], ...]:
         key = below(node.path, DOCUMENT)
         before = documents.get(key)
         document: dict[str, Any] = {} if before is None else _parsed(before, key)
@@ -143,9 +145,9 @@ class ToyFormat(MetadataFormat):
     def stored_attributes(self, data: bytes, key: str) -> Mapping[str, Json]:
         return {name: value for name, _, value in _parsed(data, key)["attributes"]}
 
-    def note_in(self, data: bytes, key: str, name: str) -> Json:
-        notes: Json = _parsed(data, key).get("notes", {}).get(name)
-        return notes
+    def shape_and_note(self, data: bytes, key: str, name: str) -> tuple[tuple[int, ...], Json]:
+        document = _parsed(data, key)
+        return tuple(document["shape"]), document.get("notes", {}).get(name)
 
     def with_note(self, data: bytes, key: str, name: str, note: Json) -> bytes:
         document = _parsed(data, key)

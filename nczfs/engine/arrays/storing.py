@@ -80,7 +80,9 @@ class Storing:
             # Other clients must see an array no longer than its stored values.
             kept = {} if reason is None else self._growing(reason)
             with self._gate.inside(lambda: self._hierarchy.root):
-                stored = self._edits.flush(self._hierarchy.node, lambda path: path not in kept)
+                stored = self._edits.flush(
+                    self._hierarchy.known_node, lambda path: path not in kept
+                )
             found = kept | stored | unplaced
             pending = frozenset(self._edits.pending())
         failures += [error for path, error in found.items() if paths is None or path in paths]

@@ -65,8 +65,7 @@ def with_claim(
     ------
     BadMetadata.
     """
-    length = _length(written_as, data, key)
-    claims = _living_claims(written_as.note_in(data, key, NOTE))
+    length, claims = _length_and_claims(written_as, data, key)
     for claim in claims:
         if claim.name == name and claim.stop - claim.first == count and claim.first >= start:
             return claim.first, data
@@ -79,8 +78,8 @@ def with_claim(
 
 def without_covered(
     written_as: MetadataFormat, data: bytes, key: str, own: Collection[str]
-) -> bytes:
-    """Return a document without the claims that its shape covers.
+) -> tuple[bytes, set[str]]:
+    """Return a document without the claims that its shape covers, and the names of all of those.
 
     Parameters
     ----------
@@ -91,26 +90,29 @@ def without_covered(
     BadMetadata.
     """
     if NOTE.encode() not in data:
-        return data
-    length = _length(written_as, data, key)
-    claims = _living_claims(written_as.note_in(data, key, NOTE))
+        return data, set()
+    length, claims = _length_and_claims(written_as, data, key)
     covered = [claim for claim in claims if claim.stop <= length and claim.name not in own]
     kept = {id(claim) for claim in covered[-COVERED_MAX:]}
     left = [claim for claim in claims if claim.stop > length or id(claim) in kept]
-    return _with_claims(written_as, data, key, left)
+    names = {claim.name for claim in claims if claim.stop <= length}
+    return _with_claims(written_as, data, key, left), names
 
 
 def covered_names(written_as: MetadataFormat, data: bytes, key: str) -> set[str]:
     """Return the names of the claims that the shape of a document covers. Raises BadMetadata."""
     if NOTE.encode() not in data:
         return set()
-    length = _length(written_as, data, key)
-    claims = _living_claims(written_as.note_in(data, key, NOTE))
+    length, claims = _length_and_claims(written_as, data, key)
     return {claim.name for claim in claims if claim.stop <= length}
 
 
-def _length(written_as: MetadataFormat, data: bytes, key: str) -> int:
-    return next(iter(written_as.stored_shape(data, key)), 0)
+def _length_and_claims(
+    written_as: MetadataFormat, data: bytes, key: str
+) -> tuple[int, list[AppendClaim]]:
+    """Return the length of an array, and the claims of processes that may be alive."""
+    shape, note = written_as.shape_and_note(data, key, NOTE)
+    return next(iter(shape), 0), _living_claims(note)
 
 
 def _living_claims(found: Json) -> list[AppendClaim]:

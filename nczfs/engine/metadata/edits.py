@@ -154,7 +154,7 @@ class Edits:
 
         Parameters
         ----------
-        load : returns a node as it is now.
+        load : returns a node, which may have changed since: it is read again to be stored.
         is_wanted : returns whether the changes of the node at a path are to be stored.
 
         Returns
@@ -347,37 +347,34 @@ class Edits:
         """Store the changes that can be stored. Returns the others with their errors."""
         documents = self.documents()
         documents.fetch(self.format.keys(path))
-        node, refused = self._changed(path, documents.node(self.format, path), changes)
+        found = documents.node(self.format, path)
+        node, refused = self._changed(path, found, changes)
         if node is None or len(refused) == len(changes):
             return refused
         if isinstance(node, Variable) and self.format.declares:
             node = self._as_long_as_declared(node, documents)
             node = _as_long_as_stored(self.format, node, changes, documents)
         seen = dict(documents.used)
-        written = dict(self.format.write_node(node, documents))
-        if isinstance(node, Variable) and self.own_claims:
-            key = self.format.array_key(path)
+        written = dict(self.format.write_node(node, documents, found))
+        key = self.format.array_key(path)
+        if isinstance(node, Variable) and self.own_claims and key not in written:
             data = documents.get(key)
             if data is not None and covered_names(self.format, data, key) & self.own_claims:
-                written.setdefault(key, data)
+                written[key] = data
         if any(documents.used[key] != version for key, version in seen.items()):
             raise Conflict(f"/{path}: another client changed it while it was read")
         for key, data in written.items():
             self._storing(key)
+            document, covered = without_covered(self.format, data, key, self.own_claims)
             try:
-                self.store(
-                    key,
-                    without_covered(self.format, data, key, self.own_claims),
-                    documents.used[join(self._root, key)],
-                )
+                self.store(key, document, documents.used[join(self._root, key)])
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
                 self._begun.add(path)  # it is unknown whether it was written
                 raise
             self._begun.add(path)
-            if self.own_claims:
-                self.own_claims -= covered_names(self.format, data, key)
+            self.own_claims -= covered
         return refused
 
     def _changed(

@@ -150,6 +150,12 @@ class Hierarchy:
             raise NoSuchNode(f"{self.url(path)}: no group or variable")
         return loaded.node
 
+    def known_node(self, path: str) -> Node:
+        """Return a node as it was read last, with its pending changes. Raises as `node`."""
+        known = self._nodes.get(path)
+        node = None if known is None else self.edits.applied(path, known.node)
+        return self.node(path) if node is None else node
+
     def names(self, path: str) -> list[str]:
         """Return the possible names of members, listed by the group or found in the store."""
         node = self.node(path)
@@ -205,7 +211,8 @@ class Hierarchy:
     ) -> tuple[list[Node], list[tuple[str, str]]]:
         nodes: list[Node] = []
         broken: list[tuple[str, str]] = []
-        listed = self._lists_members(path)
+        group = self.node(path)
+        listed = isinstance(group, GroupHeader) and group.arrays is not None
         for name in names:
             child = _joined(path, name)
             try:
@@ -236,7 +243,7 @@ class Hierarchy:
             raise NotADataset(f"{self.url(path)}: is a variable, not a group")
         if self._metadata.far:
             self._fetch_below(header)
-        group = self._whole(header, self._new_room())
+        group = self._whole(header, _Room(self._metadata.group_bytes_max))
         if not path and (stale := self.stale()):
             assert self.format.copy is not None
             problem = (
@@ -246,9 +253,6 @@ class Hierarchy:
             header = replace(group.header, problems=(*group.header.problems, problem))
             group = replace(group, header=header)
         return group
-
-    def _new_room(self) -> _Room:
-        return _Room(self._metadata.group_bytes_max)
 
     def _whole(self, header: GroupHeader, room: _Room) -> Group:
         nodes, broken = self._loaded_members(header.path, self._documented_names(header), room)
@@ -271,7 +275,7 @@ class Hierarchy:
             self._metadata.fetch_names(self.prefix(group.path) for group in unlisted)
             names = {group.path: self._documented_names(group) for group in level}
             self._fetch_all(level, names)
-            room = self._new_room()
+            room = _Room(self._metadata.group_bytes_max)
             level = [
                 node
                 for group in level
@@ -385,10 +389,6 @@ class Hierarchy:
         loaded = LoadedNode(node, documents.used, documents.mtime_ns, weight_of_node(node))
         self._nodes.put(path, loaded, loaded.nbytes)
         return loaded
-
-    def _lists_members(self, path: str) -> bool:
-        node = self.node(path)
-        return isinstance(node, GroupHeader) and node.arrays is not None
 
     def _lists_array(self, path: str) -> bool:
         above = self.load(parent_of(path))

@@ -69,14 +69,16 @@ class Zarr2Documents(MetadataFormat):
     ) -> Variable:
         """Return the variable that documents describe; `document` is its ``.zarray``."""
 
-    def write_node(self, node: Node, documents: Documents) -> tuple[tuple[str, bytes], ...]:
+    def write_node(
+        self, node: Node, documents: Documents, found: Node | None = None
+    ) -> tuple[tuple[str, bytes], ...]:
         if isinstance(node, Variable):
-            variable = existing_node(self, node, documents)
+            variable = existing_node(self, node, documents, found)
             current, wanted = self._variable_encodings(node, variable, documents)
             if variable is not None and current is not None:
                 forget_fill(current, variable, node)
         else:
-            group = existing_node(self, node, documents)
+            group = existing_node(self, node, documents, found)
             current, wanted = self._group_encodings(node, group, documents)
             if current is not None and documents.get(self.group_key(node.path)) is None:
                 current[ZGROUP].clear()
@@ -109,8 +111,9 @@ class Zarr2Documents(MetadataFormat):
     def stored_attributes(self, data: bytes, key: str) -> Mapping[str, Json]:
         return parse_object(data, key)[0]
 
-    def note_in(self, data: bytes, key: str, name: str) -> Json:
-        return parse_object(data, key)[0].get(name)
+    def shape_and_note(self, data: bytes, key: str, name: str) -> tuple[tuple[int, ...], Json]:
+        document, _ = parse_object(data, key)
+        return shape_of(document), document.get(name)
 
     def with_note(self, data: bytes, key: str, name: str, note: Json) -> bytes:
         # "Other keys should not be present within the metadata object and should be ignored by
