@@ -393,6 +393,13 @@ class Records(Segment):
     def sources(self) -> Sequence[ElementSource]:
         return tuple(source for _, run in self.members for source in run.sources)
 
+    def settled(self, start: int, stop: int) -> int:
+        record = (stop - 1) // self.record_bytes
+        for part in self._parts_of(record, max(start, record * self.record_bytes), stop):
+            if part.begin + part.stop - part.start == stop:
+                return stop - part.stop + part.run.settled(part.start, part.stop)
+        return stop
+
     def ahead(self, room: int) -> AheadOptions:
         share = room // max(1, len(self.members))
         found = NOT_AHEAD

@@ -215,6 +215,26 @@ def test_values_that_only_json_has_are_its_text_and_lists_of_strings_are_strings
     assert netcdf4["t"] == classic["t"] == (NcType.CHAR, "text")
 
 
+@BOTH
+@pytest.mark.parametrize(
+    ("typestr", "own", "wanted"),
+    [
+        ("|b1", said("dtype", "mask"), "mask"),
+        ("|S3", said("_Encoding", "latin-1"), "latin-1"),
+    ],
+)
+def test_an_attribute_of_the_variable_s_own_stays(
+    typestr: str, own: Attribute, wanted: str, kind: FileKind
+) -> None:
+    found = only(variable("v", typestr, {"x": 2}, attributes=(own,)), kind)
+    assert attributes(found) == {own.name: (NcType.CHAR, wanted)}
+
+
+def test_the_encoding_of_text_is_that_of_the_file() -> None:
+    text = variable("v", "<U2", {"x": 2}, attributes=(said("_Encoding", "latin-1"),))
+    assert attributes(only(text, CLASSIC)) == {"_Encoding": (NcType.CHAR, "utf-8")}
+
+
 def test_attributes_that_netcdf_4_keeps_for_itself_are_left_out() -> None:
     whole = group("", variable("v", attributes=(said("CLASS", "x"), said("units", "K"))))
     found = content(whole)

@@ -17,6 +17,7 @@ from nczfs.errors import BadValue, CorruptStore, NotPermitted
 from nczfs.testing.layouts import LayoutSuite
 from nczfs.views.forms import BinaryForm
 from nczfs.views.layout import Layout
+from nczfs.views.netcdf.cells import TextForm
 from nczfs.views.reader import read_at, read_if_cached, request
 from nczfs.views.segments import (
     PEEK_ASSEMBLED_BYTES_MAX,
@@ -28,7 +29,7 @@ from nczfs.views.segments import (
     Run,
     Segment,
 )
-from nczfs.views.writer import write_at
+from nczfs.views.writer import settled, write_at
 from tests.support.elements import Numbers
 
 BIG, LITTLE = BinaryForm(np.dtype(">i4")), BinaryForm(np.dtype("<i4"))
@@ -245,3 +246,13 @@ def test_characters_beyond_unicode_are_refused_in_any_byte_order() -> None:
     form = BinaryForm(np.dtype(">U1"))
     with pytest.raises(BadValue, match="Unicode"):
         form.parse(b"\x00\x11\x00\x00", np.dtype("U1"))
+
+
+@pytest.mark.parametrize(
+    ("stop", "wanted"), [(4, 4), (8, 8), (12, 8), (16, 16), (20, 20), (26, 24), (31, 24), (32, 32)]
+)
+def test_records_wait_for_the_rest_of_a_text_at_the_end(stop: int, wanted: int) -> None:
+    """Half of a text may be none; numbers are completed with what is stored."""
+    text = Run(Numbers(np.array(["ab", "cd"])), TextForm(8), 0, 1)
+    number = run(np.arange(4, dtype="i4"), ">i4", 2)
+    assert settled(Layout([Records(((0, number), (8, text)), 16, 2)]), 0, stop) == wanted
