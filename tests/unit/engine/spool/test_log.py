@@ -21,6 +21,7 @@ from nczfs.zmap.keys import Key
 from tests.conftest import ExpectedWarnings
 from tests.support.descriptors import descriptors_left
 from tests.support.killed import left_by
+from tests.support.power import Disk
 
 URL = "memory://store"
 
@@ -190,6 +191,18 @@ def test_what_recover_says_goes_into_a_file_of_its_own(
     found.home.say({"is": "done", "file": found.path.name})
     assert LogContents(found.home.directory).staged == {}
     assert os.listdir(left) != []
+
+
+def test_what_recover_says_survives_a_power_failure(tmp_path: Path) -> None:
+    spool = journaling(tmp_path)
+    begun(spool, "key").write(0, b"new")
+    left = left_by(tmp_path / "spool", tmp_path / "left")
+    (found,) = recovery.entries(left)
+    disk = Disk(left)
+    with disk.watched():
+        found.home.say({"is": "done", "file": found.path.name})
+    after = disk.after_failure(tmp_path / "after") / found.home.directory.name
+    assert LogContents(after).staged == {}
 
 
 def test_where_the_lock_says_nothing_a_log_of_another_version_is_left_alone(tmp_path: Path) -> None:
