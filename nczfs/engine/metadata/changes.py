@@ -211,17 +211,7 @@ class AddDimension(Change):
         return ("dimension", self.dimension.name)
 
     def apply(self, node: Node | None) -> Node:
-        group = _group(node)
-        wanted = self.dimension
-        known = next((d for d in group.dimensions if d.name == wanted.name), None)
-        if known is not None:
-            if (known.unlimited and wanted.unlimited) or known.size == wanted.size:
-                return group
-            raise NameTaken(
-                f"/{group.path}: dimension {wanted.name!r}, of length {known.size}, was made by "
-                "another client in the meantime"
-            )
-        return replace(group, dimensions=(*group.dimensions, wanted))
+        return _with_dimensions(_group(node), [self.dimension])
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +299,45 @@ class Resize(Change):
     def withdrawn(self, error: NczfsError) -> None:
         if self.array is not None:
             self.array.lost(error)
+
+
+def apply_all(node: Node | None, changes: Sequence[Change]) -> Node:
+    """Return a node with changes, which takes linear time if all are of one kind.
+
+    Raises
+    ------
+    DatasetError : as `Change.apply` of the first one that does not fit.
+    """
+    kinds = {type(change) for change in changes}
+    if len(changes) > 1 and kinds == {SetAttribute}:
+        return _with_attributes(_there(node), [c for c in changes if isinstance(c, SetAttribute)])
+    if len(changes) > 1 and kinds == {AddDimension}:
+        wanted = [change.dimension for change in changes if isinstance(change, AddDimension)]
+        return _with_dimensions(_group(node), wanted)
+    for change in changes:
+        node = change.apply(node)
+    return _there(node)
+
+
+def _with_attributes(node: Node, changes: Sequence[SetAttribute]) -> Node:
+    known = {attribute.name: attribute for attribute in node.attributes}
+    for change in changes:
+        check_same_array(node, change.array)
+        known[change.attribute.name] = change.attribute
+    return replace(node, attributes=tuple(known.values()))
+
+
+def _with_dimensions(group: GroupHeader, wanted: Iterable[Dimension]) -> GroupHeader:
+    known = {dimension.name: dimension for dimension in group.dimensions}
+    for new in wanted:
+        found = known.setdefault(new.name, new)
+        both_grow = found.unlimited and new.unlimited
+        if not both_grow and found.size != new.size:
+            raise NameTaken(
+                f"/{group.path}: dimension {new.name!r}, of length {found.size}, was made by "
+                "another client in the meantime"
+            )
+    return replace(group, dimensions=tuple(known.values()))
 
 
 def _both(earlier: Change, later: _NewLength) -> _NewLength:

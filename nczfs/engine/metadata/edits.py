@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import groupby
+from operator import itemgetter
 from typing import TypeAlias
 
-from nczfs.engine.metadata.changes import Change, Create, Resize, ResizeDimension
+from nczfs.engine.metadata.changes import Change, Create, Resize, ResizeDimension, apply_all
 from nczfs.engine.metadata.claims import covered_names, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.pools import Pools
@@ -87,24 +88,27 @@ class Edits:
         """Note changes of nodes, by their paths, that are only stored together."""
         paths = []
         with self._lock:
-            for path, change in changes:
-                self._add(path, change)
+            for path, those in groupby(changes, key=itemgetter(0)):
+                self._add(path, [change for _, change in those])
                 paths.append(path)
             self.revision += 1
         for path in paths:
             self._changed_at(path)
 
-    def _add(self, path: str, change: Change) -> None:
+    def _add(self, path: str, new: Sequence[Change]) -> None:
         changes = self._changes.setdefault(path, {})
-        earlier = changes.get(change.subject)
-        changes[change.subject] = change if earlier is None else change.after(earlier)
+        are_first = True
+        for change in new:
+            earlier = changes.get(change.subject)
+            changes[change.subject] = change if earlier is None else change.after(earlier)
+            are_first = are_first and earlier is None
         known = self._applied.pop(path, None)
-        if known is not None and earlier is None:
+        if known is not None and are_first:
             # A group that gets a thousand members is not evaluated anew for each of them.
-            self._applied[path] = (known[0], self._changed(path, known[1], [change])[0])
+            self._applied[path] = (known[0], self._changed(path, known[1], new)[0])
 
-    def check(self, path: str, change: Change) -> None:
-        """Check that the format can hold a node with one more change.
+    def check(self, path: str, *changes: Change) -> None:
+        """Check that the format can hold a node with more changes.
 
         Raises
         ------
@@ -112,7 +116,7 @@ class Edits:
         """
         documents = self.documents()
         node = documents.node(self.format, path)
-        self.format.write_node(change.apply(self.applied(path, node)), documents)
+        self.format.write_node(apply_all(self.applied(path, node), changes), documents)
 
     def declare(self, dimension: Dimension) -> None:
         """Remember a dimension that no document of this format holds, until the process ends."""
@@ -385,12 +389,19 @@ class Edits:
         Documents of a node that this process began to store count as its own.
         """
         refused: Refused = []
-        for change in changes:
-            is_ours = isinstance(change, Create) and path in self._begun
+        for kind, those in groupby(changes, key=type):
+            alike = list(those)
+            is_ours = kind is Create and path in self._begun
             try:
-                node = change.apply(None if is_ours else node)
-            except DatasetError as error:
-                refused.append((change, error))
+                node = apply_all(None if is_ours else node, alike)
+                continue
+            except DatasetError:
+                pass  # of which the others are not guilty
+            for change in alike:
+                try:
+                    node = change.apply(None if is_ours else node)
+                except DatasetError as error:
+                    refused.append((change, error))
         return node, refused
 
     def _as_long_as_declared(self, variable: Variable, documents: StoreDocuments) -> Variable:

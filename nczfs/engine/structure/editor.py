@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nczfs.codecs.wanted import check_codecs
@@ -89,12 +89,26 @@ class Editor:
     def create_dimension(self, group: str, name: str, size: int | None) -> Dimension:
         """Declare a dimension; None: unlimited, with the length 0 for now."""
         with self._lock:
-            name = checked_name(name)
-            if size is not None and not 0 <= size <= LENGTH_MAX:
-                raise UsageError(f"dimension {name!r}: {size} is not a length")
-            if self._declared(self._group(group), name) is not None:
-                raise NameTaken(f"/{below(group, name)}: a dimension of that name exists already")
-            return self._declare(Dimension(name, size or 0, size is None, group))
+            wanted = Dimension(name, size or 0, size is None, group)
+            return self.create_dimensions(group, [wanted])[0]
+
+    def create_dimensions(self, group: str, declared: Sequence[Dimension]) -> Sequence[Dimension]:
+        """Declare dimensions of a group, as described, in linear time. Raises NameTaken."""
+        made: dict[str, Dimension] = {}
+        with self._lock:
+            header = self._group(group)
+            known = {each.name for each in (*header.dimensions, *self._in_use(group))}
+            for wanted in declared:
+                name = checked_name(wanted.name)
+                if not 0 <= wanted.size <= LENGTH_MAX:
+                    raise UsageError(f"dimension {name!r}: {wanted.size} is not a length")
+                if name in known or name in made:
+                    raise NameTaken(
+                        f"/{below(group, name)}: a dimension of that name exists already"
+                    )
+                made[name] = replace(wanted, name=name, group=group)
+            self._declare(*made.values())
+            return list(made.values())
 
     def create_variable(self, group: str, declaration: VariableDeclaration) -> Variable:
         """Make a variable.
@@ -132,8 +146,7 @@ class Editor:
 
     def add_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
         """Give a node the attributes of another one. Raises Unsupported."""
-        for attribute in attributes:
-            self._add(path, SetAttribute(attribute))
+        self._add_all(path, [SetAttribute(attribute) for attribute in attributes])
 
     def add_dimension(self, dimension: Dimension) -> Dimension:
         """Declare a dimension as described, including its length and group.
@@ -148,7 +161,8 @@ class Editor:
                 return self.dimension("", name)
             known = self._declared(self._group(dimension.group), dimension.name)
             if known is None:
-                return self._declare(dimension)
+                self._declare(dimension)
+                return dimension
             if (known.size, known.unlimited) == (dimension.size, dimension.unlimited):
                 return known
             raise NameTaken(
@@ -297,13 +311,25 @@ class Editor:
         UsageError : the name is reserved by the format. BadValue : the `_FillValue` does not fit
             the variable. StructureChanged : another variable has the path.
         """
-        if is_hidden(attribute.name):
-            raise UsageError(f"/{path}: attribute {attribute.name!r} is reserved by the format")
-        attribute = replace(attribute, name=checked_name(attribute.name))
-        if attribute.name == FILL_VALUE:
-            nc_type = _nc_type(self._dataset.node(path))
-            attribute = attribute if nc_type is None else as_fill_value(attribute, nc_type)
-        self._add(path, SetAttribute(attribute, array=array))
+        self.set_attributes(path, [attribute], array)
+
+    def set_attributes(
+        self,
+        path: str,
+        attributes: Iterable[Attribute],
+        array: ArrayDescription | None = None,
+    ) -> None:
+        """Give attributes values, all together, as `set_attribute` does for one."""
+        changes: list[Change] = []
+        for attribute in attributes:
+            if is_hidden(attribute.name):
+                raise UsageError(f"/{path}: attribute {attribute.name!r} is reserved by the format")
+            named = replace(attribute, name=checked_name(attribute.name))
+            if named.name == FILL_VALUE:
+                nc_type = _nc_type(self._dataset.node(path))
+                named = named if nc_type is None else as_fill_value(named, nc_type)
+            changes.append(SetAttribute(named, array=array))
+        self._add_all(path, changes)
 
     def change_format(self, metadata_format: MetadataFormat) -> None:
         """Change the format of a dataset without variables. Raises NotWritable."""
@@ -323,10 +349,9 @@ class Editor:
         Parameters and errors are those of `set_attribute`.
         """
         known = {attribute.name: attribute for attribute in self._dataset.node(path).attributes}
-        for attribute in attributes:
-            # As text, because NaN equals nothing.
-            if repr(known.get(attribute.name)) != repr(attribute):
-                self._add(path, SetAttribute(attribute, array=array))
+        # As text, because NaN equals nothing.
+        new = [each for each in attributes if repr(known.get(each.name)) != repr(each)]
+        self._add_all(path, [SetAttribute(attribute, array=array) for attribute in new])
 
     def delete_attribute(self, path: str, name: str, array: ArrayDescription | None = None) -> None:
         """Remove an attribute if it exists. Parameters are those of `set_attribute`."""
@@ -392,9 +417,14 @@ class Editor:
         """
         self._dataset.store(asked or None)
 
+    def _add_all(self, path: str, changes: Sequence[Change]) -> None:
+        """Add changes of one node, checked once, because that takes as long as all of it."""
+        if changes:
+            self._dataset.edits.check(path, *changes)
+            self._dataset.edits.add_together([(path, change) for change in changes])
+
     def _add(self, path: str, change: Change) -> None:
-        self._dataset.edits.check(path, change)
-        self._dataset.edits.add(path, change)
+        self._add_all(path, [change])
         if isinstance(change, Create) and isinstance(change.node, Variable):
             self._dataset.array(change.node).stored.is_new = True
 
@@ -435,25 +465,25 @@ class Editor:
             raise NoSuchNode(f"/{path}: is a variable, not a group")
         return node
 
-    def _declare(self, dimension: Dimension) -> Dimension:
+    def _declare(self, *dimensions: Dimension) -> None:
+        """Declare dimensions of one group."""
         if self._dataset.format.declares:
-            self._add(dimension.group, AddDimension(dimension))
+            for group in {dimension.group for dimension in dimensions}:
+                self._add_all(group, [AddDimension(dimension) for dimension in dimensions])
         else:
-            self._dataset.edits.declare(dimension)
-        return dimension
+            for dimension in dimensions:
+                self._dataset.edits.declare(dimension)
 
     def _declared(self, group: GroupHeader, name: str) -> Dimension | None:
         """Return a group's dimension by name; where no group declares any, that of a variable."""
-        for dimension in group.dimensions:
-            if dimension.name == name:
-                return dimension
-        if self._dataset.format.declares:
-            return None
-        for node in self._dataset.members(group.path)[0]:
-            for dimension in _dimensions(node):
-                if dimension.name == name and dimension.group == group.path:
-                    return dimension
-        return None
+        found = next((each for each in group.dimensions if each.name == name), None)
+        return found or next((e for e in self._in_use(group.path) if e.name == name), None)
+
+    def _in_use(self, group: str) -> Iterator[Dimension]:
+        """Yield the dimensions of a group that only its variables have."""
+        if not self._dataset.format.declares:
+            for node in self._dataset.members(group)[0]:
+                yield from (each for each in _dimensions(node) if each.group == group)
 
 
 def _nc_type(node: Node) -> NcType | None:

@@ -118,13 +118,8 @@ def _declare(editor: Editor, root: GroupDeclaration) -> NewVariables:
     for path, declared in groups_of(root):
         if path:
             editor.create_group(path)
-        for attribute in declared.attributes:
-            editor.set_attribute(path, attribute)
-        for dimension in declared.dimensions:
-            length = None if dimension.unlimited else dimension.size
-            made = editor.create_dimension(path, dimension.name, length)
-            if dimension.unlimited and dimension.size:
-                editor.resize(made, dimension.size)
+        editor.set_attributes(path, declared.attributes)
+        editor.create_dimensions(path, declared.dimensions)
         for variable in declared.variables:
             variables[below(path, variable.name)] = editor.create_variable(path, variable)
     return variables
