@@ -181,9 +181,15 @@ class LiteralFile:
 
 @dataclass(frozen=True, slots=True)
 class Padding(Segment):
-    """Zeros, to which writes are ignored."""
+    """Zeros.
+
+    Attributes
+    ----------
+    is_kept : whether only zeros may be written, as to a literal; otherwise writes are ignored.
+    """
 
     length: int
+    is_kept: bool = False
 
     @property
     def size(self) -> int:
@@ -196,6 +202,8 @@ class Padding(Segment):
         return [bytes(stop - start)]
 
     def written(self, start: int, data: memoryview, offset: int) -> list[WrittenElements]:
+        if self.is_kept:
+            _check_unchanged(bytes(len(data)), data, start, offset, ())
         return []
 
 

@@ -1,9 +1,11 @@
-"""Contents of netCDF files made by hand, with values from numpy."""
+"""Contents of netCDF files made by hand, with values from numpy, and their bytes as real files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NC_TYPE_OF_CODE, DataType, NcType
 from nczfs.model.hierarchy import ArrayDescription, Attribute, CodecChain, Variable
+from nczfs.views.layout import Layout
 from nczfs.views.netcdf.content import (
     Compound,
     Elements,
@@ -23,7 +26,11 @@ from nczfs.views.netcdf.content import (
     Opaque,
     Texts,
 )
+from nczfs.views.segments import Padding, Run
 from tests.support.elements import Numbers
+
+PIECE_BYTES = 1 << 20
+WHOLE_BYTES_MAX = 1 << 30  # of longer runs, only the ends are in the real file
 
 
 def text(name: str, value: str) -> Attribute:
@@ -120,6 +127,27 @@ class Handmade:
 
     def elements(self, variable: Variable) -> Numbers:
         return self.sources[variable.path]
+
+
+def write_file(layout: Layout, path: Path) -> None:
+    """Write the bytes of a layout to a sparse file."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        os.ftruncate(fd, layout.size)
+        at = 0
+        for segment in layout.segments:
+            size = segment.size
+            begins = range(0, size, PIECE_BYTES)
+            if isinstance(segment, Padding):
+                begins = range(0)
+            elif isinstance(segment, Run) and size > WHOLE_BYTES_MAX:
+                begins = range(0, size, size - PIECE_BYTES)[:2]
+            for begin in begins:
+                stop = min(begin + PIECE_BYTES, size)
+                os.pwrite(fd, segment.read(begin, stop, Tally(), 0.0), at + begin)
+            at += size
+    finally:
+        os.close(fd)
 
 
 def _flat(values: Values) -> Values:

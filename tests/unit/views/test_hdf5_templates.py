@@ -16,12 +16,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.engine.options import Tally
 from nczfs.errors import NoSpace, ObjectTooLarge, Unavailable, Unsupported
+from nczfs.testing.layouts import LayoutSuite
+from nczfs.views.layout import Layout
 from nczfs.views.netcdf.content import Elements, FileContent, FileDimension, FileVariable
 from nczfs.views.netcdf.hdf5 import building, stored, templates
+from nczfs.views.netcdf.hdf5.layout import template_layout
 from nczfs.views.netcdf.hdf5.stored import StoredTemplates
 from nczfs.views.netcdf.hdf5.template import Place, Template, digest_of, gaps
 from nczfs.views.netcdf.hdf5.templates import Templates
+from nczfs.views.reader import read_at
+from nczfs.views.segments import FileLiteral, LiteralFile
 from tests.support.netcdf_contents import Handmade, number, text, texts
 
 
@@ -66,6 +72,15 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even small literals are in files."""
     monkeypatch.setattr(templates, "MEMORY_BYTES_MAX", 100)
     monkeypatch.setattr(stored, "MEMORY_BYTES_MAX", 100)
+
+
+class TestNetcdf4Layout(LayoutSuite):
+    @pytest.fixture
+    def layout(self) -> Layout:
+        content = made(1)
+        return template_layout(
+            content.content(), content.elements, Templates().find(content.content())
+        )
 
 
 BUILD = """
@@ -158,6 +173,19 @@ def test_a_stored_template_is_used_by_the_next_mount(
     assert without_data(second) == without_data(first)
     assert literals_of(second) == literals_of(first)
     assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.usefixtures("small_memory")
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_long_literals_are_read_from_a_file(tmp_path: Path, is_stored: bool) -> None:
+    content = made()
+    expected = building.build_template(content.content(), str(tmp_path))
+    found = Templates(str(tmp_path / "kept") if is_stored else None).find(content.content())
+    assert isinstance(found.data, LiteralFile)
+    layouts = [template_layout(content.content(), content.elements, t) for t in (expected, found)]
+    assert any(isinstance(segment, FileLiteral) for segment in layouts[1].segments)
+    one, other = (bytes(read_at(layout, 0, layout.size, Tally())) for layout in layouts)
+    assert one == other
 
 
 @pytest.mark.usefixtures("small_memory")

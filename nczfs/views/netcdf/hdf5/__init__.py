@@ -5,6 +5,7 @@ wrote are the literals of the layout; the places that it kept for values are the
 
 ::
 
+    layout       content and template -> segments
     templates    templates by their content: in memory, on disk, or built
     stored       a template as a file on disk
     template     the template as plain data

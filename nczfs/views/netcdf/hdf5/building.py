@@ -53,6 +53,10 @@ PROPERTIES: Final = "version=2,nczfs=1"
 
 _ALIGNED_BYTES: Final = 64 << 10  # variables from this size on begin a page
 _ORDERED: Final = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED
+_USES_MAX: Final = 32
+"""An unlimited scale of more variables does not list them: h5netcdf looks at each of them whenever
+it wants the length of one (1,000 variables: minutes, natively as well). All have the length of the
+scale here, and netCDF-C, h5py and xarray read the references from variables to scales."""
 _READ_BYTES: Final = 1 << 20
 
 
@@ -251,6 +255,8 @@ class _Builder:
         use_type = h5t.py_create(USE, logical=True)
         for key, found in uses.items():
             self._go_on()
+            if self._scales[key].dimension.unlimited and len(found) > _USES_MAX:
+                continue
             dataset = h5r.dereference(self._scale_references[key], self._file)
             _put_array(dataset, "REFERENCE_LIST", np.array(found, USE), use_type)
 
