@@ -13,7 +13,7 @@ from nczfs.cli.ls import complain_of_names, complain_of_unfinished
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sizes import ratio_of, ratio_text, size_text, table
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import place, shown, store_options
+from nczfs.cli.store import nothing_at, place, store_options
 from nczfs.cli.terminal import say
 from nczfs.errors import NoContent, NotADataset
 
@@ -71,7 +71,7 @@ def _rows(url: str, settings: Settings) -> list[Row]:
     except (NotADataset, NoContent) as error:
         rows = _rows_of_store(url, settings)
         if not rows:
-            raise NoContent(f"{shown(url, settings)}: is empty") from error
+            raise nothing_at(url, settings) from error
         complain_of_unfinished((row["path"][1:] for row in rows), error)
         return rows
 

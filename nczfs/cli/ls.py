@@ -14,7 +14,7 @@ from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sizes import UNKNOWN, ratio_of, ratio_text, size_text, table
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import place, shown, store_options
+from nczfs.cli.store import nothing_at, place, store_options
 from nczfs.cli.terminal import complain, say
 from nczfs.errors import NoContent, NotADataset, StoreError
 
@@ -82,8 +82,7 @@ def _rows(arguments: argparse.Namespace, settings: Settings) -> list[Row]:
         is_long = arguments.long or arguments.json
         rows = list(_names(arguments.url, settings, is_long=is_long))
         if not rows:
-            where = shown(arguments.url, settings)
-            raise NoContent(f"{where}: is empty") from error
+            raise nothing_at(arguments.url, settings) from error
         complain_of_unfinished((row["name"] for row in rows), error)
     complain_of_names(row["name"] for row in rows if row["kind"] == "unfinished")
     return rows

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -101,6 +104,21 @@ def _page(
     return Page(section, name, str(page))
 
 
+def _remedy(top: Path) -> str:
+    """Return how to read the pages in a directory."""
+    program = shutil.which("manpath")
+    found = b""
+    if program is not None:
+        found = subprocess.run([program, "-q"], capture_output=True, check=False).stdout
+    if str(top.resolve()) in os.fsdecode(found).strip().split(":"):
+        return "`man nczfs` begins here"
+    where = shlex.quote(str(top.resolve()))
+    return (
+        f"`man -M {where} nczfs` begins here; with the line `export MANPATH={where}:` in"
+        " ~/.profile, `man nczfs` does, too"
+    )
+
+
 def _escaped(text: str) -> str:
     """Escape a text for troff."""
     return text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("~", "\\(ti")
@@ -119,7 +137,7 @@ def command(commands: Callable[[], Mapping[str, Command]]) -> Command:
             except OSError as error:
                 error.filename = path  # which a failed write does not know
                 raise
-        print(f"{top}: `man nczfs` begins here, where `manpath` lists the directory")
+        print(f"{top}: {_remedy(top)}")
         return 0
 
     return Command(

@@ -7,15 +7,17 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 from nczfs.cli import logs
 from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.options import Scope, default_memory_limit
 from nczfs.cli.sources import Settings
+from nczfs.cli.spelling import hint
 from nczfs.cli.store import engine_options, place, store_options
 from nczfs.errors import NoContent, StoreError, UsageError
 from nczfs.fuse import mounting
@@ -44,8 +46,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(request: CommandLine) -> int:
     """Mount. Returns when the mount answers, or with ``--foreground`` when it has ended."""
     arguments, settings = request.arguments, request.settings
-    for hint in request.words.hints:
-        print(f"nczfs: {hint}", file=sys.stderr)
+    for line in request.words.hints:
+        print(f"nczfs: {line}", file=sys.stderr)
     os.environ.update(request.words.environment)
     url = place(arguments.url, settings)
     mountpoint = prepare(arguments.mountpoint, settings)
@@ -106,6 +108,8 @@ def mount(
     from nczfs.cli.memory import share_one_heap
     from nczfs.engine.options import MissingChunks
     from nczfs.engine.spool.space import Survives
+    from nczfs.vfs.control import LogFile
+    from nczfs.vfs.datasets.choice import view_words
     from nczfs.vfs.objects import StoredOptions
     from nczfs.vfs.tree import VfsOptions, mount_tree
 
@@ -114,6 +118,11 @@ def mount(
     settings = request.settings
     source = parse_url(url).text
     config = settings.effective() | {"url": source, "mountpoint": mountpoint}
+    shown_log = None if log is None else LogFile.from_here(log)
+    _log.info(
+        "nczfs %s, process %d: mounts %s on %s", version("nczfs"), os.getpid(), source, mountpoint
+    )
+    _check_views(settings, view_words())
     spool_dir = settings.maybe_text("spool-dir")
     options = VfsOptions(
         engine=replace(
@@ -141,7 +150,7 @@ def mount(
             keep_times=settings.flag("keep-times"),
             directory_markers=settings.flag("directory-markers"),
         ),
-        log=log,
+        log=shown_log,
         config=config,
     )
     invalidator = Invalidator()
@@ -195,6 +204,15 @@ def _check(settings: Settings) -> None:
         raise UsageError(
             f"--cache-dir {directory}: not a writable directory; create it or name another one"
         )
+
+
+def _check_views(settings: Settings, known: Sequence[str]) -> None:
+    for word in sorted(settings.words("views") or ()):
+        if word not in known:
+            raise UsageError(
+                f"--views {word}: no file is called so; there are: {', '.join(known)}"
+                f"{hint(word, known)}"
+            )
 
 
 def _shown(settings: Settings) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nczfs.cli.progress import tell
 from nczfs.cli.transfers import cdl_source_of
+from nczfs.errors import UsageError
 from nczfs.zmap.url import NETCDF_MAGIC
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ def source_of(file: str, memory_limit_bytes: int, *, skip_unsupported: bool) -> 
     if is_cdl(file):
         yield cdl_source_of(path)
         return
+    if "://" in file or path.is_dir() or zipfile.is_zipfile(path):
+        raise UsageError(
+            f"{file}: is not a netCDF or CDL file on this machine; `nczfs cp` copies datasets"
+        )
     from nczfs.tools.transfer.netcdf_source import netcdf_source
 
     with netcdf_source(path, tell, memory_limit_bytes, skip_unsupported=skip_unsupported) as source:

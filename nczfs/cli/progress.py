@@ -35,7 +35,15 @@ def progress_bar(total: float | None, unit: str) -> Iterator[Callable[[float], N
     """
     from tqdm import tqdm
 
-    with tqdm(total=total, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
+    is_bytes = unit == "B"
+    with tqdm(
+        total=total,
+        unit="iB" if is_bytes else unit,
+        unit_divisor=1024 if is_bytes else 1000,
+        unit_scale=True,
+        disable=None,
+        leave=False,
+    ) as bar:
 
         def advance(count: float) -> None:
             interrupts.check()

@@ -57,7 +57,9 @@ def run(request: CommandLine) -> int:
         with _unfinished(target, settings) as left:
             if left is not None:
                 status |= _remove_unfinished(left, printable(parse_url(target).text), arguments)
-                continue
+        if left is not None:
+            _remove_directory(target, arguments)
+            continue
         root, path = _root_of(target, settings)
         with _opened(root, settings) as dataset:
             if not arguments.recursive:
@@ -69,7 +71,18 @@ def run(request: CommandLine) -> int:
                 status |= _preview(store, gone.foreign, gone.count, where, force=arguments.force)
             else:
                 _remove(dataset, path, where, force=arguments.force)
+        if not path:
+            _remove_directory(root, arguments)
     return status
+
+
+def _remove_directory(url: str, arguments: argparse.Namespace) -> None:
+    """Remove the directory of a dataset that is gone, unless something is left in it."""
+    from nczfs.zmap.registry import remove_made
+
+    place = parse_url(url)
+    if place.kind == "file" and not arguments.dry_run:
+        remove_made([place.path])
 
 
 @contextmanager

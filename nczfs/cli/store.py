@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Literal, cast
 
 from nczfs.cli.sources import Settings
-from nczfs.errors import BadUrl
+from nczfs.errors import BadUrl, NoContent
 from nczfs.zmap.url import check_path, parse_url
 
 if TYPE_CHECKING:
@@ -87,6 +87,14 @@ def place(url: str, settings: Settings) -> str:
 def shown(url: str, settings: Settings) -> str:
     """Return the URL as messages show it: absolute, without secrets."""
     return parse_url(place(url, settings)).text
+
+
+def nothing_at(url: str, settings: Settings) -> NoContent:
+    """Return the error of a place where nothing is."""
+    there = parse_url(place(url, settings))
+    if there.prefix:
+        return NoContent(f"{there.text}: no key begins with {there.prefix}/; is the name right?")
+    return NoContent(f"{there.text}: is empty")
 
 
 def parent(url: str) -> tuple[str, str] | None:

@@ -102,18 +102,22 @@ def write(source: Source, new: NewNode, choices: Choices) -> None:
     from nczfs.cli.memory import share_one_heap
     from nczfs.tools.transfer.choices import chosen
     from nczfs.tools.transfer.dataset_target import write_dataset
+    from nczfs.zmap.registry import missing_paths
 
     chosen_source = chosen(source, choices)
 
     def tell_of_the_rest() -> None:
         tell(f"{new.name}: stopped; --overwrite removes what was written")
 
+    made = missing_paths(new.place)[:-1]
     share_one_heap()
     with progress_bar(source.nbytes, "B") as progress, interrupts.deferred(tell_of_the_rest):
         try:
             variables = write_dataset(chosen_source, new, tell, progress)
         except ObjectExists as error:
             raise ObjectExists(f"{error}; --overwrite replaces the dataset") from error
+        if made:
+            tell(f"{made[-1]}: was not there, and has been made")
         is_compressed = any(variable.array.codecs.codecs for variable in variables.values())
         if choices.codecs is None and is_compressed and new.place.kind == "file":
             tell(READ_WRONGLY)

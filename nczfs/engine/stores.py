@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
+from nczfs.errors import BadUrl
 from nczfs.formats.family import ParquetForm
 from nczfs.formats.registry import FORMATS
 from nczfs.zmap import registry
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.documents import KnownDocuments, ParquetDocuments
 from nczfs.zmap.registry import DEFAULTS, StoreOptions
-from nczfs.zmap.url import StoreUrl
+from nczfs.zmap.url import StoreUrl, parse_url
 
 
 def open_store(url: StoreUrl | str, options: StoreOptions = DEFAULTS) -> ZMap:
-    """Open a store as `registry.open_store` does."""
-    return registry.open_store(url, _knowing(options))
+    """Open a store as `registry.open_store` does.
+
+    Raises
+    ------
+    BadUrl : also for a document of a dataset, which might pass for a document of references.
+    """
+    place = parse_url(url) if isinstance(url, str) else url
+    directory, name = os.path.split(place.path or "")
+    if place.kind == "reference" and name in FORMATS.documents and os.path.isfile(place.path):
+        raise BadUrl(
+            f"{place.path} is a document of a Zarr dataset; give its directory, {directory}"
+        )
+    return registry.open_store(place, _knowing(options))
 
 
 def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:

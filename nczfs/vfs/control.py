@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from nczfs import metrics
@@ -15,6 +16,43 @@ LOG_BYTES_SHOWN = 4 << 20
 REQUEST_BYTES_MAX = 64 << 10
 
 
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log file, which may have lines of earlier mounts.
+
+    Attributes
+    ----------
+    begin : where the lines of this mount begin, as long as the file has this inode.
+    """
+
+    path: Path
+    begin: int = 0
+    inode: int = 0
+
+    @classmethod
+    def from_here(cls, path: Path) -> LogFile:
+        """Return a file whose present lines are of earlier mounts."""
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return cls(path)
+        return cls(path, found.st_size, found.st_ino)
+
+    def tail(self) -> bytes:
+        """Return the end of what was logged, from the first whole line on."""
+        try:
+            with self.path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                is_same = found.st_ino == self.inode and found.st_size >= self.begin
+                begin = self.begin if is_same else 0  # it may have been rotated
+                end = file.seek(0, os.SEEK_END)
+                start = file.seek(max(begin, end - LOG_BYTES_SHOWN))
+                data = file.read()
+        except OSError as error:
+            return f"{self.path}: {error.strerror}\n".encode()
+        return data if start == begin else data.partition(b"\n")[2]
+
+
 class ControlDirectory(FixedDirectory):
     """Files that describe the mount, and files that control it.
 
@@ -22,7 +60,7 @@ class ControlDirectory(FixedDirectory):
     ----------
     status : returns the contents of ``status.json``.
     config : the effective options, with secrets masked.
-    log : the log file; None if the log goes elsewhere.
+    log : the log; None if the log goes elsewhere.
     access : the lines of the access log.
     refresh : forgets what is cached of a path ("" is everything).
     flush : stores everything that was written.
@@ -34,7 +72,7 @@ class ControlDirectory(FixedDirectory):
         mtime_ns: int,
         status: Callable[[], Mapping[str, object]],
         config: Mapping[str, object],
-        log: Path | None,
+        log: LogFile | None,
         access: Callable[[], bytes],
         refresh: Callable[[str], None],
         flush: Callable[[], None],
@@ -98,15 +136,7 @@ def _json(content: Mapping[str, object]) -> bytes:
     return json.dumps(content, indent=2, default=str).encode() + b"\n"
 
 
-def _tail(path: Path | None) -> bytes:
-    """Return the end of the log, from the first whole line on."""
-    if path is None:
+def _tail(log: LogFile | None) -> bytes:
+    if log is None:
         return b"the log does not go to a file: see stderr, or the journal\n"
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LOG_BYTES_SHOWN))
-            data = file.read()
-    except OSError as error:
-        return f"{path}: {error.strerror}\n".encode()
-    return data if size <= LOG_BYTES_SHOWN else data.partition(b"\n")[2]
+    return log.tail()

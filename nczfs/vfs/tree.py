@@ -23,7 +23,7 @@ from nczfs.library.resolved import Plain
 from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
 from nczfs.vfs.base import Notifier
-from nczfs.vfs.control import ControlDirectory
+from nczfs.vfs.control import ControlDirectory, LogFile
 from nczfs.vfs.datasets.access import AccessLog
 from nczfs.vfs.datasets.choice import Choice
 from nczfs.vfs.datasets.nodeprefix import node_prefix
@@ -68,7 +68,7 @@ class VfsOptions:
     file_mode, dir_mode : permissions; None: the owner's, and reading for all.
     umask : bits removed from the default permissions.
     stored : what `objects/` stores besides bytes.
-    log : the log file, shown as ``.nczfs/log``.
+    log : shown as ``.nczfs/log``.
     config : the effective options for ``.nczfs/config.json``, with secrets masked.
     """
 
@@ -86,7 +86,7 @@ class VfsOptions:
     dir_mode: int | None = None
     umask: int = 0
     stored: StoredOptions = field(default_factory=StoredOptions)
-    log: Path | None = None
+    log: LogFile | None = None
     config: Mapping[str, object] = field(default_factory=dict)
 
 

@@ -177,6 +177,13 @@ def test_the_effective_options_are_shown_in_the_mount() -> None:
         assert (path / "objects/time/.zarray").stat().st_uid == 1234
 
 
+def test_a_word_of_views_that_names_no_file_is_refused(mountpoint: Path) -> None:
+    done = nczfs("mount", SAMPLE, mountpoint, "--views", "values.rw,copy")
+    assert done.returncode == 2
+    assert done.stderr.startswith("nczfs: --views values.rw: no file is called so; there are: ")
+    assert done.stderr.endswith("; did you mean values.raw?\n")
+
+
 @pytest.mark.parametrize(
     ("option", "shown"),
     [("--views-only", {"datasets", ".nczfs"}), ("--objects-only", {"objects", ".nczfs"})],
@@ -188,8 +195,12 @@ def test_one_tree_can_be_left_out(option: str, shown: set[str]) -> None:
 
 def test_the_log_goes_to_the_file_asked_for(tmp_path: Path, mountpoint: Path) -> None:
     log = tmp_path / "log"
+    log.write_text("of an earlier mount\n")
     assert nczfs("mount", SAMPLE, mountpoint, "--log-file", log, "-d").returncode == 0
-    assert "read-ahead" in (mountpoint / ".nczfs/log").read_text()
+    shown = (mountpoint / ".nczfs/log").read_text()
+    pid = json.loads((mountpoint / ".nczfs/status.json").read_text())["pid"]
+    assert f", process {pid}: mounts {SAMPLE} on {mountpoint}\n" in shown.splitlines(True)[0]
+    assert "read-ahead" in shown
     assert nczfs("umount", mountpoint).returncode == 0
     assert "read-ahead" in log.read_text()
 

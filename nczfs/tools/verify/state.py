@@ -41,6 +41,9 @@ class VerifyState:
 
     def __init__(self, path: str | os.PathLike[str], subject: str) -> None:
         self._path = os.fspath(path)
+        directory = os.path.dirname(os.path.abspath(self._path))
+        if not os.path.isdir(directory):
+            raise UsageError(f"--resume {self._path}: there is no directory {directory}")
         with self._translated():
             self._database = sqlite3.connect(self._path, isolation_level=None)
             try:

@@ -7,7 +7,7 @@ from typing import Final
 
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import Variable
-from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, RAW
+from nczfs.views.catalog import ATTRIBUTES, CHUNKS, INFO, LINES, RAW, VARIABLE_VIEWS
 
 COPY: Final = "copy"
 """The word of `--views` for the files that a copy of a dataset needs, each value once."""
@@ -36,6 +36,11 @@ def copied_names(node: Node) -> tuple[str, ...]:
     if not isinstance(node, Variable):
         return INFO, ATTRIBUTES
     return INFO, ATTRIBUTES, LINES if node.array.dtype.vlen is not None else RAW
+
+
+def view_words() -> tuple[str, ...]:
+    """Return the words that `--views` can have."""
+    return (*VARIABLE_VIEWS, ATTRIBUTES, CHUNKS, "cdl", COPY)
 
 
 def view_word(name: str) -> str:

@@ -145,6 +145,24 @@ def test_a_dataset_is_replaced_only_when_told(
     assert not (target / "s").exists()
 
 
+def test_a_dataset_is_no_file_to_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.cdl").write_text(CDL)
+    for name in ("d", "z.zip"):
+        assert run("import", tmp_path / "a.cdl", tmp_path / name, "--codecs", "none") == 0
+        assert run("import", tmp_path / name, tmp_path / "new") == 2
+        assert "`nczfs cp` copies datasets" in line(capsys)
+    assert run("import", "s3://bucket/a.zarr", tmp_path / "new") == 2
+    assert "`nczfs cp` copies datasets" in line(capsys)
+
+
+def test_a_directory_that_is_made_above_the_dataset_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.cdl").write_text(CDL)
+    assert run("import", tmp_path / "a.cdl", tmp_path / "typo/d", "--codecs", "none") == 0
+    assert line(capsys) == f"nczfs: {tmp_path}/typo: was not there, and has been made\n"
+
+
 def test_what_is_no_dataset_is_never_overwritten(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

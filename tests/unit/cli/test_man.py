@@ -61,10 +61,15 @@ def test_a_page_has_the_options_of_its_command_and_an_example(tmp_path: Path) ->
 
 
 def test_man_finds_the_pages_that_were_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["man", str(tmp_path / "share/man")]) == 0
-    assert f"{tmp_path}/share/man: " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{tmp_path}/share/man: `man -M {tmp_path}/share/man nczfs` begins")
+    assert "COMMANDS" in shown("-M", tmp_path / "share/man", "nczfs")
+    monkeypatch.setenv("MANPATH", f"{tmp_path}/share/man:")
+    assert main(["man", str(tmp_path / "share/man")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/share/man: `man nczfs` begins here\n"
     assert "COMMANDS" in shown("nczfs", MANPATH=str(tmp_path / "share/man"))
     assert "called by mount(8)" in shown("mount.nczfs", MANPATH=str(tmp_path / "share/man"))
 

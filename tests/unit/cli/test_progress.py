@@ -28,7 +28,7 @@ def test_a_bar_shows_speed_and_time_left_and_moves_without_progress(
     monkeypatch.setattr(sys, "stderr", terminal)
     with progress_bar(100 * MIB, "B") as advance:
         advance(10 * MIB)
-        until(lambda: any("B/s" in text and "10.5M/105M" in text for text in terminal.drawn()))
+        until(lambda: any("MiB/s" in text and "10.0M/100M" in text for text in terminal.drawn()))
         before = len(terminal.drawn())
         until(lambda: len(terminal.drawn()) >= before + 2)
         shown = terminal.drawn()[-1]

@@ -76,6 +76,7 @@ def test_all_of_a_dataset_is_counted(dataset: Path, capsys: pytest.CaptureFixtur
     count = len(files(dataset))
     assert run("rm", "-r", dataset, "--dry-run") == run("rm", "-r", dataset) == 0
     assert capsys.readouterr().out.count(f": {count} objects ") == 2
+    assert not dataset.exists()
 
 
 @pytest.mark.parametrize("path", ["", "d.zarr/nosuch", "d.zarr/notes", "nosuch"])

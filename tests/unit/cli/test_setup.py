@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,12 +27,12 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def set_up(clone: Path) -> str:
+def set_up(clone: Path, **environment: str) -> str:
     """What it says. Without an index pip ends at once: .venv is made, and stays empty."""
     ended = subprocess.run(
         ["scripts/setup", "--runtime"],
         cwd=clone,
-        env=os.environ | {"PIP_NO_INDEX": "1", "PYTHON": sys.executable},
+        env=os.environ | {"PYTHON": sys.executable} | (environment or {"PIP_NO_INDEX": "1"}),
         capture_output=True,
         text=True,
         check=False,
@@ -75,5 +79,30 @@ def test_ctrl_c_while_the_environment_is_made_prints_no_traceback(clone: Path) -
             time.sleep(0.01)
         os.killpg(setup.pid, signal.SIGINT)
         said = setup.stderr.read()
-    assert setup.returncode == -signal.SIGINT
+    assert setup.returncode == 128 + signal.SIGINT
+    assert "setup: interrupted; the next run continues\n" in said
     assert "Traceback" not in said
+
+
+def test_a_certificate_that_pip_does_not_trust_is_explained(clone: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        certificate = tmp_path / "certificate"
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+        command += ["ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=127.0.0.1"]
+        command += ["-keyout", str(certificate), "-out", str(certificate)]
+        subprocess.run(command, check=True, capture_output=True)
+        context.load_cert_chain(certificate)
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    with suppress(OSError), context.wrap_socket(client, server_side=True):
+                        pass
+
+        threading.Thread(target=answer, daemon=True).start()
+        index = f"https://127.0.0.1:{listener.getsockname()[1]}/simple"
+        said = set_up(clone, PIP_INDEX_URL=index, PIP_RETRIES="0", PIP_CONFIG_FILE=os.devnull)
+        listener.shutdown(socket.SHUT_RDWR)
+    assert "PIP_CERT=FILE scripts/setup" in said

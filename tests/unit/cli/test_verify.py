@@ -184,6 +184,11 @@ def test_what_does_not_go_together_is_wrong_usage(place: Path, tmp_path: Path) -
     assert nczfs("verify", "--holes", "--resume", tmp_path / "s", place).returncode == 2
     assert not (tmp_path / "s").exists()
     assert nczfs("verify", tmp_path / "absent").returncode == 1
+    refused = nczfs("verify", "--resume", tmp_path / "typo/s", place)
+    assert refused.stderr == (
+        f"nczfs: --resume {tmp_path}/typo/s: there is no directory {tmp_path}/typo\n"
+    )
+    assert refused.returncode == 2
 
 
 def test_a_finished_run_is_not_repeated(place: Path, tmp_path: Path) -> None:
