@@ -1,4 +1,4 @@
-"""A source of chunks of which two share an object, which ends with an index of the two."""
+"""A source of chunks of which two or more share an object, which ends with an index of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 import pytest
 
@@ -25,7 +27,10 @@ from nczfs.zmap.base import ABSENT, Buffer, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 from nczfs.zmap.run import Run
 
-_INDEX = struct.Struct("<4q")  # start and stop of both chunks; a chunk that is missing: -1, -1
+
+def _index_of(count: int) -> struct.Struct:
+    """The layout of an index: start and stop of each chunk; of a missing one -1, -1."""
+    return struct.Struct(f"<{2 * count}q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +38,15 @@ class Index:
     """Where the chunks of an object are, in a version of it."""
 
     version: Version
-    places: tuple[tuple[int, int], tuple[int, int]]
+    places: tuple[tuple[int, int], ...]
 
 
 class PairedChunks(ChunkStore):
-    """Chunks of which two neighbours along the first dimension share an object.
+    """Chunks of which neighbours share an object: two along the first dimension.
 
     Parameters
     ----------
+    counts : other numbers of neighbours along the first dimensions.
     indexes : those that were read, by unit.
     """
 
@@ -52,7 +58,11 @@ class PairedChunks(ChunkStore):
         missing_chunks: MissingChunks = MissingChunks.FILL,
         confirm: Confirmation | None = None,
         indexes: dict[UnitIndex, Index] | None = None,
+        counts: Sequence[int] = (2,),
     ) -> None:
+        rank = len(array.shape)
+        self._given = counts
+        self._counts = (*counts, *(1 for _ in range(rank)))[:rank]
         self._zmap = zmap
         self._at = place
         self.array = array
@@ -78,14 +88,21 @@ class PairedChunks(ChunkStore):
 
     @property
     def unit_shape(self) -> tuple[int, ...]:
-        return (2 * self.array.chunk_shape[0], *self.array.chunk_shape[1:])
+        return tuple(n * c for n, c in zip(self._counts, self.array.chunk_shape, strict=True))
 
     def unit(self, chunk: ChunkIndex) -> UnitIndex:
-        return (chunk[0] // 2, *chunk[1:])
+        return tuple(i // n for i, n in zip(chunk, self._counts, strict=True))
 
     def members(self, unit: UnitIndex) -> Iterable[ChunkIndex]:
-        both = [(2 * unit[0] + slot, *unit[1:]) for slot in (0, 1)]
-        return [chunk for chunk in both if chunk in self.array.grid]
+        ranges = [range(u * n, u * n + n) for u, n in zip(unit, self._counts, strict=True)]
+        return [chunk for chunk in product(*ranges) if chunk in self.array.grid]
+
+    def _slot(self, chunk: ChunkIndex) -> int:
+        """The number of a chunk in its unit."""
+        slot = 0
+        for i, n in zip(chunk, self._counts, strict=True):
+            slot = slot * n + i % n
+        return slot
 
     def key(self, unit: UnitIndex) -> Key:
         return join(self.prefix, self.array.chunk_keys.name(unit))
@@ -111,7 +128,12 @@ class PairedChunks(ChunkStore):
 
     def resized(self, array: ArrayDescription) -> PairedChunks:
         return PairedChunks(
-            self._zmap, self._at, array, confirm=self.confirm, indexes=self._indexes
+            self._zmap,
+            self._at,
+            array,
+            confirm=self.confirm,
+            indexes=self._indexes,
+            counts=self._given,
         )
 
     def reporting(self, too_long: TooLong) -> PairedChunks:
@@ -181,7 +203,10 @@ class PairedChunks(ChunkStore):
                     raise Conflict(f"{self.key(unit)}: is gone") from error
             if not (any(parts.values()) or explicitly) and self._is_absent(unit, replaces):
                 return None
-            data = _packed([bytes(parts.get(chunk, b"")) for chunk in members])
+            slots = [b""] * prod(self._counts)
+            for chunk, part in parts.items():
+                slots[self._slot(chunk)] = bytes(part)
+            data = _packed(slots)
             if sending is not None:
                 sending(data, replaces)
             try:
@@ -199,14 +224,16 @@ class PairedChunks(ChunkStore):
         return (self.version(unit) if replaces is None else replaces) == ABSENT
 
     def _read_index(self, unit: UnitIndex, version: Version | None = None) -> Index:
-        blob = self._zmap.read(self.key(unit), -_INDEX.size, version=version)
-        a, b, c, d = _INDEX.unpack(blob.data)
-        index = self._indexes[unit] = Index(blob.version, ((a, b), (c, d)))
+        layout = _index_of(prod(self._counts))
+        blob = self._zmap.read(self.key(unit), -layout.size, version=version)
+        bounds = layout.unpack(blob.data)
+        places = tuple(zip(bounds[::2], bounds[1::2], strict=True))
+        index = self._indexes[unit] = Index(blob.version, places)
         return index
 
     def _read(self, unit: UnitIndex, chunks: list[ChunkIndex], index: Index) -> list[Buffer]:
         """Return the bytes of chunks, by one request; those that are missing have none."""
-        places = [index.places[chunk[0] % 2] for chunk in chunks]
+        places = [index.places[self._slot(chunk)] for chunk in chunks]
         there = [place for place in places if place[0] >= 0]
         if not there:
             stat = self._zmap.stat(self.key(unit))
@@ -227,28 +254,33 @@ class PairedChunks(ChunkStore):
 
 
 def _packed(parts: list[bytes]) -> bytes:
-    places, at = [-1] * 4, 0
+    places, at = [-1] * (2 * len(parts)), 0
     for slot, part in enumerate(parts):
         if part:
             places[2 * slot : 2 * slot + 2] = at, at + len(part)
             at += len(part)
-    return b"".join(parts) + _INDEX.pack(*places)
-
-
-def source_of(
-    zmap: ZMap,
-    place: ArrayPlace,
-    array: ArrayDescription,
-    options: EngineOptions,
-    confirm: Confirmation,
-) -> ChunkStore:
-    """As `nczfs.engine.chunks.sources.source_of`: the chunks of all arrays are paired."""
-    return PairedChunks(zmap, place, array, options.missing_chunks, confirm)
+    return b"".join(parts) + _index_of(len(parts)).pack(*places)
 
 
 @contextmanager
-def all_paired() -> Iterator[None]:
-    """Let the chunks of all arrays that are opened be paired."""
+def all_paired(counts: Sequence[int] = (2,)) -> Iterator[None]:
+    """Let the chunks of all arrays that are opened share objects.
+
+    Parameters
+    ----------
+    counts : how many chunks of an object are neighbours along the first dimensions.
+    """
+
+    def source_of(
+        zmap: ZMap,
+        place: ArrayPlace,
+        array: ArrayDescription,
+        options: EngineOptions,
+        confirm: Confirmation,
+    ) -> ChunkStore:
+        """As `nczfs.engine.chunks.sources.source_of`."""
+        return PairedChunks(zmap, place, array, options.missing_chunks, confirm, counts=counts)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nczfs.engine.dataset.source_of", source_of)
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -79,6 +79,10 @@ class Array:
     def read_box(self, box: Box, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
         """Copy the elements of a box into `out`, which has its shape and the native dtype."""
         assert out.shape == box.shape
+        if self.source.is_grouped:
+            everything = Selection(tuple(map(range, box.start, box.stop)))
+            self._reader.in_order(self._by_unit(everything), out, tally, fresh_since)
+            return
         selections = (
             ChunkSelection(part.chunk, part.source.slices(), part.target.slices())
             for part in self.description.grid.parts(box)
@@ -94,6 +98,9 @@ class Array:
         kept in memory.
         """
         assert out.shape == selection.shape
+        if self.far and self.source.is_grouped:
+            self._reader.in_order(self._by_unit(selection), out, tally, fresh_since)
+            return
         selections = selection.by_chunk(self.description.chunk_shape)
         if self.far:
             self._reader.in_order(iter(selections), out, tally, fresh_since)
@@ -274,6 +281,11 @@ class Array:
             written = tuple(axis.astype(np.int64) for axis in np.nonzero(flags))
             self._chunks.write(chunk, written, values[written])
         self.stored.note_written()
+
+    def _by_unit(self, selection: Selection) -> Iterator[ChunkSelection]:
+        """Yield the selected elements chunk by chunk, so that each unit is fetched once."""
+        selections = selection.by_chunk(self.description.chunk_shape)
+        return selections.by_unit(self.source.unit_shape)
 
     def flush(self) -> None:
         """Store all that was written to this array. Raises CodecError, StoreError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from math import prod
 from operator import index as as_index
 from typing import Any, SupportsIndex, TypeAlias
@@ -130,13 +130,29 @@ class ChunkSelections:
         return prod(map(len, self._splits))
 
     def __iter__(self) -> Iterator[ChunkSelection]:
-        for pieces in product(*self._splits):
-            chunk = tuple(piece[0] for piece in pieces)
-            yield ChunkSelection(
-                chunk,
-                _index([piece[1] for piece in pieces], self._chunk_shape),
-                _index([piece[2] for piece in pieces], self._shape),
-            )
+        return map(self._selected, product(*self._splits))
+
+    def by_unit(self, unit_shape: tuple[int, ...]) -> Iterator[ChunkSelection]:
+        """Yield the chunks unit by unit, in C order within each.
+
+        Parameters
+        ----------
+        unit_shape : of the boxes of elements whose chunks belong together; whole chunks.
+        """
+        counts = [u // c for u, c in zip(unit_shape, self._chunk_shape, strict=True)]
+        units = [
+            [list(pieces) for _, pieces in groupby(split, lambda piece, n=n: piece[0] // n)]  # type: ignore[misc]
+            for split, n in zip(self._splits, counts, strict=True)
+        ]
+        for unit in product(*units):
+            yield from map(self._selected, product(*unit))
+
+    def _selected(self, pieces: tuple[_Piece, ...]) -> ChunkSelection:
+        return ChunkSelection(
+            tuple(piece[0] for piece in pieces),
+            _index([piece[1] for piece in pieces], self._chunk_shape),
+            _index([piece[2] for piece in pieces], self._shape),
+        )
 
 
 def select(selector: object, shape: tuple[int, ...]) -> Selection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.arrays.batches import Counted, batches
@@ -28,7 +28,7 @@ class SelectionReader:
 
     def __init__(self, chunks: ArrayChunks, *, depth: int, threads: int) -> None:
         self._chunks = chunks
-        room = chunks.capacity // 4
+        self._room = room = chunks.capacity // 4
         self._depth = min(depth, room)
         self._threads = threads
         # Threads beyond the number of processors wait for the disk, but hold memory all the same.
@@ -62,16 +62,29 @@ class SelectionReader:
         self, selections: Iterator[ChunkSelection], out: Values, tally: Tally, fresh_since: float
     ) -> None:
         """Copy as `in_order` does; the next chunks are requested several at a time."""
-        count = max(2, self._depth // 2)
         batch: list[ChunkSelection] = []
-        while True:
-            following = list(islice(selections, count))
+        for following in chain(self._unit_batches(selections), [[]]):
             self._chunks.request_all((each.chunk for each in following), tally, fresh_since)
             for selected in batch:
                 self._chunks.copy(selected, out, tally, fresh_since)
-            if not following:
-                return
             batch = following
+
+    def _unit_batches(self, selections: Iterator[ChunkSelection]) -> Iterator[list[ChunkSelection]]:
+        """Yield chunks that are requested together: whole units, if the budget has room for one."""
+        least = max(2, self._depth // 2)
+        most = max(least, self._room)
+        batch: list[ChunkSelection] = []
+        for _, together in groupby(selections, lambda each: self._chunks.source.unit(each.chunk)):
+            if len(batch) >= least:
+                yield batch
+                batch = []
+            for selected in together:
+                if len(batch) >= most:
+                    yield batch
+                    batch = []
+                batch.append(selected)
+        if batch:
+            yield batch
 
     def shared_out(
         self, selections: Counted[ChunkSelection], out: Values, tally: Tally, fresh_since: float

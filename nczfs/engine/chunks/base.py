@@ -76,6 +76,11 @@ class ChunkSource(ABC):
         """Return the unit of a chunk; chunks of one unit are best fetched together."""
         return chunk
 
+    @property
+    def unit_shape(self) -> tuple[int, ...]:
+        """The number of elements of a unit along each dimension."""
+        return self.array.chunk_shape
+
     def fetch_several(
         self, wanted: Sequence[tuple[ChunkIndex, LoadedChunk | None]]
     ) -> Sequence[Fetched]:
@@ -131,11 +136,6 @@ class ChunkStore(ChunkSource):
     @abstractmethod
     def pipeline(self) -> Pipeline:
         """The codecs of one chunk. Raises CodecError."""
-
-    @property
-    def unit_shape(self) -> tuple[int, ...]:
-        """The number of elements of a unit along each dimension."""
-        return self.array.chunk_shape
 
     def members(self, unit: UnitIndex) -> Iterable[ChunkIndex]:
         """Return the chunks of a unit that may have elements in the array.
