@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import TypeAlias
 
 from nczfs.model.boxes import Box, common
 
 ChunkIndex = tuple[int, ...]
+Slices = tuple[slice, ...]
+
+_PIECES_MAX = 1 << 16  # along all dimensions of a box, that are worked out before the first one
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +90,50 @@ class RegularGrid:
 
     def parts(self, box: Box) -> Iterator[ChunkPart]:
         """Yield the pieces of a box, one for each chunk that it touches, in C order of the grid."""
-        if box.size == 0:
+        for chunk, source, target in self.slices(box):
+            yield ChunkPart(chunk, _box_of(source), _box_of(target))
+
+    def slices(self, box: Box) -> Iterator[tuple[ChunkIndex, Slices, Slices]]:
+        """Yield the same as `parts`, as indexes of numpy.
+
+        What follows from one dimension is worked out once for all chunks: of a read of 4 KiB that
+        crosses sixteen chunks, boxes took three quarters of the time.
+        """
+        if not self.shape:
+            yield (), (), ()
             return
-        ranges = (
-            range(a // c, (b - 1) // c + 1)
-            for a, b, c in zip(box.start, box.stop, self.chunk_shape, strict=True)
-        )
-        for chunk in product(*ranges):
-            origin = self.origin(chunk)
-            start = tuple(max(a, o) for a, o in zip(box.start, origin, strict=True))
-            stop = tuple(
-                min(b, o + c) for b, o, c in zip(box.stop, origin, self.chunk_shape, strict=True)
-            )
-            piece = Box(start, stop)
-            yield ChunkPart(chunk, piece.relative_to(origin), piece.relative_to(box.start))
+        sides = list(zip(box.start, box.stop, self.chunk_shape, strict=True))
+        is_long = sum((b - a) // c for a, b, c in sides) > _PIECES_MAX
+        every = _nested(sides) if is_long else product(*[list(_cut(*side)) for side in sides])
+        for pieces in every:
+            chunk, source, target = zip(*pieces, strict=True)
+            yield chunk, source, target
+
+
+_Side: TypeAlias = "tuple[int, int, int]"
+_Piece: TypeAlias = "tuple[int, slice, slice]"
+
+
+def _cut(start: int, stop: int, length: int) -> Iterator[_Piece]:
+    """Cut a range along a dimension: number of the chunk, range in it, and in the whole range."""
+    at = start
+    while at < stop:
+        number = at // length
+        origin = number * length
+        end = min(stop, origin + length)
+        yield number, slice(at - origin, end - origin), slice(at - start, end - start)
+        at = end
+
+
+def _nested(sides: Sequence[_Side]) -> Iterator[tuple[_Piece, ...]]:
+    """Yield the product of the pieces of all sides; a box may have more than memory holds."""
+    if not sides:
+        yield ()
+        return
+    for piece in _cut(*sides[0]):
+        for others in _nested(sides[1:]):
+            yield (piece, *others)
+
+
+def _box_of(slices: Slices) -> Box:
+    return Box(tuple([part.start for part in slices]), tuple([part.stop for part in slices]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from itertools import starmap
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,9 @@ class Array:
         self._reader = SelectionReader(chunks, depth=depth, threads=threads)
         self._store_depth = options.store_threads if far else 2 * threads
         self._runs = runs.runs_of(self.description)
+        lengths = list(zip(self.description.shape, self.description.chunk_shape, strict=True))
+        # Elements of the array in any chunk; 0: those at an edge have fewer.
+        self._inside = prod(c for _, c in lengths) if all(n % c == 0 for n, c in lengths) else 0
 
     def resized(self, description: ArrayDescription) -> Array:
         """Return the same array with another shape; it shares the chunks that are in memory."""
@@ -83,10 +88,7 @@ class Array:
             everything = Selection(tuple(map(range, box.start, box.stop)))
             self._reader.in_order(self._by_unit(everything), out, tally, fresh_since)
             return
-        selections = (
-            ChunkSelection(part.chunk, part.source.slices(), part.target.slices())
-            for part in self.description.grid.parts(box)
-        )
+        selections = starmap(ChunkSelection, self.description.grid.slices(box))
         self._reader.in_order(selections, out, tally, fresh_since)
 
     def read_selection(
@@ -161,15 +163,17 @@ class Array:
         """Read as `read_run` does, from memory only. Returns False if a chunk is not there."""
         if len(self.description.shape) > NDIM_MAX:
             return False
+        grid = self.description.grid
         position = 0
-        for box in boxes_of_run(first, len(out), self.description.shape):
+        for box in boxes_of_run(first, len(out), grid.shape):
             target = out[position : position + box.size].reshape(box.shape)
-            for part in self.description.grid.parts(box):
-                share = part.source.size / self.description.grid.box(part.chunk).size
-                values = self._chunks.peek(part.chunk, fresh_since, share)
+            for index, source, place in grid.slices(box):
+                piece = target[place or ...]  # an ellipsis keeps a scalar an array
+                inside = self._inside or grid.box(index).size
+                values = self._chunks.peek(index, fresh_since, piece.size / inside)
                 if values is None:
                     return False
-                target[part.target.slices()] = values[part.source.slices()]
+                piece[...] = values[source]
             position += box.size
         return True
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from math import prod
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.model.boxes import Box
+from nczfs.model.boxes import Box, index_of
 from nczfs.model.grid import RegularGrid
 from nczfs.model.hierarchy import ChunkKeys
 
@@ -63,3 +64,11 @@ def test_chunk_names_follow_the_separator_and_the_prefix() -> None:
     assert ChunkKeys("/", "c", "c").name((1, 20)) == "c/1/20"
     assert ChunkKeys("/", "c", "c").name(()) == "c"
     assert ChunkKeys().name(()) == "0"
+
+
+def test_the_first_parts_of_a_box_of_very_many_chunks_come_at_once() -> None:
+    length = 10**12
+    for shape in ((length,), (3, length), (length, 3)):
+        grid = RegularGrid(shape, (1,) * len(shape))
+        found = [part.chunk for part in islice(grid.parts(Box((0,) * len(shape), shape)), 4)]
+        assert found == [index_of(number, shape) for number in range(4)]
