@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import netCDF4
 import numpy as np
 import pytest
 import scipy.io
 import xarray
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nczfs as library
 from nczfs.engine.options import Tally
@@ -23,6 +27,7 @@ from nczfs.views.netcdf.content import FileContent
 from nczfs.views.netcdf.fitting import file_content
 from nczfs.views.netcdf.kinds import CLASSIC
 from nczfs.views.reader import read_at
+from tests.support import hierarchies
 from tests.support.classicfile import parse
 from tests.support.groups import group as group_of
 from tests.support.groups import variable
@@ -228,3 +233,45 @@ def test_every_array_of_the_reference_is_read_by_netcdf_c(case: Path, tmp_path: 
                 values = known.values.get(name, known.values.get(""))
                 if values is not None and values.dtype.kind in "iufM":
                     np.testing.assert_array_equal(np.asarray(variable[...]), values)
+
+
+@settings(max_examples=40)
+@given(data=st.data(), layout=st.sampled_from(["nczarr-L3", "nczarr-L1", "zarr2"]))
+def test_datasets_at_random_are_read_by_netcdf_c_as_they_are(
+    data: st.DataObject, layout: str
+) -> None:
+    wanted = data.draw(hierarchies.groups(layout, {}))
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        with library.open(str(place / "d.zarr"), "w", format=layout) as group:
+            hierarchies.make(group, wanted)
+        with library.open(str(place / "d.zarr")) as group:
+            content = content_of(group)
+            with stored(written(group, place / "d.nc")) as found:
+                assert_shown(content, group, found)
+
+
+def assert_shown(content: FileContent, group: Group, found: Any) -> None:
+    """An open file has the names of a content, and the values of a group's variables."""
+    root = content.root
+    assert found.ncattrs() == [attribute.name for attribute in root.attributes]
+    assert list(found.dimensions) == [dimension.name for dimension in root.dimensions]
+    assert list(found.variables) == [variable.name for variable in root.variables]
+    for shown in root.variables:
+        read = found[shown.name]
+        assert read.ncattrs() == [attribute.name for attribute in shown.attributes]
+        assert read.dimensions == tuple(dimension.name for dimension in shown.dimensions)
+        assert read.shape == shown.shape
+        stated = shown.values.variable
+        values = np.asarray(group.variables[stated.path][...])
+        elements = np.asarray(read[...])
+        if len(shown.dimensions) > len(stated.dimensions):  # text
+            rows = elements.reshape(values.size, -1)
+            texts = [
+                text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
+                for text in values.reshape(-1).tolist()
+            ]
+            assert [row.tobytes().rstrip(b"\0") for row in rows] == texts
+        else:
+            native = elements.astype(elements.dtype.newbyteorder("="))
+            assert native.tobytes() == np.ascontiguousarray(values).tobytes()

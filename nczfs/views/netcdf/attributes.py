@@ -53,7 +53,7 @@ def variable_attributes(
     found = list(attributes_with_fill(variable))
     own = next((a for a in variable.attributes if a.name == FILL_VALUE), None)
     fill = _fill_value(variable, type_, own)
-    if own is not None and fill is None:
+    if own is not None and fill is None and own.value not in ("", ("",)):  # which NULs say, too
         omit(f"attribute {FILL_VALUE}: is not one value of the variable's type")
     found = [a for a in found if a.name != FILL_VALUE]
     if fill is not None:

@@ -197,6 +197,14 @@ def test_a_fill_value_is_one_of_its_variable_s_type_or_is_left_out(
         assert found == wanted
 
 
+def test_an_empty_text_that_fills_characters_is_no_loss() -> None:
+    own = Attribute("_FillValue", NcType.STRING, ("",))
+    text = variable("v", "|S3", {"x": 2}, attributes=(own,), format_name=NCZARR)
+    found = content(group("", text), CLASSIC)
+    assert found.omitted == ()
+    assert list(attributes(found.root.variables[0])) == ["_Encoding"]
+
+
 def test_a_fill_value_of_another_type_is_replaced_with_that_of_the_array() -> None:
     own = number("_FillValue", NcType.DOUBLE, 1e9)
     found = only(variable("v", "<i2", {"x": 2}, fill=-5, attributes=(said("a", "b"), own)))
