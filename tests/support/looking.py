@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.mounts import Served, served
+from tests.support.mounts import NCZFS, Served, served
 
 
 def store_served(
@@ -23,8 +22,7 @@ def store_served(
 
 def mounting_of(url: str | Path, *options: str) -> list[str]:
     """The command that mounts a store, but for where."""
-    command = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main", "mount"]
-    return [*command, "--foreground", *options, str(url)]
+    return [*NCZFS, "mount", "--foreground", *options, str(url)]
 
 
 @contextmanager

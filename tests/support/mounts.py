@@ -13,10 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from nczfs.fuse import mounting
 from tests.conftest import LATE
+from tests.support.forked import Forked, Process
 
+# What `served` forks from a process that has imported it; other commands it starts as they are.
+NCZFS = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main"]
 START_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 30.0
 
@@ -28,7 +32,7 @@ class Served:
     """A running mount."""
 
     path: Path
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
 
 
@@ -53,8 +57,7 @@ def mounted(url: str | Path, *options: str, expect: str | None = None) -> Iterat
     options : further words of the command line.
     expect : a pattern of warnings that the log may hold; any other fails the test.
     """
-    command = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main", "mount"]
-    with served([*command, "--foreground", *options, str(url)], expect=expect) as mount:
+    with served([*NCZFS, "mount", "--foreground", *options, str(url)], expect=expect) as mount:
         yield mount.path
 
 
@@ -78,9 +81,7 @@ def served(
             os.mkdir(path)
         log = Path(directory, "log")
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*command, str(path)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+            process = _started([*command, str(path)], output)
         try:
             _wait_until_it_answers(path, process, log)
             yield Served(path, process, log)
@@ -101,12 +102,18 @@ def served(
             assert not stray, "unexpected in the log of the mount:\n" + "\n".join(stray)
 
 
-def wait_until_ended(process: subprocess.Popen[bytes]) -> int:
+def _started(command: Sequence[str], output: BinaryIO) -> Process:
+    if [*command[: len(NCZFS)]] == NCZFS:
+        return Forked(command[len(NCZFS) :], output.fileno())
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+
+def wait_until_ended(process: Process) -> int:
     """The exit code of a daemon that was told to end."""
     return process.wait(END_TIMEOUT_S)
 
 
-def _wait_until_it_answers(path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_it_answers(path: Path, process: Process, log: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -120,7 +127,7 @@ def _wait_until_it_answers(path: Path, process: subprocess.Popen[bytes], log: Pa
     raise AssertionError(f"not mounted within {START_TIMEOUT_S} s")
 
 
-def _end(path: Path, process: subprocess.Popen[bytes]) -> None:
+def _end(path: Path, process: Process) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
