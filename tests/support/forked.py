@@ -1,7 +1,7 @@
-"""Daemons of nczfs, forked from a process that has imported everything.
+"""Daemons and commands of nczfs, forked from a process that has imported everything.
 
 An interpreter that imports nczfs takes half a second of processor time, which was most of what a
-short test with a mount took. A forked daemon runs the same command line as a new process, with
+short test with a mount took. What is forked runs the same command line as a new process, with
 standard files, a directory and an environment of its own.
 
     python -m tests.support.forked nczfs
@@ -23,9 +23,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any, Protocol
 
 from nczfs.cli.main import main
 
@@ -50,12 +50,19 @@ class Process(Protocol):
 class Forked:
     """A command of nczfs in a process that another one has forked and waits for."""
 
-    def __init__(self, words: Sequence[str], output: int) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        stdout: IO[Any],
+        stderr: IO[Any],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
         self._words = words
         self._end, theirs = socket.socketpair()
-        request = {"words": [*words], "directory": os.getcwd(), "environment": {**os.environ}}
+        request = {"words": [*words], "directory": os.getcwd(), "environment": {**environment}}
         with theirs:
-            socket.send_fds(_forker(), [json.dumps(request).encode()], [theirs.fileno(), output])
+            files = [theirs.fileno(), stdout.fileno(), stderr.fileno()]
+            socket.send_fds(_forker(), [json.dumps(request).encode()], files)
         (self.pid,) = _NUMBER.unpack(self._end.recv(_NUMBER.size))
         self.returncode: int | None = None
 
@@ -122,13 +129,14 @@ def _fork_as_asked(requests: socket.socket) -> list[str]:
             _report(running)
         if requests not in ready:
             continue
-        data, (end, output), _, _ = socket.recv_fds(requests, _MESSAGE_BYTES, 2)
+        data, files, _, _ = socket.recv_fds(requests, _MESSAGE_BYTES, 3)
         if not data:
             sys.exit()
         pid = os.fork()
         if pid:
-            os.close(output)
-            running[pid] = socket.socket(fileno=end)
+            for descriptor in files[1:]:
+                os.close(descriptor)
+            running[pid] = socket.socket(fileno=files[0])
             running[pid].send(_NUMBER.pack(pid))
             continue
         signal.set_wakeup_fd(-1)
@@ -136,8 +144,7 @@ def _fork_as_asked(requests: socket.socket) -> list[str]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for each in (requests, ended, ending, *running.values()):
             each.close()
-        os.close(end)
-        return _take_over(json.loads(data), output)
+        return _take_over(json.loads(data), *files)
 
 
 def _report(running: dict[int, socket.socket]) -> None:
@@ -149,20 +156,19 @@ def _report(running: dict[int, socket.socket]) -> None:
                 end.send(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
 
 
-def _take_over(request: dict[str, object], output: int) -> list[str]:
+def _take_over(request: dict[str, Any], end: int, stdout: int, stderr: int) -> list[str]:
     """Be what a new process is at its start."""
     null = os.open(os.devnull, os.O_RDONLY)
-    for target, source in enumerate((null, output, output)):
+    for target, source in enumerate((null, stdout, stderr)):
         os.dup2(source, target)
-    os.close(null)
-    os.close(output)
-    os.chdir(str(request["directory"]))
+    for descriptor in (null, end, stdout, stderr):
+        os.close(descriptor)
+    os.chdir(request["directory"])
     os.environ.clear()
-    os.environ.update(request["environment"])  # type: ignore[call-overload]
+    os.environ.update(request["environment"])
     tempfile.tempdir = None
-    words: list[str] = request["words"]  # type: ignore[assignment]
-    sys.argv = ["nczfs", *words]
-    return words
+    sys.argv = ["nczfs", *request["words"]]
+    return sys.argv[1:]
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from nczfs.fuse import mounting
 from tests.conftest import LATE
 from tests.support.forked import Forked, Process
 
-# What `served` forks from a process that has imported it; other commands it starts as they are.
+# What is forked from a process that has imported it; other commands are started as they are.
 NCZFS = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main"]
+COMMAND_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 30.0
 
@@ -38,14 +39,25 @@ class Served:
 
 def nczfs(*arguments: str | Path, **options: str) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end; `options` are added to the environment."""
-    return subprocess.run(
-        [sys.executable, "-m", "nczfs.cli.main", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env=os.environ | options,
-    )
+    words, environment = [str(word) for word in arguments], os.environ | options
+    if words[:1] == ["mount"]:  # its daemon must leave the pipes alone
+        return subprocess.run(
+            [*NCZFS, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_TIMEOUT_S,
+            env=environment,
+        )
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        process = Forked(words, stdout, stderr, environment)
+        try:
+            status = process.wait(COMMAND_TIMEOUT_S)
+        finally:
+            process.kill()
+        stdout.seek(0)
+        stderr.seek(0)
+        return subprocess.CompletedProcess(words, status, stdout.read(), stderr.read())
 
 
 @contextmanager
@@ -104,7 +116,7 @@ def served(
 
 def _started(command: Sequence[str], output: BinaryIO) -> Process:
     if [*command[: len(NCZFS)]] == NCZFS:
-        return Forked(command[len(NCZFS) :], output.fileno())
+        return Forked(command[len(NCZFS) :], output, output)
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
