@@ -40,6 +40,19 @@ def pytest_report_header() -> str:
     return f"{REFERENCE_DATA} is not set: tests that read other programs' files do not run"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in a line which tests other programs' files were missing for."""
+    if os.environ.get(REFERENCE_DATA):
+        return
+    reasons = (f"{REFERENCE_DATA} is not set", "got empty parameter set")  # it has no files
+    reports = terminalreporter.stats.get("skipped", [])
+    left_out = [each for each in reports if any(reason in str(each.longrepr) for reason in reasons)]
+    if left_out:
+        terminalreporter.write_line(
+            f"not run: {len(left_out)} tests of other programs' files ({REFERENCE_DATA} is not set)"
+        )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--long"):
         dropped = [item for item in items if item.get_closest_marker("long")]

@@ -218,7 +218,7 @@ WAYS = {"as it is": [], "anew": ["--chunks", "x=500"]}
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_copy_that_is_ended_at_any_moment_is_gone_on_with(
     way: str, seed: int, signum: signal.Signals, many: Path, tmp_path: Path
