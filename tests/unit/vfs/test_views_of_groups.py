@@ -21,7 +21,8 @@ from nczfs.views.base import Variables, View, Writing
 from nczfs.views.elements import ArrayElements
 from nczfs.views.forms import BinaryForm
 from nczfs.views.layout import Layout
-from nczfs.views.segments import Literal, Records, Run
+from nczfs.views.records import Records
+from nczfs.views.segments import Literal, Run
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.registry import open_store

@@ -19,13 +19,13 @@ from nczfs.views.forms import BinaryForm
 from nczfs.views.layout import Layout
 from nczfs.views.netcdf.cells import TextForm
 from nczfs.views.reader import read_at, read_if_cached, request
+from nczfs.views.records import Records
 from nczfs.views.segments import (
     PEEK_ASSEMBLED_BYTES_MAX,
     FileLiteral,
     Literal,
     LiteralFile,
     Padding,
-    Records,
     Run,
     Segment,
 )

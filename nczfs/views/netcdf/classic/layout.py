@@ -10,7 +10,8 @@ from nczfs.views.layout import Layout
 from nczfs.views.netcdf.cells import cell_form, text_cells
 from nczfs.views.netcdf.classic.plan import Place, planned
 from nczfs.views.netcdf.content import FileContent, Texts
-from nczfs.views.segments import Literal, LiteralRow, Padding, Records, Run, Segment
+from nczfs.views.records import Records
+from nczfs.views.segments import Literal, LiteralRow, Padding, Run, Segment
 
 ElementsOf = Callable[[Variable], ElementSource]
 
