@@ -71,7 +71,8 @@ class OpenObject(OpenFile):
                 continue
             if live.delivered.note(offset, found):
                 return found
-            live.wait()
+            with live.turn:  # those who compare it hold it
+                pass
 
     def write(self, offset: int, data: Buffer) -> int:
         self._check_writing()

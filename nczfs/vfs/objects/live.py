@@ -123,16 +123,10 @@ class LiveFile:
     def is_past(self, base: Stat) -> bool:
         """Return whether a version is outdated, after a wait for running changes.
 
-        Bytes of it may be gone because the object was renamed or stored again, be it by an upload
-        whose answer was lost.
+        Its bytes may be gone: the object was renamed, or stored again, perhaps without an answer.
         """
         with self.turn:
             return self.base is not base or self._landed(self.key) is not None
-
-    def wait(self) -> None:
-        """Wait for running changes of the object."""
-        with self.turn:
-            return
 
     def go_on(self, base: Stat) -> bool:
         """Adopt the version of another client, if it only adds to the file.
@@ -141,18 +135,25 @@ class LiveFile:
         another file has its name.
         """
         with self.turn:
-            is_own = not self.linked or self.writers or self.is_staged
-            newer = None if is_own else self._store.find(self.key)
-            if newer is None or newer.size <= base.size:
+            newer = None if self._is_own else self._store.find(self.key)
+            is_unread = bool(base.size) and self.delivered.is_empty  # it may be any other file
+            if newer is None or newer.size <= base.size or is_unread:
                 return False
-            if base.size and self.delivered.is_empty:  # nothing tells that it is the same file
-                return False
+            read, adopt = partial(self._store.read, newer), partial(self._adopt, newer)
             try:
-                return self.delivered.replace(
-                    partial(self._store.read, newer), partial(self._become, newer, self._stored)
-                )
-            except StaleHandle:  # and another one by now: the next read compares again
+                return self.delivered.replace(read, adopt)
+            except StaleHandle:  # another one by now, or own: the next read compares again
                 return False
+
+    def _adopt(self, newer: Stat) -> None:
+        with self.lock:
+            if self._is_own:  # since the store was asked
+                raise StaleHandle(f"{self.key}: is written upon the version before")
+            self._become(newer, self._stored)
+
+    @property
+    def _is_own(self) -> bool:
+        return not self.linked or bool(self.writers) or self.is_staged
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write bytes."""

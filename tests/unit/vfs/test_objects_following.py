@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -16,6 +17,8 @@ from nczfs.vfs.objects import delivered
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
+from tests.conftest import ExpectedWarnings
+from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.trees import find
 from tests.support.writing import close, open_file, rename, unlink, write
 
@@ -154,6 +157,38 @@ def test_a_writer_does_not_go_on_with_what_another_client_appended(
         fs.read(handle, 0, 20)
     close(fs, handle)
     assert bytes(store.read(KEY).data) == b"0123456789+"
+
+
+def test_who_opens_the_file_to_write_while_a_reader_goes_on_cuts_off_nothing(
+    tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS O2, O9: what another client has appended stays."""
+    expected_warnings.add("not stored")
+    store = GatedZMap()
+    store.write(KEY, b"0123456789")
+    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
+        fs = mount_tree("memory://x", options=VfsOptions(read_only=False, spool_dir=tmp_path))
+    handle = reader(fs)
+    assert bytes(fs.read(handle, 2, 4)) == b"2345"
+    ino = find(fs, PATH).ino
+    with ThreadPoolExecutor(2) as threads, store.stopping("stat", KEY, "after") as looked:
+        opened = threads.submit(fs.open, ino, os.O_RDWR)
+        assert looked.reached.wait(WAIT_S)
+        store.write(KEY, b"0123456789+")
+        with store.stopping("stat", KEY, "after") as going_on:
+            read = threads.submit(fs.read, handle, 0, 20)
+            assert going_on.reached.wait(WAIT_S)
+            looked.open()
+            writer = opened.result(WAIT_S).handle
+            fs.write(writer, 0, b"W")
+        with pytest.raises(StaleHandle):
+            read.result(WAIT_S)
+    with pytest.raises(StaleHandle):
+        fs.fsync(writer, data_only=False)
+    assert bytes(store.read(KEY).data) == b"0123456789+"
+    fs.release(writer)
+    fs.release(handle)
+    fs.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"0123456789"], ids=["empty", "read"])
