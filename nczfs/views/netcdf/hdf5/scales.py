@@ -27,21 +27,6 @@ NOT_A_COORDINATE: Final = "_nc4_non_coord_"
 """How netCDF-C begins the HDF5 name of a variable that has the name of a dimension and is not its
 coordinate (NC_NON_COORD_PREPEND)."""
 
-RESERVED_ATTRIBUTES: Final = frozenset(
-    {
-        "CLASS",
-        "DIMENSION_LABELS",
-        "DIMENSION_LIST",
-        "NAME",
-        "REFERENCE_LIST",
-        "_NCProperties",
-        "_Netcdf4Coordinates",
-        "_Netcdf4Dimid",
-        "_nc3_strict",
-    }
-)
-"""Names that HDF5's dimension scales and netCDF-4 take for themselves in a file."""
-
 CHUNK_BYTES_END: Final = 1 << 32
 """HDF5 keeps the size of a chunk in 32 bits."""
 
