@@ -225,3 +225,29 @@ def test_a_file_whose_log_a_power_failure_took_away_is_shown(tmp_path: Path) -> 
     for _ in range(2):
         (found,) = recovery.entries(left)
         assert found.path.read_bytes()[:3] == b"new"
+
+
+def test_files_of_a_log_whose_values_are_stored_go_and_the_last_one_stays(tmp_path: Path) -> None:
+    used = [0]
+
+    def reserve(count: int, *, always: bool = False) -> None:
+        used[0] += count
+
+    log = spool_log.Log(tmp_path, {"url": URL}, lambda: None, reserve, None)
+    log.hold(spool_log.VALUES, lambda: [packed({"is": "chunk"})])
+    log.open()
+    assert log.ended() is None
+    for number in range(90):
+        log.append([packed({"is": "wrote", "number": number, "text": "x" * 50})])
+    files = {int(path.name.removeprefix(spool_log.BEFORE)) for path in tmp_path.iterdir()}
+    assert len(files) > 2
+    ended = log.ended()
+    assert ended == max(files) - 1
+    log.drop(min(files))
+    assert not (tmp_path / f"{spool_log.BEFORE}{min(files)}").exists()
+    log.drop(ended)
+    (last,) = tmp_path.iterdir()
+    assert last.name == f"{spool_log.BEFORE}{max(files)}"
+    assert used[0] == last.stat().st_size
+    assert log.ended() is None
+    log.close()

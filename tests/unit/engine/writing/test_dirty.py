@@ -310,6 +310,16 @@ def test_of_two_entries_the_newer_one_is_kept_in_whatever_order_they_come() -> N
     assert dirty.saved is second
 
 
+def test_of_two_entries_of_the_same_elements_the_first_one_is_kept() -> None:
+    dirty = chunk()
+    dirty.write(ROW0, full(1)[:1])
+    entries = [Entry(dirty), Entry(dirty)]
+    first, second = (entry.saved() for entry in entries)
+    assert dirty.save(entries[0].frozen, first) is None
+    assert dirty.save(entries[1].frozen, second) is second
+    assert dirty.saved is first
+
+
 def test_an_entry_that_replaces_another_one_says_so() -> None:
     dirty = chunk()
     dirty.write(ROW0, full(1)[:1])
