@@ -14,7 +14,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.stores import create_store, open_store
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import Conflict, NczfsError, NoSuchNode, NotADataset, ObjectExists
+from nczfs.errors import Conflict, NczfsError, NoContent, NoSuchNode, NotADataset, ObjectExists
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.registry import new_format, options_of
 from nczfs.library.api import OpenDataset
@@ -134,22 +134,35 @@ def opened_target(
 def _opened_store(new: NewNode) -> Iterator[ZMap]:
     """Open the store of a target; one that is made, and is empty after an error, is removed."""
     made = [] if new.path else missing_paths(new.place)
-    is_unused = True
     try:
         store = (open_store if new.path else create_store)(new.place, new.store_options)
         try:
-            is_unused = False
             yield store
-        except BaseException:
-            with suppress(NczfsError):
-                is_unused = next(iter(store.search(ROOT)), None) is None
-            raise
         finally:
             store.close()
     except BaseException:
-        if is_unused:
+        if made and _is_unused(new):
             remove_made(made)
         raise
+
+
+def _is_unused(new: NewNode) -> bool:
+    """Return whether nothing is stored at a place.
+
+    It is opened anew, because a map also shows what it could not store.
+    """
+    try:
+        store = open_store(new.place, new.store_options)
+    except NoContent:
+        return True
+    except NczfsError:
+        return False
+    try:
+        return next(iter(store.search(ROOT)), None) is None
+    except NczfsError:
+        return False
+    finally:
+        store.close()
 
 
 def _begun_dataset(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -161,6 +163,24 @@ def test_a_directory_that_is_made_above_the_dataset_is_named(
     (tmp_path / "a.cdl").write_text(CDL)
     assert run("import", tmp_path / "a.cdl", tmp_path / "typo/d", "--codecs", "none") == 0
     assert line(capsys) == f"nczfs: {tmp_path}/typo: was not there, and has been made\n"
+
+
+def test_an_archive_that_took_nothing_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "a.cdl").write_text(CDL)
+    words = [
+        sys.executable,
+        "-m",
+        "nczfs.cli.main",
+        "import",
+        tmp_path / "a.cdl",
+        tmp_path / "b.zip",
+    ]
+    done = subprocess.run(
+        ["prlimit", "--fsize=1000", *map(str, words)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith("b.zip: File too large\n")
+    assert os.listdir(tmp_path) == ["a.cdl"]
 
 
 def test_what_is_no_dataset_is_never_overwritten(
