@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from nczfs.cli import logs
+from nczfs.cli.codecs import codecs, lengths
 from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.options import Scope, default_memory_limit
 from nczfs.cli.sources import Settings
@@ -110,6 +111,7 @@ def mount(
     from nczfs.engine.spool.space import Survives
     from nczfs.vfs.control import LogFile
     from nczfs.vfs.datasets.choice import view_words
+    from nczfs.vfs.datasets.importing import ImportOptions
     from nczfs.vfs.objects import StoredOptions
     from nczfs.vfs.tree import VfsOptions, mount_tree
 
@@ -124,6 +126,7 @@ def mount(
     )
     _check_views(settings, view_words())
     spool_dir = settings.maybe_text("spool-dir")
+    chunks, chain = settings.maybe_text("import-chunks"), settings.maybe_text("import-codecs")
     options = VfsOptions(
         engine=replace(
             engine_options(settings),
@@ -135,6 +138,10 @@ def mount(
             flush_age_s=settings.seconds("flush-age"),
         ),
         views=settings.words("views"),
+        record_dimensions=settings.words("record-dim") or frozenset(),
+        imports=ImportOptions(
+            {} if chunks is None else lengths(chunks), None if chain is None else codecs(chain)
+        ),
         show=_shown(settings),
         uid=_or(settings.maybe_number("uid"), os.getuid()),
         gid=_or(settings.maybe_number("gid"), os.getgid()),

@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from nczfs.cli import values
+from nczfs.cli.codecs import codecs, lengths
 
 
 class Scope(Enum):
@@ -78,6 +79,17 @@ def _cgroup_file(name: str) -> str:
 def _path(text: str) -> str:
     # Made absolute at once, because a daemon changes its working directory.
     return os.path.abspath(os.path.expanduser(text))
+
+
+def _import_chunks(text: str) -> str:
+    """Check lengths of chunks by name. In ``-o``, colons may stand for commas."""
+    lengths(text.replace(":", ","))
+    return text.replace(":", ",")
+
+
+def _import_codecs(text: str) -> str:
+    codecs(text)
+    return text
 
 
 def _endpoint(text: str) -> str:
@@ -334,6 +346,30 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "show only these virtual files, e.g. values.raw; or copy",
         "LIST",
+    ),
+    Option(
+        "record-dim",
+        _V,
+        values.names,
+        None,
+        "dimensions that are unlimited in netCDF files",
+        "NAME,...",
+    ),
+    Option(
+        "import-chunks",
+        _M,
+        _import_chunks,
+        None,
+        "lengths of chunks of netCDF files that are copied into groups",
+        "NAME=N,...",
+    ),
+    Option(
+        "import-codecs",
+        _M,
+        _import_codecs,
+        None,
+        "codecs of such files, as for `nczfs import`",
+        "CODECS",
     ),
     Option("uid", _V, values.user, None, "owner of all files", "USER"),
     Option("gid", _V, values.group, None, "group of all files", "GROUP"),

@@ -147,6 +147,7 @@ class Dataset(Hierarchy):
     Parameters
     ----------
     edited : called when the node at a prefix may read differently after a change by this process.
+    is_apart : whether its changes are stored only when it is asked for that; see `apart`.
 
     Attributes
     ----------
@@ -161,8 +162,11 @@ class Dataset(Hierarchy):
         metadata_format: MetadataFormat,
         options: FormatOptions,
         edited: Callable[[Prefix], None] = lambda _: None,
+        *,
+        is_apart: bool = False,
     ) -> None:
         self.engine = engine
+        self._is_apart = is_apart
         self.lease = engine.leases.of(metadata.zmap, root)
         self.zmap: ZMap = Guarded(metadata.zmap, self.lease.writing)
         edits = Edits(
@@ -415,8 +419,19 @@ class Dataset(Hierarchy):
     def _has(self, array: StoredArray) -> bool:
         return array.is_within(self._metadata.zmap, self.root)
 
+    def apart(self) -> Dataset:
+        """Return the same dataset for changes that nobody sees before they are stored together."""
+        metadata, options = self._metadata, self.format_options
+        return Dataset(self.engine, metadata, self.root, self.format, options, is_apart=True)
+
+    def joined(self, path: str) -> None:
+        """Note that what was made apart at a path, or below it, is stored now."""
+        self.forget_documents(path)
+        self._tell_edited(self.prefix(path))
+
     def _note_edited(self, path: str) -> None:
-        self.engine.note_changes(self)
+        if not self._is_apart:
+            self.engine.note_changes(self)
         self._tell_edited(self.prefix(path))
 
     def _forget_chunks(self, prefix: Prefix) -> None:

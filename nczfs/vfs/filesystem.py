@@ -111,6 +111,7 @@ class TreeFileSystem(FileSystem):
             raise NameTooLong(f"{os.fsdecode(name)[:40]}...: a name has at most 255 bytes")
         text = os.fsdecode(name)
         node = self._node_of(directory).lookup(text)
+        node.looked_up()
         inode = self.inodes.number(directory, text, node)
         # Counted before anything blocks, so that a concurrent forget cannot drop it.
         self.inodes.remember(inode.ino)
@@ -399,4 +400,6 @@ class TreeFileSystem(FileSystem):
         parent = self.inodes.get(inode.parent).node
         if isinstance(parent, Directory):
             with suppress(NczfsError):  # it will be looked up again
-                self.inodes.found(inode, parent.lookup(inode.name))
+                node = parent.lookup(inode.name)
+                node.looked_up()
+                self.inodes.found(inode, node)

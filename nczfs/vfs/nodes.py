@@ -45,6 +45,9 @@ class TreeNode(ABC):
     def token(self) -> object:
         return None
 
+    def looked_up(self) -> None:  # noqa: B027 - most nodes know their token without the store
+        """Called when a lookup has found the node, before its `token` is used. May block."""
+
     @abstractmethod
     def stat(self) -> NodeStat:
         """Return size and time. May block."""

@@ -26,6 +26,7 @@ from nczfs.vfs.base import Notifier
 from nczfs.vfs.control import ControlDirectory, LogFile
 from nczfs.vfs.datasets.access import AccessLog
 from nczfs.vfs.datasets.choice import Choice
+from nczfs.vfs.datasets.importing import ImportOptions
 from nczfs.vfs.datasets.nodeprefix import node_prefix
 from nczfs.vfs.datasets.prefixdirectory import PrefixDirectory
 from nczfs.vfs.datasets.tree import DatasetsTree
@@ -39,6 +40,7 @@ from nczfs.vfs.objects import (
     ObjectsTree,
     StoredOptions,
 )
+from nczfs.views.netcdf.formats import NetcdfFiles
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix
@@ -59,6 +61,8 @@ class VfsOptions:
     ----------
     engine : caches, limits and threads.
     views : names of the views to show; None shows all.
+    record_dimensions : names of dimensions that are unlimited in netCDF files.
+    imports : the form of what is imported from netCDF files and CDL.
     show : "both" trees, only the "views" (``datasets/``) or only the "objects".
     read_only : whether writing is refused, even if the store can do it.
     allow_delete : whether nodes of datasets and attributes can be removed.
@@ -74,6 +78,8 @@ class VfsOptions:
 
     engine: EngineOptions = field(default_factory=EngineOptions)
     views: frozenset[str] | None = None
+    record_dimensions: frozenset[str] = frozenset()
+    imports: ImportOptions = field(default_factory=ImportOptions)
     show: str = "both"
     read_only: bool = True
     allow_delete: bool = False
@@ -143,6 +149,7 @@ class _Mounted:
             zmap, self._engine.options, self._engine.pools, ledger=self._engine.ledger
         )
         self._access_log = AccessLog()
+        self._netcdf = NetcdfFiles(options.record_dimensions, options.engine.cache_dir)
         self._datasets = self._datasets_tree(place, options)
         self._paths = MountPaths(
             place.last_word, not isinstance(self._datasets.resolve_root(keys.ROOT), Plain)
@@ -171,7 +178,7 @@ class _Mounted:
             capacity=zmap.capacity,
             save=self._engine.writeback.save,
             end=_steps(self._datasets.close, self._engine.writeback.close),
-            close=_steps(self._engine.close, spool.close, zmap.close),
+            close=_steps(self._netcdf.close, self._engine.close, spool.close, zmap.close),
             notifier=notifier,
         )
 
@@ -183,6 +190,7 @@ class _Mounted:
             self._access_log,
             self._began_ns,
             Choice(options.views),
+            self._netcdf,
             lambda source, key, kept: archive_in(source, key, kept=kept),
             writable=not options.read_only,
             written=self._written,
@@ -190,6 +198,7 @@ class _Mounted:
             removed=self._removed,
             renamed=self._renamed,
             may_remove=options.allow_delete,
+            imports=options.imports,
             spool=self._spool,
         )
 
@@ -276,6 +285,7 @@ class _Mounted:
             "last_error": None if trouble is None else trouble.error,
             "silent_s": round(self._zmap.silent_s, 3),
             "next_attempt_s": None if pause_s is None else round(pause_s, 3),
+            "waiting_imports": self._datasets.held_count,
             "spool": str(self._spool.directory),
             "spooled": self._spool.kept_count,
             "spool_used_bytes": self._spool.bytes_used,

@@ -40,7 +40,9 @@ RAW = "values.raw"
 LINES = "values.txt"
 VARIABLE_VIEWS = ("values.raw", "values.npy", "values.txt", "info.json")
 LATER_VARIABLE_NAMES = ("preview.png",)
-LATER_GROUP_SUFFIXES = (".nc", ".classic.nc", ".ncs")
+CDL_SUFFIX = ".cdl"
+NETCDF_SUFFIXES = (".nc", ".classic.nc")
+LATER_GROUP_SUFFIXES = (".ncs",)
 LATER_GROUP_NAMES = ("zom.json", "preview.png")
 
 
@@ -175,7 +177,7 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
             "info.json",
             ATTRIBUTES,
             *LATER_GROUP_NAMES,
-            *(f"{file_name}{suffix}" for suffix in LATER_GROUP_SUFFIXES),
+            *(f"{file_name}{suffix}" for suffix in (*NETCDF_SUFFIXES, *LATER_GROUP_SUFFIXES)),
         )
     )
 
@@ -183,7 +185,12 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
 def is_like_a_view(name: str) -> bool:
     """Return whether any virtual file has this name, now or in a later version."""
     names = (*VARIABLE_VIEWS, *LATER_VARIABLE_NAMES, *LATER_GROUP_NAMES)
-    return name in names or name.endswith((".cdl", *LATER_GROUP_SUFFIXES))
+    return name in names or name.endswith((".cdl", *NETCDF_SUFFIXES, *LATER_GROUP_SUFFIXES))
+
+
+def shows_content(name: str) -> bool:
+    """Return whether a group's file shows all of its content, so that an empty group lacks it."""
+    return name.endswith((CDL_SUFFIX, *NETCDF_SUFFIXES))
 
 
 def broken_view(path: str, problem: str) -> View:

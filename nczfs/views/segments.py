@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +12,10 @@ from nczfs.engine.arrays.array import now
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
-from nczfs.errors import BadValue, CorruptStore, NotPermitted
+from nczfs.errors import BadValue, NotPermitted
 from nczfs.views.elements import ElementSource, Span, WrittenElements
 from nczfs.views.forms import Buffer, Form
+from nczfs.views.literalfile import LiteralFile
 
 # A range from memory is assembled on the event loop up to this size: work of more than about a
 # fifth of a millisecond belongs in a thread.
@@ -155,26 +154,6 @@ class FileLiteral(Segment):
         known = self.file.read(self.begin + start, len(data))
         _check_unchanged(known, data, start, offset, self.forgotten)
         return []
-
-
-class LiteralFile:
-    """A file of literal bytes, closed when nothing refers to it any more.
-
-    Parameters
-    ----------
-    descriptor : open for reading; becomes this object's own.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        weakref.finalize(self, os.close, descriptor)
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset` on. Raises CorruptStore when the file is too short."""
-        data = os.pread(self._descriptor, size, offset)
-        if len(data) != size:
-            raise CorruptStore(f"a file of literal bytes ends before byte {offset + size}")
-        return data
 
 
 @dataclass(frozen=True, slots=True)

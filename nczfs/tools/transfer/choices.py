@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Final
 
 import numpy as np
 
 from nczfs.engine.structure.creation import default_chunks
 from nczfs.errors import UsageError
-from nczfs.formats.names import below
+from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import CodecSpec, Dimension
-from nczfs.tools.transfer.source import STRING_BYTES, Scopes, Source
+from nczfs.tools.transfer.source import STRING_BYTES, Scopes, Source, with_variables
+
+USUAL_BYTES_MIN: Final = 1 << 20
+USUAL_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,28 @@ def chosen(source: Source, choices: Choices) -> Source:
     return replace(source, root=chooser.group(source.root, ""))
 
 
+def with_usual_chunks(source: Source) -> Source:
+    """Return the source without chunk shapes of unusual sizes, so that default ones replace them.
+
+    Files often have chunks of one short row, or one chunk for everything.
+    """
+    scopes = Scopes(source.root)
+
+    def usual(path: str, variable: VariableDeclaration) -> VariableDeclaration:
+        chunks = variable.chunk_shape
+        if chunks is None:
+            return variable
+        group = parent_of(path)
+        lengths = [scopes.find(name, group)[1].size for name in variable.dimensions]
+        item = _item_bytes(variable, None)
+        is_small = prod(chunks) * item < USUAL_BYTES_MIN
+        holds_all = all(chunk >= n for chunk, n in zip(chunks, lengths, strict=True))
+        is_usual = (holds_all or not is_small) and prod(chunks) * item <= USUAL_BYTES_MAX
+        return variable if is_usual else replace(variable, chunk_shape=None)
+
+    return replace(source, root=with_variables(source.root, usual))
+
+
 class _Chooser:
     def __init__(self, choices: Choices, root: GroupDeclaration) -> None:
         self._choices = choices
@@ -82,7 +109,7 @@ class _Chooser:
         chunks = variable.chunk_shape or default_chunks(
             [dimension.size for dimension in dimensions],
             [dimension.unlimited and not dimension.size for dimension in dimensions],
-            self._item_size(variable),
+            _item_bytes(variable, self._choices.string_bytes),
         )
         return tuple(self._lengths(dimensions, chunks))
 
@@ -95,11 +122,10 @@ class _Chooser:
                 grows = dimension.unlimited and not self._choices.fixed
                 yield wanted if grows else max(1, min(wanted, dimension.size))
 
-    def _item_size(self, variable: VariableDeclaration) -> int:
-        if isinstance(variable.type, np.dtype):
-            return max(1, variable.type.itemsize)
-        if variable.type is NcType.STRING:
-            return self._choices.string_bytes or STRING_BYTES
-        return (
-            1 if variable.type is NcType.CHAR else np.dtype(CODE_OF_NC_TYPE[variable.type]).itemsize
-        )
+
+def _item_bytes(variable: VariableDeclaration, string_bytes: int | None) -> int:
+    if isinstance(variable.type, np.dtype):
+        return max(1, variable.type.itemsize)
+    if variable.type is NcType.STRING:
+        return string_bytes or STRING_BYTES
+    return 1 if variable.type is NcType.CHAR else np.dtype(CODE_OF_NC_TYPE[variable.type]).itemsize

@@ -14,7 +14,7 @@ from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.tools.transfer.dataset_source import DatasetSource
-from nczfs.tools.transfer.dataset_target import NewVariables
+from nczfs.tools.transfer.declaring import NewVariables
 from nczfs.tools.transfer.source import groups_of
 from nczfs.tools.transfer.target import Target
 

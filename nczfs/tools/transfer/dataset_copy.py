@@ -26,7 +26,8 @@ from nczfs.tools.transfer.chunk_copy import ChunkCopier
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.copied_nodes import NodeCopier, is_cell
 from nczfs.tools.transfer.dataset_source import DatasetSource, dataset_source
-from nczfs.tools.transfer.dataset_target import NewVariables, rehearsed, with_string_lengths
+from nczfs.tools.transfer.dataset_target import with_string_lengths
+from nczfs.tools.transfer.declaring import NewVariables, rehearsed
 from nczfs.tools.transfer.source import (
     Notice,
     Selection,
@@ -135,7 +136,8 @@ def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
     def is_decoded(path: str, variable: model.Variable) -> bool:
         return not _pair(source, path, variable).keeps_bytes
 
-    wanted = rehearsed(source, new, copy.format.name, nodes.rehearse, is_decoded)
+    modes, options = new.place.modes, new.engine_options
+    wanted = rehearsed(source.name, modes, options, copy.format.name, nodes.rehearse, is_decoded)
     mark = Mark("cp", _digest(source, copy.format, wanted))
     with opened_target(new, mark, notice, list(nodes.paths())) as target:
         variables = nodes.make(target)

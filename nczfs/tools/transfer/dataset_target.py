@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
-from uuid import uuid4
 
 import numpy as np
 
-from nczfs.engine.structure.editor import Editor
-from nczfs.errors import DatasetError, MetadataError, Unsupported, UsageError
+from nczfs.engine.dataset import Dataset
+from nczfs.errors import Unsupported
 from nczfs.formats.base import MetadataFormat
-from nczfs.formats.names import below
-from nczfs.library.opening import open_url
-from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
+from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.blocks import BLOCK_SHARE, BlockSize, block_size
 from nczfs.tools.transfer.chunk_target import ChunkTarget
 from nczfs.tools.transfer.copying import Writes, copy, longest_string
-from nczfs.tools.transfer.source import Notice, Source, groups_of, with_variables
-from nczfs.tools.transfer.target import NewNode, Target, opened_target
+from nczfs.tools.transfer.declaring import NewVariables, declare, rehearsed
+from nczfs.tools.transfer.source import Notice, Source, with_variables
+from nczfs.tools.transfer.target import NewNode, opened_target
 from nczfs.tools.transfer.unfinished import Mark
-
-NewVariables: TypeAlias = dict[str, Variable]
-"""New variables, by their paths in the source."""
 
 
 def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progress) -> NewVariables:
@@ -47,10 +40,11 @@ def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progre
     """
     limit = new.memory_limit_bytes
     source = with_string_lengths(source, new.metadata_format, limit, progress)
-    rehearsed(source, new, new.format, lambda editor: _declare(editor, source.root))
+    modes, options = new.place.modes, new.engine_options
+    rehearsed(source.name, modes, options, new.format, lambda editor: declare(editor, source.root))
     with opened_target(new, Mark("import"), notice) as target:
-        variables = _declare(target.editor, source.root)
-        with writes_to(target, limit, progress) as writes:
+        variables = declare(target.editor, source.root)
+        with writes_to(target.dataset, limit, progress) as writes:
             for path, content in source.contents.items():
                 variable = variables[path]
                 size = target_block_size(variable, limit)
@@ -59,10 +53,10 @@ def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progre
     return variables
 
 
-def writes_to(target: Target, memory_limit_bytes: int, progress: Progress) -> Writes:
-    """Return writes with the best number of them at a time for a target."""
-    options = target.dataset.engine.options
-    is_near = target.dataset.zmap.features.near
+def writes_to(dataset: Dataset, memory_limit_bytes: int, progress: Progress) -> Writes:
+    """Return writes with the best number of them at a time for a dataset."""
+    options = dataset.engine.options
+    is_near = dataset.zmap.features.near
     depth = 2 * options.decode_threads if is_near else options.store_threads
     return Writes(depth, memory_limit_bytes // BLOCK_SHARE, progress)
 
@@ -73,56 +67,6 @@ def target_block_size(variable: Variable, memory_limit_bytes: int) -> BlockSize:
     is_text = dtype.nc_type is NcType.STRING
     values = np.dtype(object) if is_text else dtype.native
     return block_size(memory_limit_bytes, values, dtype.item_size)
-
-
-def rehearsed(
-    source: Source,
-    new: NewNode,
-    format_name: str | None,
-    declare: Callable[[Editor], NewVariables],
-    needs_codecs: Callable[[str, Variable], bool] = lambda *_: True,
-) -> NewVariables:
-    """Make everything but the values in memory, as a rehearsal.
-
-    This finds what a format cannot hold before anything is deleted or written.
-
-    Parameters
-    ----------
-    needs_codecs : returns whether values of the variable at a path will be encoded.
-
-    Raises
-    ------
-    Unsupported, UsageError, BadMetadata : it cannot be made; the message names the source.
-    """
-    modes = "&".join(sorted(new.place.modes & {"zarr", "xarray", "noxarray"}))
-    dataset = open_url(
-        f"memory://{uuid4().hex}#{modes}", "x", format=format_name, options=new.engine_options
-    )
-    try:
-        variables = declare(dataset.editor)
-        for path, variable in variables.items():
-            if needs_codecs(path, variable):
-                for problem in dataset.engine_dataset.problems(variable):
-                    raise UsageError(f"/{path}: {problem}")
-        dataset.sync()
-    except (MetadataError, DatasetError, UsageError) as error:
-        raise type(error)(f"{source.name}: {error}") from error
-    finally:
-        dataset.discard()
-    return variables
-
-
-def _declare(editor: Editor, root: GroupDeclaration) -> NewVariables:
-    """Make the groups, dimensions and variables of a declaration. Returns variables by path."""
-    variables: NewVariables = {}
-    for path, declared in groups_of(root):
-        if path:
-            editor.create_group(path)
-        editor.set_attributes(path, declared.attributes)
-        editor.create_dimensions(path, declared.dimensions)
-        for variable in declared.variables:
-            variables[below(path, variable.name)] = editor.create_variable(path, variable)
-    return variables
 
 
 def with_string_lengths(

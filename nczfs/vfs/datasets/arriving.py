@@ -14,6 +14,7 @@ from nczfs.vfs.datasets.choice import copied_names
 from nczfs.vfs.datasets.declaring import INFO_BYTES_MAX
 from nczfs.vfs.datasets.filling import Filling
 from nczfs.vfs.datasets.held import HeldFile
+from nczfs.vfs.datasets.heldfiles import HeldFiles
 from nczfs.vfs.datasets.landing import land
 from nczfs.vfs.datasets.valuesfile import ValuesFile
 from nczfs.vfs.datasets.viewfile import ViewContext
@@ -43,6 +44,10 @@ class NodeArrivals:
     @property
     def _is_variable(self) -> bool:
         return isinstance(self.at.loaded.node, Variable)
+
+    def takes(self, name: str) -> bool:
+        """Return whether a file of a copy is called so, now or later."""
+        return name in self._possible or goal_of(name) in self._possible
 
     def create(self, name: str, *, exclusive: bool) -> tuple[File, OpenFile]:
         """Make a file that a copy of a dataset has, or one that gets its name later.
@@ -126,9 +131,9 @@ def _nowhere(_: HeldFile) -> bool:
     return False
 
 
-def held_file(arrivals: Arrivals | None, prefix: Prefix, name: str) -> HeldFile:
+def held_file(files: HeldFiles | None, prefix: Prefix, name: str) -> HeldFile:
     """Return the file that is held under a name. Raises NoSuchPath."""
-    held = None if arrivals is None else arrivals.get(prefix, name)
+    held = None if files is None else files.get(prefix, name)
     if held is None:
         raise NoSuchPath(f"{name}: no such file")
     return held

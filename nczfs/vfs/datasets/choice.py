@@ -8,6 +8,7 @@ from typing import Final
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import Variable
 from nczfs.views.catalog import ATTRIBUTES, CHUNKS, INFO, LINES, RAW, VARIABLE_VIEWS
+from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4
 
 COPY: Final = "copy"
 """The word of `--views` for the files that a copy of a dataset needs, each value once."""
@@ -40,9 +41,12 @@ def copied_names(node: Node) -> tuple[str, ...]:
 
 def view_words() -> tuple[str, ...]:
     """Return the words that `--views` can have."""
-    return (*VARIABLE_VIEWS, ATTRIBUTES, CHUNKS, "cdl", COPY)
+    return (*VARIABLE_VIEWS, ATTRIBUTES, CHUNKS, "cdl", "nc", "classic.nc", COPY)
 
 
 def view_word(name: str) -> str:
     """Return the word of `--views` for a file: its name, or the suffix if named after a group."""
-    return name.rpartition(".")[2] if name.endswith(".cdl") else name
+    for suffix in (".cdl", CLASSIC.suffix, NETCDF4.suffix):
+        if name.endswith(suffix):
+            return suffix.removeprefix(".")
+    return name

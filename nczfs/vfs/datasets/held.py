@@ -25,6 +25,7 @@ class HeldFile(File):
     """
 
     writable = True
+    waits_for = "their directory got no info.json, or they have a temporary name"
 
     def __init__(self, name: str, staged: StagedFile, place: Callable[[HeldFile], bool]) -> None:
         self.name = name

@@ -8,11 +8,14 @@ from nczfs.library.resolved import At, Broken
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
+from nczfs.vfs.datasets.netcdffile import NetcdfFile
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import TreeNode
 from nczfs.views import catalog
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO
+from nczfs.views.netcdf.surroundings import variable_group
+from nczfs.views.netcdf.version import NetcdfFormat
 
 
 def node_files(
@@ -41,6 +44,10 @@ def node_files(
     for file_name, view in views.items():
         if file_name != INFO:
             files[file_name] = _maker(context, at, file_name, view)
+    for form in context.netcdf.formats:
+        if form.is_of_variables or isinstance(node, GroupHeader):
+            file_name = f"{stem(name)}{form.kind.suffix}"
+            files[file_name] = _netcdf_maker(context, at, file_name, form)
     return files
 
 
@@ -54,3 +61,12 @@ def stem(name: str) -> str:
 
 def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], TreeNode]:
     return lambda: view_file(context, at, name, view)
+
+
+def _netcdf_maker(
+    context: ViewContext, at: At, name: str, form: NetcdfFormat
+) -> Callable[[], TreeNode]:
+    dataset = at.dataset
+    if isinstance(at.loaded.node, GroupHeader):
+        return lambda: NetcdfFile(context, at, name, form, dataset.group)
+    return lambda: NetcdfFile(context, at, name, form, lambda path: variable_group(dataset, path))

@@ -22,12 +22,12 @@ from nczfs.errors import (
     PathExists,
 )
 from nczfs.library.resolved import At, Broken, Plain, Resolved
-from nczfs.model.hierarchy import Variable
+from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.arrivals import goal_of
-from nczfs.vfs.datasets.arriving import NodeArrivals, held_file
 from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
+from nczfs.vfs.datasets.incoming import COPYING, Incoming
 from nczfs.vfs.datasets.leaves import ChunksDirectory
 from nczfs.vfs.datasets.nodefiles import node_files, stem
 from nczfs.vfs.datasets.removing import Removing
@@ -42,10 +42,6 @@ from nczfs.zmap.keys import Key, Prefix
 log = logging.getLogger(__name__)
 
 ARCHIVE_SUFFIX = ".zip"
-COPYING = (
-    "the files of a dataset are not copied one by one, since most of them repeat the same values; "
-    "mount with --views copy to copy it by cp -r or rsync, copy it in objects/, or use `nczfs cp`"
-)
 
 
 class PrefixDirectory(Directory):
@@ -99,12 +95,12 @@ class PrefixDirectory(Directory):
         if isinstance(resolved, Plain):
             return self._child(name, resolved)
         files = self._files(resolved)
-        if name in files:
+        if name in files and not (catalog.shows_content(name) and self._is_empty(resolved)):
             return files[name]()
-        if (arrivals := self._tree.arrivals) is not None:
-            held = arrivals.get(self._prefix, name)
-            if held is not None:
-                return held
+        if (held := self._tree.held) is not None:
+            file = held.get(self._prefix, name)
+            if file is not None:
+                return file
         if isinstance(resolved, Broken) or isinstance(resolved.loaded.node, Variable):
             raise NoSuchPath(f"{name}: no such file")
         reserved = self._reserved()
@@ -115,10 +111,12 @@ class PrefixDirectory(Directory):
     def listing(self) -> Iterator[tuple[str, TreeNode]]:
         resolved = self.resolve()
         if not isinstance(resolved, Plain):
+            is_empty = self._is_empty(resolved)
             for name, make in self._files(resolved).items():
-                yield name, make()
-            if self._tree.arrivals is not None:
-                yield from self._tree.arrivals.held_in(self._prefix).items()
+                if not (is_empty and catalog.shows_content(name)):
+                    yield name, make()
+            if self._tree.held is not None:
+                yield from self._tree.held.held_in(self._prefix).items()
         if isinstance(resolved, Broken):
             return
         if isinstance(resolved, At) and isinstance(resolved.loaded.node, Variable):
@@ -173,23 +171,21 @@ class PrefixDirectory(Directory):
         return self._member(resolved, name) if isinstance(resolved, At) else self._below(name)
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
-        """Make a file that a copy of a dataset needs; all others only repeat the same values."""
+        """Make a file that a copy of a dataset needs, or in an empty group one to be imported."""
         resolved = self.resolve()
-        if self._editing is None or not isinstance(resolved, At):
+        incoming = self._incoming(resolved) if isinstance(resolved, At) else None
+        if incoming is None:
             raise self.refusal(name)
         try:
-            arriving = self._arriving(resolved)
-            if arriving is None:
-                raise NotPermitted(f"{name}: {COPYING}")
-            return arriving.create(name, exclusive=exclusive)
+            return incoming.create(name, exclusive=exclusive)
         except NotPermitted as error:
             raise self._noted(name, error) from None
 
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         """Rename a group or variable in its group, or give a held file its name."""
         resolved = self.resolve()
-        arrivals = self._tree.arrivals
-        if arrivals is not None and arrivals.get(self._prefix, name) is not None:
+        arrivals, held = self._tree.arrivals, self._tree.held
+        if held is not None and held.get(self._prefix, name) is not None:
             self._rename_held(name, target, new_name, replace=replace)
             return
         node = self.lookup(name)
@@ -214,19 +210,16 @@ class PrefixDirectory(Directory):
     def _rename_held(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         """Give a held file its name."""
         resolved = self.resolve()
-        arriving = self._arriving(resolved) if isinstance(resolved, At) else None
-        if arriving is None:
+        incoming = self._incoming(resolved) if isinstance(resolved, At) else None
+        if incoming is None:
             raise self.refusal(name)
-        held = held_file(self._tree.arrivals, self._prefix, name)
         if not isinstance(target, PrefixDirectory) or target._prefix != self._prefix:
             raise CrossesTrees(f"{name}: belongs to another directory; copy it")
-        is_free = replace or not self._has(new_name)
-        arriving.rename(name, new_name, held, is_free=is_free)
+        incoming.rename(name, new_name, is_free=replace or not self._has(new_name))
 
     def unlink(self, name: str) -> None:
         """Hide a view, which is stored nowhere, or release a held file."""
-        arrivals = self._tree.arrivals
-        if arrivals is not None and arrivals.let_go(self._prefix, name):
+        if self._tree.held is not None and self._tree.held.let_go(self._prefix, name):
             return
         if isinstance(self.lookup(name), Directory):
             raise IsADirectory(f"{name}: is a directory")
@@ -261,8 +254,7 @@ class PrefixDirectory(Directory):
         node = resolved.dataset.node(resolved.path)
         if isinstance(node, Variable) or node.attributes or node.dimensions:
             return False
-        arrivals = self._tree.arrivals
-        if arrivals is not None and arrivals.held_in(self._prefix):
+        if self._tree.held is not None and self._tree.held.held_in(self._prefix):
             return False
         return removing.hollow(resolved.dataset, resolved.path)
 
@@ -344,13 +336,19 @@ class PrefixDirectory(Directory):
         self._tree.context.refusals.note_once(self._prefix, name, str(error))
         return error
 
-    def _arriving(self, at: At) -> NodeArrivals | None:
-        """Return the arriving files of this directory; None if there can be none."""
-        arrivals = self._tree.arrivals
-        if arrivals is None or self._editing is None:
+    def _incoming(self, at: At) -> Incoming | None:
+        """Return what takes new files; None: the dataset is read-only."""
+        editing = self._editing
+        if editing is None:
             return None
-        files = node_files(self._tree.context, at, self._name)
-        return NodeArrivals(self._tree.context, arrivals, at, files)
+        return Incoming(self._tree, editing, at, self._name, self._is_empty(at))
+
+    def _is_empty(self, resolved: Broken | At) -> bool:
+        """Return whether this is a group that holds nothing at all."""
+        node = resolved.loaded.node if isinstance(resolved, At) else None
+        if not isinstance(node, GroupHeader) or node.attributes or node.dimensions:
+            return False
+        return not self.has_members()
 
     def _shows_attributes(self, at: At) -> bool:
         """Show the directory of attributes, if it is hidden because this one began empty."""

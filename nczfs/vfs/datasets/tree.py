@@ -21,8 +21,12 @@ from nczfs.vfs.datasets.access import AccessLog
 from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.choice import Choice
 from nczfs.vfs.datasets.editing import TreeEditing
+from nczfs.vfs.datasets.heldfiles import HeldFiles
+from nczfs.vfs.datasets.importing import ImportOptions
+from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
 from nczfs.vfs.datasets.refusals import Refusals
 from nczfs.vfs.datasets.viewfile import ViewContext
+from nczfs.views.netcdf.formats import NetcdfFiles
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix
@@ -41,6 +45,7 @@ class DatasetsTree:
     Parameters
     ----------
     choice : the views to show.
+    netcdf : the netCDF files to show.
     open_archive : makes a store of a zip object.
     writable : whether datasets may be changed, if their store can be.
     written : called when values of the node at a prefix were stored, or dropped.
@@ -48,10 +53,12 @@ class DatasetsTree:
     removed : called when something at a path of the store disappears, or reappears.
     renamed : called when something moved from the first prefix to the second.
     may_remove : whether non-empty nodes may be removed.
-    spool : for files that are being copied into datasets; None: copying is off.
+    imports : the form of what is imported.
+    spool : for files that are being copied into datasets; None: that is off.
 
     Attributes
     ----------
+    held : files that are kept on this machine for now; None: there can be none.
     times : when directories were made here.
     """
 
@@ -63,6 +70,7 @@ class DatasetsTree:
         access_log: AccessLog,
         mtime_ns: int,
         choice: Choice,
+        netcdf: NetcdfFiles,
         open_archive: Callable[[ZMap, Key, KeptArchives], ZMap],
         *,
         writable: bool = False,
@@ -71,6 +79,7 @@ class DatasetsTree:
         removed: Callable[[Prefix], None] = lambda _: None,
         renamed: Callable[[Prefix, Prefix], None] = lambda *_: None,
         may_remove: bool = False,
+        imports: ImportOptions | None = None,
         spool: Spool | None = None,
     ) -> None:
         self.metadata = metadata
@@ -84,8 +93,11 @@ class DatasetsTree:
         self._removed = removed
         self._renamed = renamed
         self.arrivals = None
+        self.held: HeldFiles | None = None
         if self.removing is not None and spool is not None and choice.is_for_copies:
-            self.arrivals = Arrivals(self.removing.hidden, spool)
+            self.held = self.arrivals = Arrivals(self.removing.hidden, spool)
+        elif self.editing is not None and spool is not None:
+            self.held = HeldFiles(spool)
         self.known = KnownDatasets(engine, metadata, options, edited)
         self.context = ViewContext(
             engine,
@@ -95,12 +107,15 @@ class DatasetsTree:
             access_log,
             self._opened,
             Refusals(edited),
+            NetcdfVersions(engine, metadata.ttl_s, netcdf.formats, netcdf.record_dimensions),
             self.editing,
             self.arrivals,
         )
         self.mtime_ns = mtime_ns
         self.times: dict[Prefix, int] = {}
         self.choice = choice
+        self.imports = imports or ImportOptions()
+        self._netcdf = netcdf
         self._options = options
         self._open_archive = open_archive
         self._indexes: Shelf[object, OpenArchive] = Shelf(engine.ledger)
@@ -129,6 +144,11 @@ class DatasetsTree:
             return
         self._burst.add(token)
         self.engine.pools.assemble.submit(_burst, dataset, variable)
+
+    @property
+    def held_count(self) -> int:
+        """The number of files that are kept on this machine for now."""
+        return 0 if self.held is None else self.held.count
 
     def resolve_root(self, prefix: Prefix, wanted: str = "") -> Resolved:
         """Return what begins at a prefix outside all datasets. See `KnownDatasets`."""
@@ -159,8 +179,8 @@ class DatasetsTree:
 
     def close(self) -> None:
         """Store pending removals of attributes."""
-        if self.arrivals is not None:
-            self.arrivals.close()
+        if self.held is not None:
+            self.held.close()
         if self.editing is not None:
             self.editing.close()
 
@@ -185,8 +205,8 @@ class DatasetsTree:
         """Note that something at a path of the store disappeared, or reappeared."""
         for path in [path for path in self.times if keys.is_within(path, prefix)]:
             self.times.pop(path, None)
-        if self.arrivals is not None:
-            self.arrivals.forget(prefix)
+        if self.held is not None:
+            self.held.forget(prefix)
         self.context.refusals.forget(prefix)
         self._removed(prefix)
 
@@ -213,6 +233,7 @@ class DatasetsTree:
             self.context.access_log,
             self.mtime_ns,
             self.choice,
+            self._netcdf,
             self._open_archive,
         )
         return tree if not isinstance(tree.resolve_root(keys.ROOT), Plain) else None

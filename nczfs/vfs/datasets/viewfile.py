@@ -18,6 +18,7 @@ from nczfs.vfs.base import AttributeChanges, Buffer
 from nczfs.vfs.datasets.access import Access, AccessLog
 from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.editing import TreeEditing
+from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
 from nczfs.vfs.datasets.refusals import Refusals
 from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
 from nczfs.views.base import View
@@ -36,6 +37,7 @@ class ViewContext:
     mtime_ns : of files whose store has no times.
     opened : called when a file with values of a variable is opened.
     refusals : of the last writes.
+    netcdf : the netCDF files.
     editing : of datasets; None if nothing may be changed.
     arrivals : files that come into new directories; None if nothing can be copied into datasets.
     """
@@ -47,6 +49,7 @@ class ViewContext:
     access_log: AccessLog
     opened: Callable[[Dataset, Variable], None]
     refusals: Refusals
+    netcdf: NetcdfVersions
     editing: TreeEditing | None = None
     arrivals: Arrivals | None = None
 

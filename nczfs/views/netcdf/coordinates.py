@@ -46,7 +46,7 @@ class _Visible:
 
     def describing(self, variable: Variable) -> Iterator[Variable]:
         """Yield the variables that describe one."""
-        for name in _names(variable):
+        for name in names_beside(variable):
             found = self._nearest.get(name)
             if found is None and (place := split_path(name)) is not None:
                 found = self._by_path.get("/".join(part for part in place if part))
@@ -55,7 +55,8 @@ class _Visible:
                 yield found
 
 
-def _names(variable: Variable) -> Iterator[str]:
+def names_beside(variable: Variable) -> Iterator[str]:
+    """Yield the names that lead to what describes a variable: words, some of them full names."""
     for dimension in variable.dimensions:
         yield dimension.name
     for attribute in variable.attributes:

@@ -20,6 +20,7 @@ from nczfs.engine.options import Tally
 from nczfs.errors import NoSpace, ObjectTooLarge, Unavailable, Unsupported
 from nczfs.testing.layouts import LayoutSuite
 from nczfs.views.layout import Layout
+from nczfs.views.literalfile import LiteralFile
 from nczfs.views.netcdf.content import Elements, FileContent, FileDimension, FileVariable
 from nczfs.views.netcdf.hdf5 import building, stored, templates
 from nczfs.views.netcdf.hdf5.layout import template_layout
@@ -27,7 +28,7 @@ from nczfs.views.netcdf.hdf5.stored import StoredTemplates
 from nczfs.views.netcdf.hdf5.template import Place, Template, digest_of, gaps
 from nczfs.views.netcdf.hdf5.templates import Templates
 from nczfs.views.reader import read_at
-from nczfs.views.segments import FileLiteral, LiteralFile
+from nczfs.views.segments import FileLiteral
 from tests.support.netcdf_contents import Handmade, number, text, texts
 
 

@@ -17,6 +17,7 @@ from nczfs.errors import BadValue, CorruptStore, NotPermitted
 from nczfs.testing.layouts import LayoutSuite
 from nczfs.views.forms import BinaryForm
 from nczfs.views.layout import Layout
+from nczfs.views.literalfile import LiteralFile
 from nczfs.views.netcdf.cells import TextForm
 from nczfs.views.reader import read_at, read_if_cached, request
 from nczfs.views.records import Records
@@ -24,7 +25,6 @@ from nczfs.views.segments import (
     PEEK_ASSEMBLED_BYTES_MAX,
     FileLiteral,
     Literal,
-    LiteralFile,
     Padding,
     Run,
     Segment,

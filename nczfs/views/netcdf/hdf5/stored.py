@@ -19,8 +19,8 @@ from typing import IO, Final
 
 import numpy as np
 
+from nczfs.views.literalfile import LiteralFile
 from nczfs.views.netcdf.hdf5.template import Place, Template, gaps
-from nczfs.views.segments import LiteralFile
 
 log = logging.getLogger(__name__)
 

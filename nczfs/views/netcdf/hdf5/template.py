@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import NamedTuple, TypeAlias
 
 from nczfs.model.hierarchy import Attribute
+from nczfs.views.literalfile import LiteralFile
 from nczfs.views.netcdf.content import (
     Compound,
     Elements,
@@ -20,7 +21,6 @@ from nczfs.views.netcdf.content import (
     Opaque,
     Texts,
 )
-from nczfs.views.segments import LiteralFile
 
 _FORM = 1
 """Of the bytes that `building` makes; a number that changes with them."""

@@ -1,0 +1,208 @@
+"""netCDF files and CDL that programs put into an empty group: imported at the close."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from nczfs.engine.dataset import Dataset
+from nczfs.errors import (
+    BadArgument,
+    CorruptStore,
+    MetadataError,
+    NotPermitted,
+    PathExists,
+    Unsupported,
+    UsageError,
+)
+from nczfs.library.resolved import At
+from nczfs.model.hierarchy import CodecSpec
+from nczfs.tools.transfer.cdl_source import cdl_source
+from nczfs.tools.transfer.choices import Choices, chosen, with_usual_chunks
+from nczfs.tools.transfer.completeness import check_complete
+from nczfs.tools.transfer.group_target import fill_group
+from nczfs.tools.transfer.reading_process import read_apart
+from nczfs.tools.transfer.source import Scopes, Source
+from nczfs.vfs.base import Buffer
+from nczfs.vfs.datasets.editing import TreeEditing
+from nczfs.vfs.datasets.held import HeldFile
+from nczfs.vfs.datasets.heldfiles import HeldFiles
+from nczfs.vfs.datasets.viewfile import ViewContext
+from nczfs.vfs.nodes import File, OpenFile
+from nczfs.views.catalog import CDL_SUFFIX, NETCDF_SUFFIXES
+from nczfs.zmap.keys import Prefix
+
+log = logging.getLogger(__name__)
+
+CDL_BYTES_MAX = 256 << 20
+MEMORY_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """The form of variables that are imported through a mount.
+
+    Attributes
+    ----------
+    chunks : lengths of chunks by the names of dimensions; None: as in the file, or by default.
+    codecs : in encoding order; None: as in the file, or by default.
+    """
+
+    chunks: Mapping[str, int] = field(default_factory=dict)
+    codecs: tuple[CodecSpec, ...] | None = None
+
+
+class ImportedFile(HeldFile):
+    """A held file that is to be imported; one that was refused goes when it is closed.
+
+    Attributes
+    ----------
+    dropped : called when it goes.
+    """
+
+    waits_for = "they were not given the name of their group's netCDF file or CDL"
+    dropped: Callable[[], object] = staticmethod(lambda: None)
+    _is_incomplete = False
+    _is_refused = False
+
+    def write(self, offset: int, data: Buffer) -> None:
+        try:
+            super().write(offset, data)
+        except BaseException:
+            self._is_incomplete = True
+            raise
+
+    def cut(self, size: int) -> None:
+        super().cut(size)
+        if not size:
+            self._is_incomplete = False
+
+    def place(self) -> bool:
+        """Import the file if its name says so. Raises BadArgument after a write that failed."""
+        self._is_refused = True
+        if self._is_incomplete:
+            raise BadArgument(f"{self.name}: is not imported, because a write to it has failed")
+        found = super().place()
+        self._is_refused = False
+        return found
+
+    def closed(self) -> None:
+        super().closed()
+        if self._is_refused and not self.is_open:
+            self.dropped()
+
+    @contextmanager
+    def path(self) -> Iterator[str]:
+        """Return the file's place on this machine; nothing is written to it in the block."""
+        with self._lock:
+            self._check()
+            yield str(self._staged.path)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupImport:
+    """The files that come into one empty group.
+
+    Attributes
+    ----------
+    stem : of the names of the group's files.
+    """
+
+    context: ViewContext
+    editing: TreeEditing
+    held: HeldFiles
+    at: At
+    stem: str
+    options: ImportOptions
+
+    @property
+    def _prefix(self) -> Prefix:
+        return self.at.dataset.prefix(self.at.path)
+
+    def create(self, name: str, *, exclusive: bool) -> tuple[File, OpenFile]:
+        """Make a file, whatever its name: many programs rename what they have written.
+
+        Raises
+        ------
+        PathExists. NoSpace : there is no room to hold it.
+        """
+        place = self._place(name)
+        held = self.held.hold(self._prefix, name, place, exclusive=exclusive, kind=ImportedFile)
+        assert isinstance(held, ImportedFile)
+        held.dropped = partial(self.held.release, held)
+        return held, held.open(writing=True)
+
+    def rename(self, name: str, new_name: str, *, is_free: bool) -> None:
+        """Rename a held file, and import it if it has the name of the group's file now."""
+        if not is_free:
+            raise PathExists(f"{new_name}: is there already")
+        place = self._place(new_name)
+        self.held.move(self._prefix, name, new_name, place)
+        moved = self.held.get(self._prefix, new_name)
+        if moved is not None and not moved.is_open:
+            try:
+                moved.place()
+            except BaseException:
+                self.held.move(self._prefix, new_name, name, self._place(name))
+                raise
+
+    def _place(self, name: str) -> Callable[[HeldFile], bool]:
+        names = (self.stem + suffix for suffix in (*NETCDF_SUFFIXES, CDL_SUFFIX))
+        return partial(self._import, name) if name in names else _nowhere
+
+    def _import(self, name: str, held: HeldFile) -> bool:
+        """Import a file that is complete. Returns False for an empty one."""
+        if not held.size:
+            return False
+        assert isinstance(held, ImportedFile)
+        where = f"/{self.at.path}/{name}" if self.at.path else f"/{name}"
+        prefix = self._prefix
+        with self.context.refusals.file(lambda: prefix, name).noted(), _judged():
+            if name.endswith(CDL_SUFFIX):
+                self._fill(cdl_source(_text(held, where), where))
+            else:
+                self._fill_from_netcdf(held, where)
+        if self.held.get(prefix, name) is held:
+            self.held.let_go(prefix, name)
+        return True
+
+    def _fill_from_netcdf(self, held: ImportedFile, where: str) -> None:
+        note = partial(log.info, "%s: %s", where)
+        with held.path() as path:
+            check_complete(path, where)
+            with read_apart(path, where, note, self._memory_bytes, skip_unsupported=False) as found:
+                self._fill(found)
+
+    @property
+    def _memory_bytes(self) -> int:
+        return self.context.engine.options.memory_limit_bytes // MEMORY_SHARE
+
+    def _fill(self, source: Source) -> None:
+        dataset: Dataset = self.at.dataset
+        names = Scopes(source.root).names
+        chunks = {name: n for name, n in self.options.chunks.items() if name in names}
+        source = chosen(with_usual_chunks(source), Choices(chunks, self.options.codecs))
+        limit = self._memory_bytes
+        fill_group(source, dataset, self.at.path, self.editing.editor, limit, lambda _: None)
+
+
+@contextmanager
+def _judged() -> Iterator[None]:
+    """Turn errors of the file into those of a program's argument; those of the store stay."""
+    try:
+        yield
+    except (CorruptStore, MetadataError, Unsupported, UsageError) as error:
+        raise BadArgument(f"{error}: nothing is imported") from error
+
+
+def _nowhere(_: HeldFile) -> bool:
+    return False
+
+
+def _text(held: HeldFile, where: str) -> str:
+    if held.size > CDL_BYTES_MAX:
+        raise NotPermitted(f"{where}: CDL of more than {CDL_BYTES_MAX} bytes; use `nczfs create`")
+    return held.read(0, held.size).decode("utf-8", "surrogateescape")

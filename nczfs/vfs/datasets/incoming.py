@@ -1,0 +1,85 @@
+"""Files that programs put into the directory of a group or variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nczfs.errors import NotPermitted
+from nczfs.library.resolved import At
+from nczfs.vfs.datasets.arriving import NodeArrivals, held_file
+from nczfs.vfs.datasets.editing import TreeEditing, refusal
+from nczfs.vfs.datasets.importing import GroupImport
+from nczfs.vfs.datasets.nodefiles import node_files, stem
+from nczfs.vfs.datasets.tree import DatasetsTree
+from nczfs.vfs.nodes import File, OpenFile
+
+COPYING = (
+    "the files of a dataset are not copied one by one, since most of them repeat the same values; "
+    "mount with --views copy to copy it by cp -r or rsync, copy it in objects/, or use `nczfs cp`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """What the directory of a group or variable takes.
+
+    Attributes
+    ----------
+    editing : of its dataset.
+    name : of the directory.
+    is_empty : whether it is a group that holds nothing.
+    """
+
+    tree: DatasetsTree
+    editing: TreeEditing
+    at: At
+    name: str
+    is_empty: bool
+
+    def create(self, name: str, *, exclusive: bool) -> tuple[File, OpenFile]:
+        """Make a file of a copy, or one to be imported; all others only repeat the same values.
+
+        Raises
+        ------
+        NotPermitted : it is neither. PathExists, NoSpace.
+        """
+        arriving, importing = self._arriving, self._importing
+        if arriving is not None and (importing is None or arriving.takes(name)):
+            return arriving.create(name, exclusive=exclusive)
+        if importing is None:
+            raise NotPermitted(f"{name}: {COPYING}")
+        return importing.create(name, exclusive=exclusive)
+
+    def rename(self, name: str, new_name: str, *, is_free: bool) -> None:
+        """Give a held file its name.
+
+        Raises
+        ------
+        PathExists, NotPermitted, NoSuchPath, and what importing it raises.
+        """
+        arriving, importing = self._arriving, self._importing
+        held = held_file(self.tree.held, self.at.dataset.prefix(self.at.path), name)
+        if arriving is not None and (importing is None or arriving.takes(new_name)):
+            arriving.rename(name, new_name, held, is_free=is_free)
+        elif importing is not None:
+            importing.rename(name, new_name, is_free=is_free)
+        else:
+            raise refusal(self.editing, name)
+
+    @property
+    def _arriving(self) -> NodeArrivals | None:
+        """The arriving files of a copy; None if there can be none."""
+        tree = self.tree
+        if tree.arrivals is None:
+            return None
+        files = node_files(tree.context, self.at, self.name)
+        return NodeArrivals(tree.context, tree.arrivals, self.at, files)
+
+    @property
+    def _importing(self) -> GroupImport | None:
+        """What takes files to be imported; None: the group has content."""
+        tree = self.tree
+        if tree.held is None or not self.is_empty:
+            return None
+        name = stem(self.name)
+        return GroupImport(tree.context, self.editing, tree.held, self.at, name, tree.imports)

@@ -1,0 +1,165 @@
+"""The present versions of the netCDF files of a tree."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from nczfs.engine.arrays.array import now
+from nczfs.engine.dataset import Dataset, Engine
+from nczfs.engine.metadata.ledger import Shelf
+from nczfs.engine.metadata.turns import PARSING
+from nczfs.engine.opennode import OpenNode
+from nczfs.engine.weight import weight_of_node
+from nczfs.model.hierarchy import Group
+from nczfs.views.netcdf.version import NetcdfFormat, NetcdfVersion, version_of
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Prefix
+
+DIGESTS_MAX = 1 << 16
+SEGMENT_BYTES = 500  # about what a variable takes in a layout
+
+
+@dataclass(frozen=True, slots=True)
+class NetcdfPlace:
+    """The place of a netCDF file: a node of a store, and a format."""
+
+    zmap: ZMap
+    prefix: Prefix
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A version, the group that it was made of, and when that was last seen to be the same."""
+
+    group: Group
+    version: NetcdfVersion
+    seen_at: float
+    revision: int
+
+
+class _Turn:
+    """The turn to make versions of one file."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class NetcdfVersions:
+    """The present version of each netCDF file, made when it is first needed.
+
+    A version is kept as long as a file shows it, and else as long as the budget of the metadata has
+    room. `_lock` guards the dict of turns; a file's own lock is held while its version is made.
+
+    Parameters
+    ----------
+    ttl_s : for how long a group is believed to be the same.
+    formats : of the files.
+    record_dimensions : names of dimensions that are unlimited in the files.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        ttl_s: float,
+        formats: Sequence[NetcdfFormat],
+        record_dimensions: Collection[str],
+    ) -> None:
+        self.formats = formats
+        self._ttl_s = ttl_s
+        self._record_dimensions = frozenset(record_dimensions)
+        self._made: Shelf[NetcdfPlace, _Made] = Shelf(engine.ledger)
+        self._digests: dict[NetcdfPlace, bytes] = {}
+        self._shown: WeakValueDictionary[tuple[NetcdfPlace, bytes], NetcdfVersion] = (
+            WeakValueDictionary()
+        )
+        self._lock = threading.Lock()
+        self._turns: WeakValueDictionary[NetcdfPlace, _Turn] = WeakValueDictionary()
+
+    def digest(self, place: NetcdfPlace) -> bytes | None:
+        """Return the digest of the version that was made last. Makes nothing."""
+        return self._digests.get(place)
+
+    def known(self, dataset: Dataset, place: NetcdfPlace) -> NetcdfVersion | None:
+        """Return the present version if that is known now, without waiting."""
+        made = self._made.get(place)
+        return made.version if made is not None and self._is_current(made, dataset) else None
+
+    def present(
+        self,
+        dataset: Dataset,
+        place: NetcdfPlace,
+        node: OpenNode,
+        form: NetcdfFormat,
+        group: Callable[[str], Group],
+        *,
+        anew: bool = False,
+    ) -> NetcdfVersion:
+        """Return the present version; makes it if its group has changed. May block.
+
+        Parameters
+        ----------
+        group : returns what the file shows, by the path of its node.
+        anew : whether the group is looked at, however lately that was done.
+
+        Raises
+        ------
+        StructureChanged : the node was removed. Unsupported : the file cannot be made.
+        NczfsError : the group cannot be read.
+        """
+        with self._turn(place).lock:
+            made = self._made.get(place)
+            if made is not None and not anew and self._is_current(made, dataset):
+                return made.version
+            seen_at, revision = now(), dataset.edits.revision
+            with PARSING.visit():
+                found = node.follow(group)
+            version = self._version(dataset, place, found, form, made)
+            weight = _weight(found) + SEGMENT_BYTES * len(version.elements)
+            self._made.put(place, _Made(found, version, seen_at, revision), weight)
+            return version
+
+    def _version(
+        self,
+        dataset: Dataset,
+        place: NetcdfPlace,
+        group: Group,
+        form: NetcdfFormat,
+        made: _Made | None,
+    ) -> NetcdfVersion:
+        if made is not None and made.group == group and made.version.has_newest_texts:
+            return made.version
+        version = version_of(dataset, group, form, self._record_dimensions)
+        shown = self._shown.get((place, version.digest))
+        if shown is not None and shown.layout.arrays == version.layout.arrays:
+            return shown
+        self._shown[place, version.digest] = version
+        self._digests.pop(place, None)
+        self._digests[place] = version.digest
+        while len(self._digests) > DIGESTS_MAX:
+            self._digests.pop(next(iter(self._digests)), None)
+        return version
+
+    def _is_current(self, made: _Made, dataset: Dataset) -> bool:
+        return (
+            made.revision == dataset.edits.revision
+            and now() - made.seen_at < self._ttl_s
+            and made.version.has_newest_texts
+        )
+
+    def _turn(self, place: NetcdfPlace) -> _Turn:
+        with self._lock:
+            found = self._turns.get(place)
+            if found is None:
+                found = self._turns[place] = _Turn()
+            return found
+
+
+def _weight(group: Group) -> int:
+    own = weight_of_node(group.header) + sum(map(weight_of_node, group.variables))
+    return own + sum(map(_weight, group.groups))

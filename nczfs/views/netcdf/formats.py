@@ -1,0 +1,43 @@
+"""The netCDF files that a mount shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from functools import partial
+
+from nczfs.views.netcdf.classic.layout import classic_layout
+from nczfs.views.netcdf.hdf5.layout import hdf5_layout
+from nczfs.views.netcdf.hdf5.templates import Templates
+from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4
+from nczfs.views.netcdf.version import NetcdfFormat
+
+TEMPLATES = "netcdf-templates"
+
+
+class NetcdfFiles:
+    """The formats of the netCDF files of a mount, and what they keep.
+
+    Parameters
+    ----------
+    record_dimensions : names of dimensions that are unlimited in the files.
+    cache_dir : where templates outlive the mount; None: nowhere.
+    """
+
+    def __init__(
+        self, record_dimensions: Collection[str] = (), cache_dir: str | None = None
+    ) -> None:
+        self.record_dimensions = frozenset(record_dimensions)
+        self._templates = Templates(cache_dir and os.path.join(cache_dir, TEMPLATES))
+        self.formats = (
+            NetcdfFormat(
+                NETCDF4,
+                is_of_variables=True,
+                lay_out=partial(hdf5_layout, templates=self._templates),
+            ),
+            NetcdfFormat(CLASSIC, is_of_variables=False, lay_out=classic_layout),
+        )
+
+    def close(self) -> None:
+        """End what is being made."""
+        self._templates.close()

@@ -1,0 +1,45 @@
+"""The strings of a variable, which are read when its netCDF file is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.options import Tally
+from nczfs.errors import CodecError
+from nczfs.model.boxes import Box
+from nczfs.model.hierarchy import Variable
+
+TEXT_BYTES_MAX = 8 << 20
+
+
+def texts_of(dataset: Dataset, variable: Variable) -> tuple[str, ...]:
+    """Return all strings of a variable, in C order, without NULs at their ends.
+
+    Raises
+    ------
+    CodecError : they cannot be decoded, or are too large together. StoreError : the store could not
+        be asked.
+    """
+    array, shape = dataset.array(variable), variable.array.shape
+    array.require_codecs()
+    values: np.ndarray[Any, np.dtype[Any]] = np.empty(shape, variable.array.dtype.native)
+    array.read_box(Box((0,) * len(shape), shape), values, Tally())
+    found: list[str] = []
+    room = TEXT_BYTES_MAX
+    for value in values.reshape(-1).tolist():
+        text = _text(value)
+        room -= len(text)
+        if room < 0:
+            place = dataset.url(variable.path)
+            raise CodecError(f"{place}: its strings take more than {TEXT_BYTES_MAX} bytes")
+        found.append(text)
+    return tuple(found)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.rstrip(b"\0").decode("utf-8", "replace")
+    return "" if value is None else str(value)

@@ -1,0 +1,198 @@
+"""netCDF files and CDL that programs put into an empty group of a real mount."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+import nczfs
+from tests.fuse.test_netcdf_files import FIELD, write_dataset
+from tests.support.looking import store_served
+from tests.support.mounts import Served
+from tests.support.mounts import nczfs as run_nczfs
+from tests.support.netcdf import assert_same, ncdump, stored
+from tests.support.settled import settled, status
+from tests.support.waiting import until
+
+REFUSED = "EIO|EPERM|EINVAL|dropped"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("original")
+    write_dataset(str(directory / "d.zarr"))
+    done = run_nczfs("export", directory / "d.zarr", directory / "d.nc")
+    assert done.returncode == 0, done.stderr
+    return directory / "d.nc"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    (tmp_path / "store").mkdir()
+    with settled(tmp_path / "store", tmp_path / "spool", expect=REFUSED) as mount:
+        yield mount
+
+
+@pytest.fixture
+def group(served: Served) -> Path:
+    place = served.path / "datasets/foo.zarr"
+    place.mkdir()
+    return place
+
+
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def members(group: Path) -> set[str]:
+    return set(os.listdir(group)) - {"info.json", "attributes"}
+
+
+def test_a_group_that_holds_nothing_has_no_netcdf_file(group: Path) -> None:
+    """SEMANTICS D19."""
+    assert not members(group)
+    (group / "attributes/title").write_text("a title")
+    until(lambda: {"foo.nc", "foo.classic.nc", "foo.cdl"} <= members(group))
+
+
+@pytest.mark.parametrize("kind", ["nc4", "classic", "64-bit data"])
+def test_a_copied_file_becomes_the_group(
+    group: Path, original: Path, tmp_path: Path, kind: str
+) -> None:
+    """SEMANTICS W50."""
+    file = tmp_path / "copied.nc"
+    assert run("nccopy", "-k", kind, original, file).returncode == 0
+    assert run("cp", file, group / "foo.nc").returncode == 0
+    with stored(group / "foo.nc") as one, stored(file) as other:
+        assert_same(one, other)
+    with nczfs.open(str(tmp_path / "store/foo.zarr")) as root:
+        np.testing.assert_array_equal(np.asarray(root["t2m"]), FIELD)
+
+
+def test_cdl_becomes_the_group(group: Path, original: Path, tmp_path: Path) -> None:
+    text = tmp_path / "foo.cdl"
+    text.write_text("netcdf foo {\n" + ncdump(original))
+    assert run("cp", text, group / "foo.cdl").returncode == 0
+    assert ncdump(group / "foo.nc") == ncdump(original)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ncks", "-O", "FILE", "GROUP/foo.nc"),
+        ("cdo", "-s", "copy", "FILE", "GROUP/foo.nc"),
+        ("nccopy", "-d4", "FILE", "GROUP/foo.nc"),
+        ("rsync", "FILE", "GROUP/foo.nc"),
+        ("sh", "-c", "cp FILE GROUP/any.name && mv GROUP/any.name GROUP/foo.nc"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_programs_write_into_an_empty_group(
+    group: Path, original: Path, words: tuple[str, ...]
+) -> None:
+    done = run(*(w.replace("FILE", str(original)).replace("GROUP", str(group)) for w in words))
+    assert done.returncode == 0, done.stderr
+    with stored(group / "foo.nc") as file:
+        np.testing.assert_array_equal(file["t2m"][:], FIELD)
+
+
+def test_a_file_that_is_made_through_the_mount_is_imported_at_its_close(
+    group: Path, tmp_path: Path
+) -> None:
+    with netCDF4.Dataset(group / "foo.nc", "w") as file:
+        file.createDimension("x", 4)
+        file.createVariable("v", "i4", ("x",))[:] = [1, 2, 3, 4]
+        assert not (tmp_path / "store/foo.zarr/v").exists()
+    assert {"v", "foo.nc"} <= members(group)
+    with nczfs.open(str(tmp_path / "store/foo.zarr")) as root:
+        assert np.asarray(root["v"]).tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["nc4", "classic"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_copy_that_is_cut_short_imports_nothing(
+    group: Path, original: Path, tmp_path: Path, kind: str, share: float
+) -> None:
+    """SEMANTICS W50."""
+    file = tmp_path / "whole.nc"
+    assert run("nccopy", "-k", kind, original, file).returncode == 0
+    data = file.read_bytes()
+    short = tmp_path / "short.nc"
+    short.write_bytes(data[: int(len(data) * share)])
+    done = run("cp", short, group / "foo.nc")
+    assert done.returncode == 1
+    assert "failed to close" in done.stderr
+    until(lambda: not members(group))
+    assert sorted(path.name for path in (tmp_path / "store/foo.zarr").iterdir()) == [
+        ".zattrs",
+        ".zgroup",
+    ]
+    assert "foo.nc" in json.loads((group / "info.json").read_text())["problems"][0]
+
+
+def test_a_killed_writer_imports_nothing(group: Path, tmp_path: Path) -> None:
+    code = (
+        "import netCDF4, sys, os, time; f = netCDF4.Dataset(sys.argv[1], 'w'); "
+        "f.createDimension('x', 4); v = f.createVariable('v', 'i4', ('x',)); v[:] = 1; f.sync(); "
+        "print('ready', flush=True); time.sleep(100)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(group / "foo.nc")], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        writer.send_signal(signal.SIGKILL)
+    until(lambda: not members(group))
+    assert not (tmp_path / "store/foo.zarr/v").exists()
+
+
+def test_what_never_gets_the_name_of_the_file_is_counted_and_goes_at_the_end(
+    tmp_path: Path, original: Path
+) -> None:
+    """SEMANTICS W50."""
+    (tmp_path / "store").mkdir()
+    spool = tmp_path / "spool"
+    with store_served(tmp_path / "store", "--spool-dir", str(spool), expect="dropped") as served:
+        group = served.path / "datasets/foo.zarr"
+        group.mkdir()
+        assert run("cp", original, group / "else.nc").returncode == 0
+        assert status(served)["waiting_imports"] == 1
+        with stored(group / "else.nc") as file:
+            np.testing.assert_array_equal(file["t2m"][:], FIELD)
+    assert not list(spool.glob("*"))
+    assert not (tmp_path / "store/foo.zarr/t2m").exists()
+
+
+def test_a_group_with_content_takes_no_file(group: Path, original: Path) -> None:
+    """SEMANTICS W49."""
+    assert run("cp", original, group / "foo.nc").returncode == 0
+    done = run("cp", original, group / "else.nc")
+    assert done.returncode == 1
+    assert "Operation not permitted" in done.stderr
+    done = run("ncks", "-O", original, group / "foo.nc")
+    assert done.returncode != 0
+    with stored(group / "foo.nc") as file:
+        np.testing.assert_array_equal(file["t2m"][:], FIELD)
+
+
+def test_chunks_and_codecs_of_imports_are_options(tmp_path: Path, original: Path) -> None:
+    (tmp_path / "store").mkdir()
+    options = ("-o", "import_chunks=time=3:lat=5,import_codecs=zstd:3")
+    with settled(tmp_path / "store", tmp_path / "spool", *options) as mount:
+        group = mount.path / "datasets/foo.zarr"
+        group.mkdir()
+        assert run("cp", original, group / "foo.nc").returncode == 0
+        info = json.loads((group / "t2m/info.json").read_text())
+    assert info["chunk_shape"] == [3, 5, 6]
+    assert "zstd" in json.dumps(info)
