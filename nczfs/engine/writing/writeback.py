@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -338,12 +339,14 @@ class WriteBack:
         -------
         whether anything is left to wait for.
         """
-        ended = self._ended_segment()
+        ended, now = self._ended_segment(), time.monotonic()
+        if ended is not None:
+            self._store_others(now)  # which gives appended records their place
         aged = self._dirty.aged(before if ended is None else math.inf)
         oldest = self._dirty.oldest(self._excess)
         try:
             self._flusher.flush(list(dict.fromkeys([*aged, *oldest])), only_due=ended is None)
-            if self._journal is not None and ended is not None:
+            if self._journal is not None and ended is not None and self._is_stored(now):
                 self._journal.log.drop(ended)
         except Exception as error:  # noqa: BLE001 - the thread has nobody to tell it to
             if not self._closed:
@@ -358,6 +361,14 @@ class WriteBack:
         self._is_failing = self._dirty.is_any_failed
         is_left = self._store_others(before) if self._health.is_due else True
         return is_left or bool(self._dirty.chunks)
+
+    def _is_stored(self, before: float) -> bool:
+        """Return whether all that was written before some time is stored.
+
+        A flush leaves chunks with appended records that have no place yet.
+        """
+        is_any_held = self._dirty.has_any(lambda array: array.held_from is not None)
+        return not is_any_held and not self._dirty.aged(before)
 
     def _ended_segment(self) -> int | None:
         """Return the journal's segment up to which all can be removed once everything is stored.

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
+from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import NoSuchNode, StructureChanged
+from nczfs.engine.spool import log as spool_log
+from nczfs.engine.spool.space import Survives
+from nczfs.errors import NoSuchNode, StructureChanged, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.filesystem import PAGE_BYTES, TreeFileSystem
@@ -22,6 +27,7 @@ from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.gated import WAIT_S, GatedZMap
+from tests.support.killed import Kept, left_by, recovered
 from tests.support.trees import find, read
 from tests.support.writing import close, open_file, write
 
@@ -170,3 +176,47 @@ def test_records_are_not_stored_when_another_client_has_taken_their_variable(
     if dtype is not None:
         with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
             assert root.variables["r"][...].tolist() == [[7] * WIDTH] * 2
+
+
+def test_the_journal_keeps_appended_records_that_have_no_place_yet(
+    memory: GatedZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W21: its old files go when all that stands in them is stored, records too."""
+    monkeypatch.setattr(spool_log, "FILE_BYTES", 300)
+    engines: list[Engine] = []
+
+    def new_engine(*arguments: Any) -> Engine:
+        engines.append(Engine(*arguments))
+        return engines[-1]
+
+    options = VfsOptions(
+        engine=EngineOptions(cache_bytes_max=0, flush_age_s=None),
+        read_only=False,
+        spool_dir=tmp_path / "spool",
+        survives=Survives.KILL,
+    )
+    with (
+        mock.patch("nczfs.vfs.tree.open_store", return_value=Kept(memory)),
+        mock.patch("nczfs.vfs.tree.Engine", new_engine),
+    ):
+        fs = mount_tree("memory://store", None, options)
+    appending = open_file(fs, RAW, os.O_WRONLY | os.O_APPEND)
+    fs.write(appending, 2 * RECORD_BYTES, np.array(record(1, 1), "<i4").tobytes())
+    others = open_file(fs, RAW, os.O_RDWR)
+    for number in range(5):
+        fs.write(others, 0, np.array(record(2, number), "<i4").tobytes())
+    with (
+        ThreadPoolExecutor(1) as threads,
+        memory.stopping("write", "d.zarr/r/.zarray") as claiming,
+    ):
+        stored = threads.submit(engines[0].writeback._store_aged, time.monotonic())
+        assert claiming.reached.wait(WAIT_S)
+        claiming.open(Unavailable("the store went away"))
+        assert stored.result(WAIT_S), "records are left"
+    recovered(left_by(tmp_path / "spool", tmp_path / "left"), memory)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        found: Any = root["r"]
+        assert found[...].tolist() == [record(2, 4), [0] * WIDTH, record(1, 1)]
+    for handle in (appending, others):
+        fs.release(handle)
+    fs.close()
