@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nczfs import metrics
+from nczfs.errors import ObjectTooLarge
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.nodes import FixedContent, FixedDirectory, MadeFile, OpenFile, TreeNode
 
@@ -123,7 +124,9 @@ class _OpenLever(FixedContent):
         self._pull = pull
 
     def write(self, offset: int, data: Buffer) -> int:
-        self._pull(os.fsdecode(bytes(data[:REQUEST_BYTES_MAX])))
+        if offset + len(data) > REQUEST_BYTES_MAX:
+            raise ObjectTooLarge(f"at most {REQUEST_BYTES_MAX} bytes are taken after an open")
+        self._pull(os.fsdecode(bytes(data)))
         return len(data)
 
 

@@ -10,6 +10,7 @@ from nczfs.errors import NczfsError, ObjectTooLarge
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
 
+EACH_JUDGED_BYTES_MAX = 64 << 10  # longer texts are judged each time they have doubled
 JUDGED_BYTES_MAX = 1 << 20  # longer texts are judged only at the close
 
 
@@ -42,6 +43,7 @@ class JudgedText:
         self._judge = judge
         self._lock = threading.Lock()
         self._known = len(data)  # number of leading bytes that were written, or were there before
+        self._judged = 0  # number of leading bytes that were judged last
         self._refused: NczfsError | None = None
         self.is_dirty = False
 
@@ -58,8 +60,10 @@ class JudgedText:
         stop = offset + len(data)
         self._check_size(stop)
         with self._lock, self._refusals.noted():
+            if not offset:
+                self._judged = 0
             if offset <= self._known:
-                self._check(bytes(self._data[:offset]) + bytes(data))
+                self._check(offset, data)
                 self._known = max(self._known, stop)
             if not offset:
                 self._refused = None
@@ -74,6 +78,7 @@ class JudgedText:
             self._reach(size)
             del self._data[size:]
             self._known = min(self._known, size)
+            self._judged = min(self._judged, size)
             self._refused = None
             self.is_dirty = size > 0
 
@@ -96,11 +101,14 @@ class JudgedText:
             self._refusals.settle()
             self.is_dirty = False
 
-    def _check(self, data: bytes) -> None:
-        if len(data) > JUDGED_BYTES_MAX:
+    def _check(self, offset: int, data: Buffer) -> None:
+        """Judge the text up to the end of a write, in linear time for all writes together."""
+        stop = offset + len(data)
+        if stop > JUDGED_BYTES_MAX or EACH_JUDGED_BYTES_MAX < stop < 2 * self._judged:
             return
+        self._judged = stop
         try:
-            self._judge(data)
+            self._judge(bytes(self._data[:offset]) + bytes(data))
         except NczfsError as error:
             self._refused = error
             raise
