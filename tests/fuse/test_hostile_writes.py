@@ -49,12 +49,15 @@ def test_a_long_attribute_takes_time_in_proportion_to_its_length(place: Path) ->
 
 @pytest.mark.parametrize("name", ["flush", "refresh"])
 def test_requests_to_a_mount_have_a_length(place: Path, name: str) -> None:
+    """Requests of ten megabytes were carried out for minutes."""
     with store_served(place, "--memory-limit", "64MiB", expect="EFBIG") as mount:
-        with enduring(mount, mount.path / "datasets/d.zarr/good/values.raw"):
-            lever = mount.path / ".nczfs" / name
-            with lever.open("wb", buffering=0) as file:
-                file.write(b"\n")
-                with failing_with(errno.EFBIG):
-                    for _ in range(1 << 10):
-                        file.write(b"datasets\n" * (1 << 17))
+        lever = mount.path / ".nczfs" / name
+        with (
+            enduring(mount, mount.path / "datasets/d.zarr/good/values.raw"),
+            lever.open("wb", buffering=0) as file,
+        ):
+            file.write(b"\n")
+            with failing_with(errno.EFBIG):
+                for _ in range(1 << 10):
+                    file.write(b"datasets\n" * (1 << 17))
             lever.write_bytes(b"datasets/d.zarr\n")
