@@ -16,11 +16,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(request: CommandLine) -> int:
     """Print the info.json of a node."""
     logs.configure_command(request.settings)
-    from nczfs.cli.nodes import opened  # imports NumPy and boto3
+    from nczfs.cli.nodes import opened_from_root  # imports NumPy and boto3
     from nczfs.library.api import Group
     from nczfs.views.info import group_info, variable_info
 
-    with opened(request.arguments.url, request.settings) as node:
+    with opened_from_root(request.arguments.url, request.settings) as node:
         if isinstance(node, Group):
             document = group_info(node.tree())
         else:

@@ -21,6 +21,7 @@ from nczfs.errors import NoContent, NotADataset, StoreError
 if TYPE_CHECKING:
     from nczfs.cli.nodes import OpenedNode
     from nczfs.library.api import Group
+    from nczfs.model.dtypes import DataType
     from nczfs.model.hierarchy import Variable
     from nczfs.tools.usage import Usage
 
@@ -153,12 +154,20 @@ def variable_row(variable: Variable, name: str) -> Row:
         "kind": "variable",
         "name": name,
         "path": f"/{variable.path}",
-        "dtype": "string" if array.dtype.vlen is not None else str(array.dtype.native),
+        "dtype": _type_text(array.dtype),
         "dimensions": [dimension.name for dimension in variable.dimensions],
         "shape": list(array.shape),
         "chunk_shape": list(array.chunk_shape),
         "decoded_bytes": array.decoded_bytes,
     }
+
+
+def _type_text(dtype: DataType) -> str:
+    """Return a type as people know it, whatever a format stores strings as."""
+    from nczfs.model.dtypes import NcType
+
+    is_text = dtype.vlen is not None or dtype.nc_type is NcType.STRING
+    return "string" if is_text else str(dtype.native)
 
 
 def dimensions_text(names: list[str], shape: list[int]) -> str:

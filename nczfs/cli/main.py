@@ -165,7 +165,8 @@ def _no_such_command(word: str) -> UsageError:
 def usage() -> str:
     """Return the overview of all commands."""
     lines = ["usage: nczfs COMMAND ...", "", "Object stores of NCZarr and Zarr as files.", ""]
-    lines += [f"  {command.name:11} {_summary(command)}" for command in COMMANDS.values()]
+    width = max(map(len, COMMANDS))
+    lines += [f"  {command.name:{width}}  {_summary(command)}" for command in COMMANDS.values()]
     lines += ["", "`nczfs COMMAND --help` shows what a command takes."]
     return "\n".join(lines)
 

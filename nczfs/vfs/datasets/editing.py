@@ -79,7 +79,7 @@ def refusal(editing: TreeEditing | None, name: str) -> PathError:
     if editing is None:
         return ReadOnlyMount(f"{name}: the dataset can only be read")
     return NotPermitted(
-        f"{name}: in datasets/ directories (mkdir), attributes and values can be written, with "
-        "-o allow_delete removed, and groups and variables renamed, nothing else; objects/ holds "
-        "what is stored"
+        f"{name}: datasets/ does not allow this; values and attributes can be written there, and "
+        "directories made; a mount with -o allow_delete also removes and renames; every file in "
+        "objects/ can be changed"
     )

@@ -43,6 +43,15 @@ def test_ls_long_tells_types_and_dimensions() -> None:
     assert line.startswith("int16 ")
 
 
+def test_ls_and_info_show_types_and_dimensions_as_the_dataset_has_them(tmp_path: Path) -> None:
+    text = 'netcdf a { dimensions: t = UNLIMITED; variables: string s(t); data: s = "a", "b"; }'
+    (tmp_path / "a.cdl").write_text(text)
+    assert nczfs("import", tmp_path / "a.cdl", tmp_path / "d").returncode == 0
+    assert out("ls", "-l", tmp_path / "d").splitlines()[1].split()[0] == "string"
+    (dimension,) = json.loads(out("info", tmp_path / "d/s"))["dimensions"]
+    assert dimension["unlimited"] is True
+
+
 def test_ls_json_is_for_programs() -> None:
     rows = {row["name"]: row for row in json.loads(out("ls", "--json", SAMPLE))}
     assert rows["surface_temperature"]["shape"] == [12, 18, 432]
