@@ -320,7 +320,7 @@ class Dataset(Hierarchy):
         first = self.appends.add(path, array, values, grow)
         if self.engine.writeback.is_crowded:
             try:
-                self.store(())
+                self.store((path,))
             except NczfsError as error:
                 log.info("%s: appended records are kept, and tried again: %s", self.url(""), error)
         return first

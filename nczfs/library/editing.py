@@ -71,9 +71,14 @@ class Editing:
         """
         wanted = set(arrays)
         self._engine.writeback.flush(lambda known: known in wanted)
-        if dataset.has_changes and dataset.storing.concern(variables):
-            groups = {each.group for variable in variables for each in variable.dimensions}
-            dataset.store({variable.path for variable in variables} | groups)
+        stored: set[str] | None = None
+        while dataset.has_changes:
+            variables = [dataset.latest(v, a) for v, a in zip(variables, arrays, strict=True)]
+            paths = {variable.path for variable in variables}
+            if paths == stored or not dataset.storing.concern(variables):
+                break
+            dataset.store(paths | {each.group for v in variables for each in v.dimensions})
+            stored = paths  # a rename may have changed them meanwhile
         for variable, array in zip(variables, arrays, strict=True):
             self.show(dataset, variable.key, array)
 

@@ -82,6 +82,11 @@ class Appends:
         """Return whether there are any. Needs no lock."""
         return bool(self._rows)
 
+    @property
+    def paths(self) -> list[str]:
+        """The paths of their variables. Needs no lock."""
+        return list(self._rows)
+
     def add(
         self, path: str, array: StoredArray, values: Values, grow: Callable[[int], None]
     ) -> int:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.chunks.storedarray import StoredArray, StoredArrays
 from nczfs.engine.metadata.consolidate import ConsolidatedCopy
 from nczfs.engine.metadata.hierarchy import Hierarchy
-from nczfs.engine.retrying import Trouble
+from nczfs.engine.retrying import Trouble, may_pass
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import is_within
 
 
 class Storing:
@@ -64,27 +65,25 @@ class Storing:
         )
 
     def store(self, asked: Iterable[str] | None) -> None:
-        """Store all. Parameters and errors are those of `Dataset.store`."""
+        """Store all, or what some nodes need. Parameters and errors are those of `Dataset.store`.
+
+        Records can be appended meanwhile, except while new lengths are stored: a reader must not
+        see an array longer than its stored values.
+        """
         paths = None if asked is None else frozenset(asked)
         failures: list[NczfsError] = []
-        reason = self._reason_not_flushed()
-        with self._edits.naming:  # nothing is appended meanwhile
-            unplaced: dict[str, NczfsError] = {}
-            if self._appends.is_any:
-                unplaced = self._appends.claim()
-                reason = self._reason_not_flushed()
-            unsaved = self._writeback.has_unsaved
-            if reason is not None and (paths is None or unsaved(self._has_any_at(paths))):
-                failures.append(reason)
-            reason = reason or next(iter(unplaced.values()), None)
-            # Other clients must see an array no longer than its stored values.
-            kept = {} if reason is None else self._growing(reason)
-            with self._gate.inside(lambda: self._hierarchy.root):
-                stored = self._edits.flush(
-                    self._hierarchy.known_node, lambda path: path not in kept
-                )
-            found = kept | stored | unplaced
-            pending = frozenset(self._edits.pending())
+        later = self._later()
+        flushed = None if paths is None else paths | later
+        reason = self._reason_not_flushed(flushed)
+        with self._gate.inside(lambda: self._hierarchy.root):
+            is_first = self._is_first(paths, later)
+            found = self._edits.flush(self._hierarchy.known_node, is_first, lengths=False)
+        now = later | self._later()
+        if now if paths is None else now & paths:
+            found |= self._store_lengths(paths, later, flushed, reason, found, failures)
+        elif reason is not None and self._is_unsaved(paths):
+            failures.append(reason)
+        pending = frozenset(self._edits.pending())
         failures += [error for path, error in found.items() if paths is None or path in paths]
         left = [error for path, error in found.items() if path in pending]
         with self._gate.inside(lambda: self._hierarchy.root):
@@ -97,7 +96,10 @@ class Storing:
                     keys = (key for path in paths or () for key in single.keys(path))
                     if paths is None or self._copy.owes(frozenset(keys)):
                         failures.append(error)
-        self.failure = (left[0], time.monotonic()) if left else None
+        if left:
+            self.failure = (left[0], time.monotonic())
+        elif paths is None or not pending:
+            self.failure = None
         try:
             self._commit()
         except NczfsError as error:
@@ -106,17 +108,96 @@ class Storing:
         if failures:
             raise failures[0]
 
-    def _reason_not_flushed(self) -> NczfsError | None:
-        """Store the chunks; why some of them are not."""
+    def _later(self) -> frozenset[str]:
+        """Return the paths of the nodes that get new lengths, and of what makes new ones visible.
+
+        The latter wait for the former.
+        """
+        edits = self._edits
+        pending = edits.pending()
+        growing = {path for path in pending if edits.grows(path)}
+        new = [path for path in growing if edits.creates(path)]
+        leading = {path for path in pending if any(is_within(each, path) for each in new)}
+        return frozenset(growing | leading).union(self._appends.paths)
+
+    def _is_first(
+        self, paths: Collection[str] | None, later: Collection[str]
+    ) -> Callable[[str], bool]:
+        """Return a function: is the node at a path to be stored before any new lengths are?
+
+        That are those at some paths (None: all), what leads to them, and new nodes.
+        """
+        creates, grows = self._edits.creates, self._edits.grows
+        waiting = {path for path in later if creates(path) or not grows(path)}
+
+        def is_wanted(path: str) -> bool:
+            if path in waiting:
+                return False
+            if paths is None or creates(path):
+                return True
+            return any(is_within(each, path) for each in paths)
+
+        return is_wanted
+
+    def _store_lengths(
+        self,
+        paths: Collection[str] | None,
+        later: frozenset[str],
+        flushed: frozenset[str] | None,
+        reason: NczfsError | None,
+        found: Mapping[str, NczfsError],
+        failures: list[NczfsError],
+    ) -> dict[str, NczfsError]:
+        """Store the new lengths of all nodes after their values, and then what waited for them.
+
+        Parameters
+        ----------
+        later : the paths of nodes that were left for this.
+        flushed : the paths of the variables whose chunks were stored, None: of all.
+        reason : why some of these are not.
+        found : the errors of other changes by path.
+        failures : gets the error of chunks at `paths`.
+
+        Returns
+        -------
+        the errors of nodes by path.
+        """
+        edits = self._edits
+        with edits.naming:  # nothing is appended meanwhile
+            unplaced: dict[str, NczfsError] = {}
+            if self._appends.is_any:
+                unplaced = self._appends.claim()
+                reason = self._reason_not_flushed(
+                    None if flushed is None else flushed | self._later()
+                )
+            elif flushed is not None and (others := self._later() - flushed):
+                reason = reason or self._reason_not_flushed(others)
+            if reason is not None and self._is_unsaved(paths):
+                failures.append(reason)
+            later |= self._later()
+            reason = reason or next(iter(unplaced.values()), None)
+            waiting = (found[path] for path in later if path in found)
+            reason = reason or next(filter(may_pass, waiting), None)
+            # Other clients must see an array no longer than its stored values.
+            if reason is not None:
+                return {path: reason for path in edits.pending() if path in later} | unplaced
+
+            def is_wanted(path: str) -> bool:
+                return path in later or edits.creates(path)
+
+            with self._gate.inside(lambda: self._hierarchy.root):
+                return edits.flush(self._hierarchy.known_node, is_wanted)
+
+    def _reason_not_flushed(self, paths: Collection[str] | None) -> NczfsError | None:
+        """Store the chunks of some variables; None: of all. Returns why some of them are not."""
         try:
-            self._writeback.flush(self._has)
+            self._writeback.flush(self._has if paths is None else self._has_any_at(paths))
         except NczfsError as error:
             return error
         return None
 
-    def _growing(self, reason: NczfsError) -> dict[str, NczfsError]:
-        """Return the reason for all nodes that get another length."""
-        return {path: reason for path in self._edits.pending() if self._edits.grows(path)}
+    def _is_unsaved(self, paths: Collection[str] | None) -> bool:
+        return paths is None or self._writeback.has_unsaved(self._has_any_at(paths))
 
     def _has(self, array: StoredArray) -> bool:
         return array.is_within(self._zmap, self._hierarchy.root)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
-from nczfs.engine.metadata.changes import Change, Create, Resize, ResizeDimension, apply_all
+from nczfs.engine.metadata.changes import Change, Create, Resize, apply_all
 from nczfs.engine.metadata.claims import covered_names, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
+from nczfs.engine.metadata.lengths import as_long_as_stored, declaring, having, is_length
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import may_pass, until_stored
 from nczfs.errors import Conflict, DatasetError, NczfsError, ObjectExists, StoreError
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join
@@ -36,8 +36,9 @@ Refused: TypeAlias = "list[tuple[Change, NczfsError]]"
 class Edits:
     """The pending changes of one dataset, by the path of their node.
 
-    Reading sees them at once; the store gets them at `flush`. `_lock` guards the dicts and is not
-    held during requests to the store; the one thread that flushes holds `_flushing`.
+    Reading sees them at once; the store gets them at `flush`. `_lock` guards the dicts and
+    `_flushing`, the paths of the nodes that are being stored, each by one thread. It is not held
+    during requests to the store.
 
     Parameters
     ----------
@@ -71,7 +72,8 @@ class Edits:
         self.format = metadata_format.single
         self._options = options
         self._lock = threading.Lock()
-        self._flushing = threading.Lock()
+        self._flushing: set[str] = set()
+        self._landed = threading.Condition(self._lock)
         self.naming = threading.RLock()
         self._changes: dict[str, dict[tuple[str, ...], Change]] = {}
         self._applied: dict[str, tuple[Node | None, Node | None]] = {}
@@ -148,7 +150,11 @@ class Edits:
         return found
 
     def flush(
-        self, load: Callable[[str], Node], is_wanted: Callable[[str], bool] = lambda _: True
+        self,
+        load: Callable[[str], Node],
+        is_wanted: Callable[[str], bool] = lambda _: True,
+        *,
+        lengths: bool = True,
     ) -> dict[str, NczfsError]:
         """Store the pending changes: arrays first, then groups, the deepest first.
 
@@ -159,28 +165,30 @@ class Edits:
         Parameters
         ----------
         load : returns a node, which may have changed since: it is read again to be stored.
-        is_wanted : returns whether the changes of the node at a path are to be stored.
+        is_wanted : returns whether the changes of the node at a path are to be stored. It may be
+            called at any time, and must not ask for changes itself.
+        lengths : whether new lengths are stored, too. Nobody must append to a dimension meanwhile.
 
         Returns
         -------
         the errors of nodes that could not be stored, by their paths.
         """
-        with self._flushing:
+        with self._turn(is_wanted, lengths=lengths) as paths:
             failures: dict[str, NczfsError] = {}
-            nodes, wanted = self._taken(load, is_wanted, failures)
+            nodes, wanted = self._taken(load, paths, failures, lengths=lengths)
             self._ask_again([nodes[p] for p in nodes if not self._suffices(wanted.get(p, []))])
             in_order = sorted(nodes, key=lambda path: _order(path, nodes[path]))
             stored: dict[str, list[Change]] = {}
             for _, stage in groupby(in_order, key=lambda path: _order(path, nodes[path])[0]):
-                paths = list(stage)
+                together = list(stage)
                 if (reason := self._reason_to_wait(failures)) is not None:
-                    failures |= dict.fromkeys(paths, reason)
+                    failures |= dict.fromkeys(together, reason)
                     continue
                 # Changes that were withdrawn meanwhile are not pending any more.
-                now = {p: wanted[p] for p in paths if p in wanted and self._changes_of(p)}
-                for path, refused in self._store_all([(nodes[p], now[p]) for p in now]).items():
+                now = {p: nodes[p] for p in together if p in wanted and self._changes_of(p)}
+                for path, refused in self._store_all(now, wanted).items():
                     left = {id(change) for change, _ in refused}
-                    stored[path] = [change for change in now[path] if id(change) not in left]
+                    stored[path] = [change for change in wanted[path] if id(change) not in left]
                     self._refuse(path, refused, failures)
             # All are stored together: an array reads only as long as its dimension, which is stored
             # later.
@@ -195,12 +203,12 @@ class Edits:
 
     def forget(self, path: str) -> None:
         """Drop the changes of a removed node and all below it; those on their way still arrive."""
-        below = f"{path}/" if path else ""
-        with self._flushing, self._lock:
-            for known in [p for p in self._changes if p == path or p.startswith(below)]:
+        with self._landed:
+            self._landed.wait_for(lambda: not any(is_within(p, path) for p in self._flushing))
+            for known in [p for p in self._changes if is_within(p, path)]:
                 del self._changes[known]
                 self._applied.pop(known, None)
-            self._begun = {p for p in self._begun if p != path and not p.startswith(below)}
+            self._begun = {p for p in self._begun if not is_within(p, path)}
             self.revision += 1
         self._changed_at(path)
 
@@ -228,7 +236,11 @@ class Edits:
 
     def grows(self, path: str) -> bool:
         """Return whether a change of the node at a path changes a length."""
-        return any(isinstance(each, Resize | ResizeDimension) for each in self._changes_of(path))
+        return any(map(is_length, self._changes_of(path)))
+
+    def creates(self, path: str) -> bool:
+        """Return whether the node at a path is a new one."""
+        return ("node",) in self._changes.get(path, {})
 
     def concern(self, variable: Variable) -> bool:
         """Return whether others need a pending change to find a variable as it is here."""
@@ -258,18 +270,45 @@ class Edits:
         with self._lock:
             return list(self._changes.get(path, {}).values())
 
+    @contextmanager
+    def _turn(self, is_wanted: Callable[[str], bool], *, lengths: bool) -> Iterator[set[str]]:
+        """Wait until no other thread stores a wanted node. Yields the paths with changes."""
+
+        def has_some(path: str) -> bool:
+            return lengths or not all(map(is_length, self._changes[path].values()))
+
+        with self._landed:
+            while True:
+                paths = {p for p in self._changes if is_wanted(p) and has_some(p)}
+                if paths.isdisjoint(self._flushing):
+                    break
+                self._landed.wait()
+            self._flushing |= paths
+        try:
+            yield paths
+        finally:
+            with self._landed:
+                self._flushing -= paths
+                self._landed.notify_all()
+
     def _taken(
         self,
         load: Callable[[str], Node],
-        is_wanted: Callable[[str], bool],
+        paths: set[str],
         failures: dict[str, NczfsError],
+        *,
+        lengths: bool,
     ) -> tuple[dict[str, Node], dict[str, list[Change]]]:
         """Return the nodes to store with their changes, all as of one time."""
         nodes: dict[str, Node] = {}
         while True:
             with self._lock:
-                found = {path: list(each.values()) for path, each in self._changes.items()}
-            changes = {path: each for path, each in found.items() if is_wanted(path)}
+                found = {path: list(self._changes.get(path, {}).values()) for path in paths}
+            if not lengths:
+                found = {
+                    path: [c for c in each if not is_length(c)] for path, each in found.items()
+                }
+            changes = {path: each for path, each in found.items() if each}
             missing = [path for path in changes if path not in nodes and path not in failures]
             if not missing:
                 return nodes, changes
@@ -302,32 +341,36 @@ class Edits:
         """Return why a document that makes others visible has to wait; None: it need not."""
         return next((e for path, e in failures.items() if self._changes.get(path)), None)
 
-    def _store_all(self, nodes: list[tuple[Node, list[Change]]]) -> dict[str, Refused]:
+    def _store_all(
+        self, nodes: Mapping[str, Node], taken: Mapping[str, list[Change]]
+    ) -> dict[str, Refused]:
         """Store nodes that do not make each other visible, in parallel where requests take long.
+
+        `taken` are all changes that are being stored, by path.
 
         Returns
         -------
         the changes that could not be stored and their errors, by path.
         """
         if not self._metadata.far or len(nodes) == 1:
-            return {node.path: self._store_node(node, changes) for node, changes in nodes}
+            return {path: self._store_node(node, taken) for path, node in nodes.items()}
         futures = {
-            node.path: self._pools.write.submit(self._store_node, node, changes)
-            for node, changes in nodes
+            path: self._pools.write.submit(self._store_node, node, taken)
+            for path, node in nodes.items()
         }
         wait(futures.values())
         return {path: future.result() for path, future in futures.items()}
 
-    def _store_node(self, node: Node, changes: list[Change]) -> Refused:
+    def _store_node(self, node: Node, taken: Mapping[str, list[Change]]) -> Refused:
         def store(attempt: int) -> Refused:
             if attempt:
                 self._ask_again([node])
-            return self._store_once(node.path, changes)
+            return self._store_once(node.path, taken)
 
         try:
             return until_stored(store, f"/{node.path}")
         except NczfsError as error:
-            return [(change, error) for change in changes]
+            return [(change, error) for change in taken[node.path]]
 
     def _ask_again(self, nodes: Iterable[Node]) -> None:
         self._metadata.ask_again({key for node in nodes for key in self._keys(node)})
@@ -337,7 +380,7 @@ class Edits:
 
         A length that grows is right already where it is longer; all else is compared by the store.
         """
-        only_grow = all(isinstance(c, Resize | ResizeDimension) and c.grows for c in changes)
+        only_grow = all(is_length(c) and c.grows for c in changes)
         return only_grow and self._metadata.zmap.features.conditional_writes
 
     def _keys(self, node: Node) -> list[Key]:
@@ -347,17 +390,17 @@ class Edits:
             paths += [dimension.group for dimension in node.dimensions]
         return [join(self._root, key) for path in paths for key in self.format.keys(path)]
 
-    def _store_once(self, path: str, changes: list[Change]) -> Refused:
+    def _store_once(self, path: str, taken: Mapping[str, list[Change]]) -> Refused:
         """Store the changes that can be stored. Returns the others with their errors."""
-        documents = self.documents()
+        changes, documents = taken[path], self.documents()
         documents.fetch(self.format.keys(path))
         found = documents.node(self.format, path)
         node, refused = self._changed(path, found, changes)
         if node is None or len(refused) == len(changes):
             return refused
         if isinstance(node, Variable) and self.format.declares:
-            node = self._as_long_as_declared(node, documents)
-            node = _as_long_as_stored(self.format, node, changes, documents)
+            node = self._as_long_as_declared(node, documents, taken)
+            node = as_long_as_stored(self.format, node, changes, documents)
         seen = dict(documents.used)
         written = dict(self.format.write_node(node, documents, found))
         key = self.format.array_key(path)
@@ -404,13 +447,15 @@ class Edits:
                     refused.append((change, error))
         return node, refused
 
-    def _as_long_as_declared(self, variable: Variable, documents: StoreDocuments) -> Variable:
-        """Return a variable with the current lengths of its unlimited dimensions."""
+    def _as_long_as_declared(
+        self, variable: Variable, documents: StoreDocuments, taken: Mapping[str, list[Change]]
+    ) -> Variable:
+        """Return a variable with the lengths of its unlimited dimensions, with some changes."""
         for axis, dimension in enumerate(variable.dimensions):
             if dimension.unlimited:
                 path = dimension.group
-                changes = list(self._changes.get(path, {}).values())
-                group, _ = self._changed(path, documents.node(self.format, path), changes)
+                stored = documents.node(self.format, path)
+                group, _ = self._changed(path, stored, taken.get(path, ()))
                 known = group.dimensions if isinstance(group, GroupHeader) else ()
                 sizes = (other.size for other in known if other.name == dimension.name)
                 longer = Resize(axis, max(sizes, default=0), grows=True)
@@ -435,27 +480,8 @@ class Edits:
 
     def _with_dimensions(self, node: Node) -> Node:
         if isinstance(node, GroupHeader):
-            return _declaring(node, self._dimensions.get(node.path, {}))
-        return _having(node, self._dimensions)
-
-
-def _as_long_as_stored(
-    written_as: MetadataFormat,
-    variable: Variable,
-    changes: Iterable[Change],
-    documents: StoreDocuments,
-) -> Variable:
-    """Return a growing variable, no shorter than its document says.
-
-    It reads as long as its dimension, which another client that appends stores after the shape.
-    """
-    key = written_as.array_key(variable.path)
-    data = documents.get(key)
-    stored = () if data is None else written_as.stored_shape(data, key)
-    for change in changes:
-        if isinstance(change, Resize) and change.grows and change.axis < len(stored):
-            variable = Resize(change.axis, stored[change.axis], grows=True).apply(variable)
-    return variable
+            return declaring(node, self._dimensions.get(node.path, {}))
+        return having(node, self._dimensions)
 
 
 def _may_be_stored(change: Change, error: NczfsError) -> bool:
@@ -472,23 +498,3 @@ def _order(path: str, node: Node) -> tuple[int, str]:
     if isinstance(node, Variable):
         return -MAX_DEPTH, path
     return -path.count("/") if path else 1, path
-
-
-def _declaring(group: GroupHeader, declared: Mapping[str, Dimension]) -> GroupHeader:
-    known = {dimension.name: dimension for dimension in group.dimensions}
-    return replace(group, dimensions=tuple({**known, **declared}.values()))
-
-
-def _having(variable: Variable, declared: Mapping[str, Mapping[str, Dimension]]) -> Variable:
-    """Return the variable with the dimensions declared for it, if their lengths match its own."""
-
-    def found(dimension: Dimension) -> Dimension:
-        above = variable.path
-        while above:
-            above = parent_of(above)
-            known = declared.get(above, {}).get(dimension.name)
-            if known is not None:
-                return known if known.size == dimension.size else dimension
-        return dimension
-
-    return replace(variable, dimensions=tuple(map(found, variable.dimensions)))

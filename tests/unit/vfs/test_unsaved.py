@@ -289,3 +289,22 @@ def test_a_variable_that_was_made_anew_can_be_opened_and_written(
     fs.write(handle, 4, np.float32(-1).tobytes())
     close(fs, handle)
     assert stored(store)[0, :3].tolist() == [0, -1, 2]
+
+
+def test_a_chunk_whose_answer_was_lost_is_stored_again(
+    fs: TreeFileSystem, faulty: Faulty, store: ZMap, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS W2. Nothing in the store says whether the other client had read the first one."""
+    expected_warnings.add("tried again")
+    handle = open_file(fs, V)
+    faulty.arm(Fault(0, Unavailable, after=True, operations=frozenset({"write"}), repeats=10**9))
+    fs.write(handle, 0, (FIELD + 100).tobytes())
+    with pytest.raises(StoreError):
+        fs.fsync(handle, data_only=False)
+    assert stored(store)[0, 0] == 100
+    with open_zmap(Prefixed(store, parse_prefix("a.zarr")), "r+") as root:
+        root.variables["v"][0, 0] = 7
+    faulty.arm()
+    fs.fsync(handle, data_only=False)
+    np.testing.assert_array_equal(stored(store), FIELD + 100)
+    close(fs, handle)
