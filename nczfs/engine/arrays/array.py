@@ -274,18 +274,6 @@ class Array:
         finally:
             self.stored.note_written()
 
-    def write_flagged(self, chunk: ChunkIndex, flags: Values, values: Values) -> None:
-        """Write the elements of a chunk that have a flag; both have the shape of the chunk."""
-        self.require_codecs()
-        grid = self.description.grid
-        inside = grid.box(chunk).relative_to(grid.origin(chunk))
-        if flags[inside.slices()].all():
-            self._chunks.write(chunk, inside, values[inside.slices()])
-        elif flags.any():
-            written = tuple(axis.astype(np.int64) for axis in np.nonzero(flags))
-            self._chunks.write(chunk, written, values[written])
-        self.stored.note_written()
-
     def _by_unit(self, selection: Selection) -> Iterator[ChunkSelection]:
         """Yield the selected elements chunk by chunk, so that each unit is fetched once."""
         selections = selection.by_chunk(self.description.chunk_shape)

@@ -80,13 +80,9 @@ def write(array: Array, start: tuple[int, ...], values: Any) -> None:
     """Write so that no chunk is stored at once."""
     data = np.asarray(values, array.description.dtype.native)
     box = Box(start, tuple(a + n for a, n in zip(start, data.shape, strict=True)))
-    flags = np.zeros(array.description.chunk_shape, bool)
-    chunk = tuple(a // n for a, n in zip(start, flags.shape, strict=True))
-    inside = box.relative_to(array.description.grid.origin(chunk))
-    flags[inside.slices()] = True
-    whole = np.empty(flags.shape, data.dtype)
-    whole[inside.slices()] = data
-    array.write_flagged(chunk, flags, whole)
+    shape = array.description.chunk_shape
+    chunk = tuple(a // n for a, n in zip(start, shape, strict=True))
+    array._chunks.write(chunk, box.relative_to(array.description.grid.origin(chunk)), data)
 
 
 def forget_versions(array: Array) -> None:

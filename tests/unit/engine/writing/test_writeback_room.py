@@ -76,9 +76,7 @@ def test_the_flags_of_scattered_writes_are_let_go_too(memory: MemoryZMap, tmp_pa
         box = np.arange(0, CHUNK, 2)
         expected = [FILL] * LENGTH
         for index in range(CHUNKS):
-            flags = np.zeros(CHUNK, bool)
-            flags[box] = True
-            mount.v.write_flagged((index,), flags, np.full(CHUNK, 3, np.int8))
+            mount.v._chunks.write((index,), (box,), np.full(len(box), 3, np.int8))
             for position in box:
                 expected[index * CHUNK + position] = 3
             assert mount.writeback.dirty_bytes <= TIGHT // 2
