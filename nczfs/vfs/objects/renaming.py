@@ -125,14 +125,21 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
                 live.moved(goal_key, base, generation)
                 files.rename(live, goal_key)
 
+            left = [stat for stat in stats.values() if sources.get(stat.key) == stat.version]
+            gone: set[Key] = set()
             try:
-                store.delete_versions(
-                    [s for s in stats.values() if sources.get(s.key) == s.version]
+                # First, and one by one: if the store goes away, nobody can be asked what is gone.
+                own = {live.key for live in opened}
+                failures = store.each(
+                    partial(_deleted, store, gone), [stat for stat in left if stat.key in own]
                 )
+                for failure in filter(None, failures):
+                    raise failure
+                store.delete_versions([stat for stat in left if stat.key not in own])
                 store.move_markers(prefix, markers, goal)
             except NczfsError:
                 for live in opened:
-                    if live.base is not None and _is_gone(store, live.key):
+                    if live.key in gone or (live.base is not None and _is_gone(store, live.key)):
                         follow(live)  # it goes on where its object is
                 raise
         for live in opened:
@@ -206,6 +213,16 @@ def _below(store: ObjectStore, prefix: Prefix) -> dict[Key, Stat]:
     """Return the objects below a directory now, by key."""
     found = store.zmap.list(prefix)
     return {stat.key: stat for stat in found if stat.key.startswith(f"{prefix}/")}
+
+
+def _deleted(store: ObjectStore, gone: set[Key], stat: Stat) -> NczfsError | None:
+    """Delete an object and add its key to a set. Returns why that failed."""
+    try:
+        store.delete_versions([stat])
+    except NczfsError as error:
+        return error
+    gone.add(stat.key)
+    return None
 
 
 def _is_gone(store: ObjectStore, key: Key) -> bool:

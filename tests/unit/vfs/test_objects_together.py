@@ -573,6 +573,30 @@ def test_a_rename_that_fails_leaves_what_is_written_where_it_was(
         entry.unlink()
 
 
+def test_a_file_follows_its_object_though_the_store_went_away_while_its_directory_was_renamed(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    """SEMANTICS O6, O11: nobody can be asked any more which objects are gone."""
+    handle = open_file(fs, "objects/d/a")
+    other = open_file(fs, "objects/d/b")
+    fs.write(handle, 0, b"1")
+    fsync(fs, handle)
+    away = mock.Mock(side_effect=Unavailable("away"))
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        with mock.patch.multiple(GatedZMap, stat=away, search=away, list=away, read=away):
+            gate.open(Unavailable("away"))
+            with pytest.raises(Unavailable):
+                renaming.result(WAIT_S)
+    for each in (handle, other):
+        fs.write(each, 1, b"2")
+        close(fs, each)
+    assert stored(store) == {"a": b"old", "e/a": b"12d", "d/b": b"o2d", "e/b": b"old"}
+    for entry in (tmp_path / "spool").glob("*/*.unsaved"):
+        entry.unlink()
+
+
 def test_a_rename_that_fails_halfway_shows_what_is_where(
     store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
