@@ -6,14 +6,11 @@ without such files does not spend. One thread at a time calls it; HDF5 has one l
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
-from h5py import h5a, h5d, h5f, h5g, h5p, h5r, h5s, h5t
+from h5py import h5a, h5d, h5f, h5fd, h5g, h5p, h5r, h5s, h5t
 
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import Attribute
@@ -45,58 +42,50 @@ from nczfs.views.netcdf.hdf5.scales import (
     scales_of,
     value_bytes,
 )
-from nczfs.views.netcdf.hdf5.template import Place, Template, gaps, metadata_bytes
+from nczfs.views.netcdf.hdf5.sparse import SparseFile
+from nczfs.views.netcdf.hdf5.template import Place, Template, gaps
 
-PAGE_BYTES: Final = 4096
 PROPERTIES: Final = "version=2,nczfs=1"
 """In place of the libraries and their versions, with which the bytes of the file would change."""
 
-_ALIGNED_BYTES: Final = 64 << 10  # variables from this size on begin a page
+PAGE_BYTES: Final = 4096  # variables from this size on begin a page
 _ORDERED: Final = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED
 _USES_MAX: Final = 32
 """An unlimited scale of more variables does not list them: h5netcdf looks at each of them whenever
 it wants the length of one (1,000 variables: minutes, natively as well). All have the length of the
 scale here, and netCDF-C, h5py and xarray read the references from variables to scales."""
-_READ_BYTES: Final = 1 << 20
 
 
-def build_template(
-    content: FileContent, directory: str, go_on: Callable[[], None] = lambda: None
-) -> Template:
-    """Return the template of a content, which HDF5 writes into a sparse file.
+def build_template(content: FileContent, go_on: Callable[[], None] = lambda: None) -> Template:
+    """Return the template of a content, which HDF5 writes into a sparse file in memory.
+
+    No write fails: HDF5 2.0 ends the process after one that does. And a file in memory may be
+    larger than what any disk takes.
 
     Parameters
     ----------
-    directory : of the sparse file, which has no name after its creation. Its file system limits the
-        size of a netCDF file: ext4 to 16 TiB, tmpfs and XFS to 8 EiB.
     go_on : called before each member is written; what it raises ends the building.
-
-    Raises
-    ------
-    OSError : HDF5 failed, or the file system did.
     """
-    home = tempfile.mkdtemp(prefix="nczfs-template-", dir=directory)
+    written = SparseFile()
+    fapl = h5p.create(h5p.FILE_ACCESS)
+    fapl.set_fileobj_driver(h5fd.fileobj_driver, written)
+    fapl.set_libver_bounds(h5f.LIBVER_V18, h5f.LIBVER_V18)
+    fapl.set_alignment(PAGE_BYTES, PAGE_BYTES)
+    fapl.set_sieve_buf_size(0)
+    file = h5f.create(b"nczfs", h5f.ACC_TRUNC, _creation_list(), fapl)
     try:
-        path = os.path.join(home, "template.nc")
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        file = h5f.create(path.encode(), h5f.ACC_TRUNC, _creation_list(), _access_list(content))
+        runs = _Builder(file, content, go_on).build()
     finally:
-        shutil.rmtree(home)
-    try:
-        try:
-            runs = _Builder(file, content, go_on).build()
-        finally:
-            file.close()
-        return _read_template(fd, runs)
-    finally:
-        os.close(fd)
+        file.close()
+    taken = tuple(sorted(place for place in runs if place.nbytes))
+    literals, data = written.contents(gaps(taken, written.size))
+    return Template(written.size, runs, literals, data)
 
 
 class _Builder:
     """The writer of one file.
 
-    All datasets of all groups come first and references to scales last: those lie in heaps, which
-    HDF5 would put between the values.
+    The values of variables get their places last: then all that describes them lies at the front.
     """
 
     def __init__(self, file: h5f.FileID, content: FileContent, go_on: Callable[[], None]) -> None:
@@ -116,7 +105,7 @@ class _Builder:
         self._types = FileTypes(h5g.open(file, b"/"), self._lcpl)
         self._variables: list[tuple[FileVariable, h5r.Reference]] = []
         self._scale_references: dict[DimensionKey, h5r.Reference] = {}
-        self._runs: list[Place] = []
+        self._shown: list[tuple[FileVariable, h5r.Reference]] = []
 
     def build(self) -> tuple[Place, ...]:
         """Write everything, and return the places of the values that come from arrays."""
@@ -127,7 +116,8 @@ class _Builder:
         for group in self._content.groups():
             self._create_datasets(group, groups[group.path])
         self._attach_scales()
-        return tuple(self._runs)
+        h5f.flush(self._file)  # what has no place yet gets one
+        return tuple(self._allocated(variable, itself) for variable, itself in self._shown)
 
     def _create_group(self, group: FileGroup, groups: Mapping[str, h5g.GroupID]) -> h5g.GroupID:
         if not group.path:
@@ -173,10 +163,11 @@ class _Builder:
             self._put_numbers(dataset, variable)
         for attribute in variable.attributes:
             _put_attribute(dataset, attribute)
+        itself = _reference(dataset)
         if isinstance(variable.values, Elements):
-            self._runs.append(_place_of(variable, dataset))
+            self._shown.append((variable, itself))
         if scale is None and variable.dimensions:
-            self._variables.append((variable, _reference(dataset)))
+            self._variables.append((variable, itself))
 
     def _create_bare_scale(self, scale: Scale, place: h5g.GroupID) -> None:
         """Create a dataset without storage, as netCDF-C does for a dimension without a variable."""
@@ -209,7 +200,7 @@ class _Builder:
         else:
             dcpl.set_layout(h5d.CONTIGUOUS)
         if isinstance(variable.values, Elements):
-            dcpl.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+            dcpl.set_alloc_time(h5d.ALLOC_TIME_LATE)
             dcpl.set_fill_time(h5d.FILL_TIME_NEVER)
             if (fill := _fill_value(variable)) is not None:
                 dcpl.set_fill_value(fill)
@@ -260,6 +251,25 @@ class _Builder:
             dataset = h5r.dereference(self._scale_references[key], self._file)
             _put_array(dataset, "REFERENCE_LIST", np.array(found, USE), use_type)
 
+    def _allocated(self, variable: FileVariable, itself: h5r.Reference) -> Place:
+        """Return the place of a variable's values, which HDF5 gives with the first written one."""
+        self._go_on()
+        size = value_bytes(variable)
+        if not size:
+            return Place(0, 0)
+        dataset = h5r.dereference(itself, self._file)
+        space = dataset.get_space()
+        if variable.dimensions:
+            rank = len(variable.dimensions)
+            space.select_hyperslab((0,) * rank, (1,) * rank)
+        type_ = dataset.get_type()
+        zero = np.zeros((), f"V{type_.get_size()}")
+        dataset.write(h5s.create(h5s.SCALAR), space, zero, type_)
+        if dataset.get_create_plist().get_layout() == h5d.CHUNKED:
+            dataset.flush()
+            return Place(dataset.get_chunk_info(0).byte_offset, size)
+        return Place(dataset.get_offset(), size)
+
 
 def _creation_list() -> h5p.PropFCID:
     fcpl = h5p.create(h5p.FILE_CREATE)
@@ -267,16 +277,6 @@ def _creation_list() -> h5p.PropFCID:
     fcpl.set_attr_creation_order(_ORDERED)
     fcpl.set_obj_track_times(False)
     return fcpl
-
-
-def _access_list(content: FileContent) -> h5p.PropFAID:
-    fapl = h5p.create(h5p.FILE_ACCESS)
-    fapl.set_fapl_sec2()
-    fapl.set_libver_bounds(h5f.LIBVER_V18, h5f.LIBVER_V18)
-    fapl.set_meta_block_size(metadata_bytes(content))
-    fapl.set_alignment(_ALIGNED_BYTES, PAGE_BYTES)
-    fapl.set_file_locking(False, True)
-    return fapl
 
 
 def _limits(dimensions: tuple[FileDimension, ...]) -> tuple[int | None, ...] | None:
@@ -345,42 +345,3 @@ def _put_array(
 def _reference(dataset: h5d.DatasetID) -> h5r.Reference:
     """Return what a dataset is found again by: open ones take 10 KB of memory each."""
     return h5r.create(dataset, b".", h5r.OBJECT)
-
-
-def _place_of(variable: FileVariable, dataset: h5d.DatasetID) -> Place:
-    size = value_bytes(variable)
-    if not size:
-        return Place(0, 0)
-    if dataset.get_create_plist().get_layout() == h5d.CHUNKED:
-        return Place(dataset.get_chunk_info(0).byte_offset, size)
-    return Place(dataset.get_offset(), size)
-
-
-def _read_template(fd: int, runs: tuple[Place, ...]) -> Template:
-    """Return the template from the file that HDF5 wrote."""
-    size = os.fstat(fd).st_size
-    taken = tuple(sorted(place for place in runs if place.nbytes))
-    literals: list[Place] = []
-    data = bytearray()
-    for place, found in _written_pages(fd, gaps(taken, size)):
-        if literals and sum(literals[-1]) == place.offset:
-            literals[-1] = Place(literals[-1].offset, literals[-1].nbytes + place.nbytes)
-        else:
-            literals.append(place)
-        data += found
-    return Template(size, runs, tuple(literals), bytes(data))
-
-
-def _written_pages(fd: int, places: Iterator[Place]) -> Iterator[tuple[Place, bytes]]:
-    """Yield the pages with other bytes than zeros in some places, cut at their edges."""
-    for offset, nbytes in places:
-        at, stop = offset, offset + nbytes
-        while at < stop:
-            data = os.pread(fd, min(_READ_BYTES - at % PAGE_BYTES, stop - at), at)
-            begin = 0
-            while begin < len(data):
-                end = min(begin + PAGE_BYTES - (at + begin) % PAGE_BYTES, len(data))
-                if any(piece := data[begin:end]):
-                    yield Place(at + begin, end - begin), piece
-                begin = end
-            at += len(data)

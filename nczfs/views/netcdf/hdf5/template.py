@@ -8,7 +8,6 @@ from hashlib import sha256
 from importlib.metadata import version
 from typing import NamedTuple, TypeAlias
 
-from nczfs.model.hierarchy import Attribute
 from nczfs.views.literalfile import LiteralFile
 from nczfs.views.netcdf.content import (
     Compound,
@@ -19,13 +18,10 @@ from nczfs.views.netcdf.content import (
     FileType,
     FileVariable,
     Opaque,
-    Texts,
 )
 
 _FORM = 1
 """Of the bytes that `building` makes; a number that changes with them."""
-
-_BLOCK_BYTES = 64 << 10
 
 
 class Place(NamedTuple):
@@ -73,32 +69,6 @@ def digest_of(content: FileContent) -> str:
         for variable in group.variables:
             digest.update(repr(_variable_facts(variable)).encode())
     return digest.hexdigest()
-
-
-def metadata_bytes(content: FileContent) -> int:
-    """Return about how many bytes describe the members of the file.
-
-    A block of this size is at its front, so that a program reads them in few requests.
-    """
-    size = 16 << 10
-    for group in content.groups():
-        size += 2048 + 1024 * len(group.dimensions) + _attribute_bytes(group.attributes)
-        for variable in group.variables:
-            size += 1024 + 96 * len(variable.dimensions) + _attribute_bytes(variable.attributes)
-            size += 4096 if len(variable.attributes) > 4 else 0  # an index of them
-    return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
-
-
-def text_bytes(content: FileContent) -> int:
-    """Return about how many bytes of the file the values of strings take."""
-    variables = (v.values for v in content.variables() if isinstance(v.values, Texts))
-    return sum(64 + 4 * len(text) for texts in variables for text in texts.values)
-
-
-def _attribute_bytes(attributes: tuple[Attribute, ...]) -> int:
-    values = (a.value for a in attributes)
-    sizes = (8 * len(value) if isinstance(value, str | tuple) else 0 for value in values)
-    return sum(sizes) + sum(128 + len(attribute.name) for attribute in attributes)
 
 
 _Facts: TypeAlias = "tuple[object, ...]"

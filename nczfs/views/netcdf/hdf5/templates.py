@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import tempfile
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
 from typing import Final
 
-from nczfs.errors import NoSpace, ObjectTooLarge, Unavailable, Unsupported
+from nczfs.errors import ObjectTooLarge, Unavailable, Unsupported
 from nczfs.views.netcdf.content import FileContent
 from nczfs.views.netcdf.hdf5.stored import (
     MEMORY_BYTES_MAX,
@@ -19,7 +18,7 @@ from nczfs.views.netcdf.hdf5.stored import (
     open_template,
     write_template,
 )
-from nczfs.views.netcdf.hdf5.template import Template, digest_of, metadata_bytes, text_bytes
+from nczfs.views.netcdf.hdf5.template import Template, digest_of
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +27,6 @@ MEMBERS_MAX: Final = 500_000
 
 KEPT_MAX: Final = 256  # templates, of which each may take a descriptor
 KEPT_BYTES_MAX: Final = 1 << 30
-SHARED_MEMORY: Final = "/dev/shm"  # a directory of our own is made there
-
-ROOM: Final = 2
-"""The file system must have room for so many times what the file is estimated to take."""
 
 _TURN = threading.Lock()
 """HDF5 has one lock for everything: threads that wait for it make each other slower (measured:
@@ -63,7 +58,6 @@ class Templates:
         ------
         ObjectTooLarge : the file has too many members.
         Unsupported : HDF5 refuses the content.
-        NoSpace : there is no room for the file that HDF5 writes.
         Unavailable : the mount is ending.
         """
         _check_members(content)
@@ -114,21 +108,11 @@ class Templates:
         # Importing h5py takes a fifth of a second, which mounts without such files do not spend.
         from nczfs.views.netcdf.hdf5.building import build_template
 
-        failure: OSError | None = None
-        needed = metadata_bytes(content) + text_bytes(content)
-        # Shared memory is no slower than HDF5 itself, and its files may be larger than a disk.
-        for directory in (SHARED_MEMORY, _temporary()):
-            # HDF5 cannot close a file that it cannot write, and keeps its memory.
-            if not _has_room(directory, needed):
-                continue
-            try:
-                return build_template(content, directory, self._go_on)
-            except OSError as error:
-                failure = error
-            except (KeyError, OverflowError, RuntimeError, TypeError, ValueError) as error:
-                raise Unsupported(f"HDF5 cannot write the file: {error}") from error
-        reason = failure or f"neither {SHARED_MEMORY} nor {_temporary()} has room"
-        raise NoSpace(f"{needed} bytes of the file cannot be written: {reason}") from failure
+        try:
+            return build_template(content, self._go_on)
+        except (KeyError, OSError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise Unsupported(f"HDF5 cannot write the file: {reason}") from error
 
     def _go_on(self) -> None:
         if self._is_closed:
@@ -146,13 +130,6 @@ def _on_disk(template: Template) -> Template:
     except OSError as error:
         log.debug("%s: %d bytes stay in memory: %s", _temporary(), len(template.data), error)
         return template
-
-
-def _has_room(directory: str, needed: int) -> bool:
-    try:
-        return shutil.disk_usage(directory).free >= ROOM * needed and os.access(directory, os.W_OK)
-    except OSError:
-        return False
 
 
 def _temporary() -> str:
