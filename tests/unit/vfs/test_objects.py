@@ -329,6 +329,18 @@ def test_what_a_store_refuses_stands_for_itself_in_the_spool(
     kept.unlink()
 
 
+def test_a_new_file_is_made_longer_and_shorter(fs: TreeFileSystem, store: ZMap) -> None:
+    new = "objects/plain/new"
+    handle = open_file(fs, new, os.O_CREAT | os.O_WRONLY)
+    truncate(fs, new, 100)
+    assert find(fs, new).size == 100
+    fs.write(handle, 0, b"abc")
+    truncate(fs, new, 2)
+    truncate(fs, new, 4)
+    close(fs, handle)
+    assert stored(store)["plain/new"] == b"ab\0\0"
+
+
 def test_what_is_truncated_by_who_only_reads_is_truncated(fs: TreeFileSystem, store: ZMap) -> None:
     handle = open_file(fs, NOTES, os.O_RDONLY | os.O_TRUNC)
     assert fs.read(handle, 0, 10) == b""

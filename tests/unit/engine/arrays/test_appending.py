@@ -158,6 +158,7 @@ def test_who_stores_second_finds_his_records_behind(
     one.dataset.store()
     assert stored(store) == one.shown() == [0, 0, 1, 2, 3, 11, 12, 13, 14, 4]
     assert NOTE not in shape_document(store)
+    assert [client.dataset.engine.writeback.dirty_bytes for client in clients] == [0, 0]
 
 
 def test_what_is_claimed_is_left_free_until_it_is_stored(
