@@ -15,8 +15,9 @@ from nczfs.errors import DeadlinePassed, DirectoryNotEmpty, StaleHandle, Unavail
 from nczfs.vfs.base import AttributeChanges, HandleNo, NodeAttributes
 from nczfs.vfs.effects import TimedRequest
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.tree import VfsOptions, mount_tree
-from nczfs.zmap.base import Features
+from nczfs.zmap.base import Features, Stat
 from nczfs.zmap.keys import ROOT, Key
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.trees import find, listing, read
@@ -178,6 +179,23 @@ def test_a_time_that_is_set_while_a_file_is_written_takes_nothing_away(
         setting.result(WAIT_S)
     close(fs, handle)
     assert stored(store)["a"] == b"new"
+
+
+def test_what_is_written_while_the_store_sets_the_time_of_an_open_file_is_stored(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O12."""
+    handle = open_file(fs, "objects/a")
+    set_mtime = ObjectStore.set_mtime
+
+    def set_while_written(self: ObjectStore, stat: Stat, mtime_ns: int) -> Stat:
+        fs.write(handle, 0, b"new")
+        return set_mtime(self, stat, mtime_ns)
+
+    with mock.patch.object(ObjectStore, "set_mtime", set_while_written):
+        fs.setattr(find(fs, "objects/a").ino, AttributeChanges(mtime_ns=7), None)
+    close(fs, handle)
+    assert stored(store)["a"][:3] == b"new"
 
 
 def test_a_second_appender_goes_on_where_the_first_has_stored(
