@@ -55,7 +55,8 @@ class SparseFile:
             block[start:stop] = given[done : done + stop - start]
             done += stop - start
         self._at += len(given)
-        self.size = max(self.size, self._at)
+        if given:
+            self.size = max(self.size, self._at)
         return len(given)
 
     def truncate(self, size: int) -> int:
