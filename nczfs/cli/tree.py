@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import logs
@@ -15,6 +16,9 @@ from nczfs.cli.ls import Row, complain_of_names, dimensions_text, group_at, memb
 from nczfs.cli.parser import typed
 from nczfs.cli.store import shown
 from nczfs.cli.terminal import say
+from nczfs.errors import BadMetadata
+
+GROUPS_MAX = 10_000  # that are drawn: links in a directory can make any number
 
 if TYPE_CHECKING:
     from nczfs.library.api import Group
@@ -44,7 +48,7 @@ def run(request: CommandLine) -> int:
             top = variable_row(node.description, node.name)
         else:
             top = {"kind": "group", "name": shown(arguments.url, settings), "path": node.path}
-            top["members"] = _branches(node, arguments.level)
+            top["members"] = _branches(node, arguments.level, count(1))
     if arguments.json:
         json.dump(top, sys.stdout, indent=2)
         print()
@@ -56,15 +60,24 @@ def run(request: CommandLine) -> int:
     return 0
 
 
-def _branches(group: Group, levels: int | None) -> list[Row] | None:
-    """Return the members of a group with their members; None: they lie below the last level."""
+def _branches(group: Group, levels: int | None, groups: Iterator[int]) -> list[Row] | None:
+    """Return the members of a group with their members; None: they lie below the last level.
+
+    Parameters
+    ----------
+    groups : counts all groups.
+    """
     if levels == 0:
         return None
+    if next(groups) > GROUPS_MAX:
+        raise BadMetadata(
+            f"{group.path}: over {GROUPS_MAX} groups are not drawn: -L shows the upper levels"
+        )
     rows = []
     for row in members(group):
         if row["kind"] == "group":
             child = group_at(group, row["path"])
-            row["members"] = _branches(child, None if levels is None else levels - 1)
+            row["members"] = _branches(child, None if levels is None else levels - 1, groups)
         rows.append(row)
     return rows
 

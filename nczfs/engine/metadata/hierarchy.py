@@ -11,6 +11,7 @@ from typing import TypeVar
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.metadata.ledger import Shelf
+from nczfs.engine.metadata.room import Room
 from nczfs.engine.values.quantize import ATTRIBUTE as ROUNDING
 from nczfs.engine.weight import weight_of_node
 from nczfs.errors import BadMetadata, MetadataError, NczfsError, NoSuchNode, NotADataset
@@ -207,7 +208,7 @@ class Hierarchy:
             return True
 
     def _loaded_members(
-        self, path: str, names: Iterable[str], room: _Room | None = None
+        self, path: str, names: Iterable[str], room: Room | None = None
     ) -> tuple[list[Node], list[tuple[str, str]]]:
         nodes: list[Node] = []
         broken: list[tuple[str, str]] = []
@@ -243,7 +244,7 @@ class Hierarchy:
             raise NotADataset(f"{self.url(path)}: is a variable, not a group")
         if self._metadata.far:
             self._fetch_below(header)
-        group = self._whole(header, _Room(self._metadata.group_bytes_max))
+        group = self._whole(header, Room(self._metadata.group_bytes_max))
         if not path and (stale := self.stale()):
             assert self.format.copy is not None
             problem = (
@@ -254,7 +255,8 @@ class Hierarchy:
             group = replace(group, header=header)
         return group
 
-    def _whole(self, header: GroupHeader, room: _Room) -> Group:
+    def _whole(self, header: GroupHeader, room: Room) -> Group:
+        room.enter(self.url(header.path))
         nodes, broken = self._loaded_members(header.path, self._documented_names(header), room)
         variables = tuple(node for node in nodes if isinstance(node, Variable))
         groups: list[Group] = []
@@ -275,7 +277,7 @@ class Hierarchy:
             self._metadata.fetch_names(self.prefix(group.path) for group in unlisted)
             names = {group.path: self._documented_names(group) for group in level}
             self._fetch_all(level, names)
-            room = _Room(self._metadata.group_bytes_max)
+            room = Room(self._metadata.group_bytes_max)
             level = [
                 node
                 for group in level
@@ -428,23 +430,6 @@ def _light(node: N) -> N:
     return replace(
         node, dimensions=(), attributes=attributes, arrays=arrays, groups=groups, problems=()
     )
-
-
-class _Room:
-    """The memory that the nodes of a group may take together when it is read whole."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._taken = 0
-
-    def take(self, nbytes: int, place: str) -> None:
-        """Count a node. Raises BadMetadata if there is no room for it."""
-        if self._taken + nbytes > self._bytes_max:
-            raise BadMetadata(
-                f"{place}: left out: the metadata of the group take more than {self._bytes_max} "
-                "bytes of memory (--memory-limit)"
-            )
-        self._taken += nbytes
 
 
 def _joined(path: str, name: str) -> str:

@@ -10,6 +10,7 @@ from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.values.convert import converted
 from nczfs.errors import (
     BadKey,
+    BadMetadata,
     BadValue,
     CodecError,
     CorruptStore,
@@ -27,6 +28,7 @@ from nczfs.tools.verify.findings import Finding, FindingKind
 from nczfs.tools.verify.subject import Subject
 from nczfs.zmap.keys import parse_key
 
+GROUPS_MAX = 100_000  # that are checked: links in a directory can make any number
 _AT_ONCE = 500  # nodes whose documents are requested together
 _UNREADABLE = (MetadataError, CorruptStore, ReferenceRefused)
 
@@ -54,11 +56,13 @@ class Nodes:
         Raises
         ------
         NoSuchNode : nothing is at `start`.
+        BadMetadata : there are more than `GROUPS_MAX` groups.
         """
         yield from self._visit(start, is_listed=False)
         if start not in self.found and start not in self.broken:
             raise NoSuchNode(f"{self._subject.dataset.url(start)}: no group or variable is there")
         groups = [start]
+        count = 0
         while groups:
             path = groups.pop()
             group = self.found.get(path)
@@ -71,6 +75,12 @@ class Nodes:
                 for child in batch:
                     yield from self._visit(child, is_listed=is_listed)
             groups += reversed(children)
+            count += 1
+            if count > GROUPS_MAX:
+                raise BadMetadata(
+                    f"{self._subject.dataset.url(start)}: over {GROUPS_MAX} groups, which are not "
+                    "checked; links may lead to the same ones again and again"
+                )
 
     def shown_path(self, path: str) -> str:
         """Return the path of a node as users see it."""

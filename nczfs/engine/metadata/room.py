@@ -1,0 +1,33 @@
+"""How much a tree of groups may take when it is read as a whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nczfs.errors import BadMetadata
+
+GROUPS_MAX: Final = 10_000  # of one tree: links in a directory can make any number
+
+
+class Room:
+    """The memory that the nodes of a group may take together when it is read whole."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._taken = 0
+        self._groups = 0
+
+    def enter(self, place: str) -> None:
+        """Count a group. Raises BadMetadata if there are too many."""
+        self._groups += 1
+        if self._groups > GROUPS_MAX:
+            raise BadMetadata(f"{place}: left out: there are over {GROUPS_MAX} groups")
+
+    def take(self, nbytes: int, place: str) -> None:
+        """Count a node. Raises BadMetadata if there is no room for it."""
+        if self._taken + nbytes > self._bytes_max:
+            raise BadMetadata(
+                f"{place}: left out: the metadata of the group take more than {self._bytes_max} "
+                "bytes of memory (--memory-limit)"
+            )
+        self._taken += nbytes
