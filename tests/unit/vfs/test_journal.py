@@ -17,7 +17,7 @@ from nczfs.engine.spool.log import BEFORE
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Survives
-from nczfs.errors import NoSpace, NoSuchObject, SpoolError, Unavailable
+from nczfs.errors import NoSpace, NoSuchObject, SpoolError, StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
 from nczfs.vfs.base import AttributeChanges
@@ -450,3 +450,39 @@ def test_a_directory_waits_for_the_disk_where_the_journal_does(
     assert bool(synced) == (survives is Survives.POWER)
     monkeypatch.undo()
     fs.close()
+
+
+@pytest.mark.parametrize("key", ["old", "new"])
+def test_what_is_written_while_a_file_is_stored_is_put_over_what_was_stored(
+    fs: TreeFileSystem,
+    store: ZMap,
+    killed: Callable[[], Path],
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    """SEMANTICS O7, W21."""
+    expected_warnings.add("not stored")  # what recover has put back is of another client
+    handle = open_file(fs, f"objects/{key}", os.O_RDWR | os.O_CREAT)
+    fs.write(handle, 0, b"first")
+    left = [b"second"]
+
+    def meanwhile(do: Callable[..., Any]) -> Callable[..., Any]:
+        def done(zmap: Kept, *words: Any, **names: Any) -> Any:
+            while left:
+                fs.write(handle, 3, left.pop())
+            return do(zmap, *words, **names)
+
+        return done
+
+    for name in ("write", "write_parts"):
+        monkeypatch.setattr(Kept, name, meanwhile(getattr(Kept, name)))
+    fs.flush(handle)
+    assert not left
+    stored = content(store, key)
+    assert stored is not None
+    assert stored[:5] == b"first"
+    assert recovered(killed(), store) == [f"{key}: {len(OLD) if key == 'old' else 9} bytes"]
+    assert content(store, key) == b"firsecond" + (OLD[9:] if key == "old" else b"")
+    with suppress(StaleHandle):
+        close(fs, handle)
