@@ -15,7 +15,14 @@ from nczfs.engine.structure.ownership import (
     owned_by,
     unfinished_text,
 )
-from nczfs.errors import NotADataset, NotWritable, ObjectExists, StoreError, UsageError
+from nczfs.errors import (
+    NamesUnknown,
+    NotADataset,
+    NotWritable,
+    ObjectExists,
+    StoreError,
+    UsageError,
+)
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import new_format
 from nczfs.library.api import OpenDataset, RootArray
@@ -179,11 +186,20 @@ def _no_dataset(zmap: ZMap) -> NotADataset:
     try:
         zmap.stat(keys.Key(UNFINISHED))
     except StoreError:
-        return NotADataset(
-            f"{zmap.name}: no Zarr or NCZarr group or array; give the URL of a dataset (`nczfs ls` "
-            "lists what is there)"
-        )
+        return NotADataset(f"{zmap.name}: no Zarr or NCZarr group or array; {_remedy(zmap)}")
     return NotADataset(unfinished_text(zmap.name))
+
+
+def _remedy(zmap: ZMap) -> str:
+    """Return what to do about a place without a dataset, or why nothing can be found there."""
+    if not zmap.features.lists_all:
+        try:
+            next(iter(zmap.search(keys.ROOT)), None)
+        except NamesUnknown as error:
+            return str(error).removeprefix(f"{zmap.name}: ")
+        except StoreError:
+            pass
+    return "give the URL of a dataset (`nczfs ls` lists what is there)"
 
 
 def _delete_all(zmap: ZMap, dataset: Dataset) -> None:

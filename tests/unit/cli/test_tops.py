@@ -66,6 +66,8 @@ def test_a_plain_url_of_an_s3_server_is_answered_with_the_form_that_works(
     (line,) = capsys.readouterr().err.splitlines()
     named = f"{ceph.endpoint_url}/{bucket}/d#mode=s3"
     assert f"the server speaks S3: write {named}" in line
+    assert main(["info", f"{ceph.endpoint_url}/{bucket}/d"]) == 1
+    assert f"the server speaks S3: write {named}" in capsys.readouterr().err
     assert main(["ls", f"{named}&aws.profile={ceph.profile}"]) == 0
     assert capsys.readouterr().out == "letter\n"
     assert main(["ls", ceph.endpoint_url]) == 1
