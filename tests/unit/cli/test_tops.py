@@ -53,6 +53,18 @@ def test_a_place_in_a_bucket_that_is_no_dataset_is_called_so(
     assert "no bucket" not in found.err
 
 
+@pytest.mark.parametrize("command", ["ls", "du"])
+def test_a_prefix_where_no_key_begins_may_be_misspelled(
+    command: str, ceph: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket = ceph.new_bucket()
+    url = f"{ceph.endpoint_url}/{bucket}/era5/typo.zarr"
+    assert main([command, f"{url}#mode=s3&aws.profile={ceph.profile}"]) == 1
+    assert capsys.readouterr().err == (
+        f"nczfs: {url}: no key begins with era5/typo.zarr/; is the name right?\n"
+    )
+
+
 @pytest.mark.parametrize("acl", ["private", "public-read"])
 def test_a_plain_url_of_an_s3_server_is_answered_with_the_form_that_works(
     acl: str, ceph: S3Server, capsys: pytest.CaptureFixture[str]
