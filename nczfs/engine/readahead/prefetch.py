@@ -22,6 +22,7 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview"
 FIRST_AHEAD_BYTES = 1 * MIB + 128 * KIB  # the kernel's first two read-aheads
 FAR_FIRST_AHEAD_BYTES = 16 * MIB  # doubling from a smaller size costs a round trip each time
 IDLE_S = 5.0  # a program that pauses for longer has its windows read again
+WAIT_S = 4.0  # for a window under way: an attempt to read from a store gets no more without a byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,12 @@ class Windows:
     ----------
     budget : for the memory; without room, nothing is read ahead.
     idle_s : after so long without a read, the windows of a file are dropped.
+    wait_s : after so long, a reader reads itself what a window under way was to have.
     """
 
-    def __init__(self, budget: ChunkCache, idle_s: float = IDLE_S) -> None:
+    def __init__(self, budget: ChunkCache, idle_s: float = IDLE_S, wait_s: float = WAIT_S) -> None:
         self.budget = budget
+        self.wait_s = wait_s
         self._readers: WeakSet[ReadAhead] = WeakSet()
         self._background = Background(self._drop_idle, idle_s)
 
@@ -189,7 +192,7 @@ class ReadAhead:
     def wait(self, offset: int, size: int) -> Buffer | None:
         """Return what `if_ready` does, after a wait for windows under way.
 
-        None if there are no such windows, or one failed.
+        None if there are no such windows, or one failed or takes too long.
         """
         window_bytes = self._options.window_bytes
         if not self._windows or not window_bytes:
@@ -198,7 +201,8 @@ class ReadAhead:
             window = self._windows.get(number)
             if window is None:
                 return None
-            window.done.wait()
+            if not window.done.wait(self._all.wait_s):
+                return None
         return self.if_ready(offset, size)
 
     def drop(self) -> None:

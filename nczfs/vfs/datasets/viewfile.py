@@ -20,7 +20,7 @@ from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
 from nczfs.vfs.datasets.refusals import Refusals
-from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile
+from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile, TreeNode
 from nczfs.views.base import View
 from nczfs.views.layout import Layout
 from nczfs.views.reader import read_at, read_if_cached, request
@@ -129,6 +129,18 @@ class ViewFile(File):
         if self._view.is_arithmetic or self._is_current():
             return NodeStat(self._current_size(), self._mtime_ns)
         return NodeStat(0, self._mtime_ns, exact=False)
+
+    def succeeds(self, old: TreeNode) -> None:
+        """Take over the text of the same file, which each listing of its directory finds anew.
+
+        Where opening a file shows what others have stored, this holds only for texts that follow
+        from the documents, whose versions are in the token.
+        """
+        if not isinstance(old, ViewFile) or old.token != self.token:
+            return
+        if self._view.is_arithmetic or not self._context.is_prompt:
+            self._key, self._size = old._key, old._size
+            self._made_of, self._made_at = old._made_of, old._made_at
 
     def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)

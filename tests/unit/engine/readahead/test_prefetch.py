@@ -172,3 +172,23 @@ def test_nobody_waits_for_a_window_whose_filling_was_cancelled(windows: Windows)
     assert ahead.wait(0, 10) is None
     goes_on.set()
     ahead.close()
+
+
+def test_a_window_that_takes_too_long_is_left_to_its_thread(
+    pool: ThreadPoolExecutor, budget: ChunkCache
+) -> None:
+    windows = Windows(budget, wait_s=0.05)
+    goes_on = threading.Event()
+
+    def read(_: int, size: int) -> bytes:
+        assert goes_on.wait(30)
+        return bytes(size)
+
+    ahead = ReadAhead(read, None, MIB, lambda: pool, windows, OPTIONS)
+    ahead._start_windows(range(1))
+    assert ahead.wait(0, 10) is None
+    goes_on.set()
+    until(lambda: ahead.if_ready(0, 10) is not None)
+    pool.shutdown(wait=True)
+    ahead.close()
+    windows.close()
