@@ -38,13 +38,15 @@ def left_of(spool_dir: Path, url: str) -> list[Found]:
 def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
     """Return everything in a spool, the oldest first. Useless remains of mounts are removed.
 
+    No mount makes links there, and none is followed.
+
     Parameters
     ----------
     force : also what mounts of other users left.
     """
     found: list[Found] = []
     for directory in spool_dir.glob("*"):
-        if directory.is_dir():
+        if directory.is_dir() and not directory.is_symlink():
             try:
                 found += Home(directory, tidies=force or not is_foreign(directory)).found
             except (FileNotFoundError, PermissionError):

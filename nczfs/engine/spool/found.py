@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,7 +153,12 @@ class Home:
             self.in_use = not is_dead
             said = _said_of(directory)
             self.url = str(said.get("url", ""))
-            files = {path.name: path for path in sorted(directory.iterdir()) if path.name != LOCK}
+            # A mount makes only files there; a link or a pipe is somebody else's.
+            files = {
+                path.name: path
+                for path in sorted(directory.iterdir())
+                if path.name != LOCK and stat.S_ISREG(path.lstat().st_mode)
+            }
             if said.get("format", FORMAT) == FORMAT:
                 self._look(files, has_journal=said.get("journal") is True)
             elif not self.in_use:

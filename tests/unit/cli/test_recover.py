@@ -379,3 +379,22 @@ def test_the_logs_of_another_users_mount_become_entries_only_by_force(
     assert directory.exists()
     assert place.recover("--force") == 0
     assert not directory.exists()
+
+
+def test_links_and_pipes_in_a_spool_are_neither_shown_nor_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_text("precious")
+    mount = tmp_path / "spool/mount"
+    mount.mkdir(parents=True)
+    (tmp_path / "spool/linked").symlink_to(elsewhere)
+    (mount / "linked").symlink_to(elsewhere / "precious")
+    os.mkfifo(mount / "pipe")
+    before = sorted(elsewhere.iterdir())
+    for words in ([], ["--discard"]):
+        assert main.main(["recover", "--spool-dir", str(tmp_path / "spool"), *words]) in (0, 1, 2)
+        assert "nothing is unsaved" in capsys.readouterr().out
+    assert sorted(elsewhere.iterdir()) == before
+    assert (elsewhere / "precious").read_text() == "precious"
