@@ -393,7 +393,7 @@ def test_links_and_pipes_in_a_spool_are_neither_shown_nor_removed(
     (mount / "linked").symlink_to(elsewhere / "precious")
     os.mkfifo(mount / "pipe")
     before = sorted(elsewhere.iterdir())
-    for words in ([], ["--discard"]):
+    for words in ([], ["--list"]):
         assert main.main(["recover", "--spool-dir", str(tmp_path / "spool"), *words]) in (0, 1, 2)
         assert "nothing is unsaved" in capsys.readouterr().out
     assert sorted(elsewhere.iterdir()) == before
