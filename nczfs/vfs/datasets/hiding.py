@@ -62,16 +62,28 @@ class Hidden:
         self._put: dict[Prefix, set[str]] = {}
         self._chunks: dict[Prefix, NumberRuns] = {}
         self._emptied: set[Prefix] = set()
+        self._losing: set[Prefix] = set()
+
+    def lose(self, prefix: Prefix) -> None:
+        """Note that something of a node was removed, so that programs may go on to remove it."""
+        with self._lock:
+            self._losing.add(prefix)
+
+    def has_lost(self, prefix: Prefix) -> bool:
+        """Return whether something of a node was removed here."""
+        return prefix in self._losing
 
     def hide(self, prefix: Prefix, name: str) -> None:
         """Hide a file or directory of a node."""
         with self._lock:
             self._names.setdefault(prefix, set()).add(name)
+            self._losing.add(prefix)
 
     def begin(self, prefix: Prefix) -> None:
         """Show only what is put into a directory from now on."""
         with self._lock:
             self._names.pop(prefix, None)
+            self._losing.discard(prefix)
             self._put[prefix] = set()
 
     def put(self, prefix: Prefix, name: str) -> None:
@@ -116,6 +128,7 @@ class Hidden:
             self._put = {_moved(path, prefix, goal): n for path, n in self._put.items()}
             self._chunks = {_moved(path, prefix, goal): n for path, n in self._chunks.items()}
             self._emptied = {_moved(path, prefix, goal) for path in self._emptied}
+            self._losing = {_moved(path, prefix, goal) for path in self._losing}
 
     def forget(self, prefix: Prefix) -> list[Prefix]:
         """Show everything at or below a prefix. Returns what was hidden, except single chunks."""
@@ -128,6 +141,7 @@ class Hidden:
             for path in [path for path in self._chunks if is_within(path, prefix)]:
                 del self._chunks[path]
             self._emptied = {p for p in self._emptied if not is_within(p, prefix)}
+            self._losing = {p for p in self._losing if not is_within(p, prefix)}
         return shown
 
 

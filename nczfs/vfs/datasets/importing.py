@@ -27,12 +27,13 @@ from nczfs.tools.transfer.group_target import fill_group
 from nczfs.tools.transfer.reading_process import read_apart
 from nczfs.tools.transfer.source import Scopes, Source
 from nczfs.vfs.base import Buffer
+from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.datasets.heldfiles import HeldFiles
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import File, OpenFile
-from nczfs.views.catalog import CDL_SUFFIX, NETCDF_SUFFIXES
+from nczfs.views.catalog import CDL_SUFFIX, NETCDF_SUFFIXES, is_like_a_view
 from nczfs.zmap.keys import Prefix
 
 log = logging.getLogger(__name__)
@@ -121,6 +122,13 @@ class GroupImport:
     @property
     def _prefix(self) -> Prefix:
         return self.at.dataset.prefix(self.at.path)
+
+    def takes(self, name: str) -> bool:
+        """Return whether a file of a name is taken: not those that a copy of a dataset has."""
+        goal = goal_of(name) or name
+        if goal.endswith(NETCDF_SUFFIXES) or goal == self.stem + CDL_SUFFIX:
+            return True
+        return not is_like_a_view(goal)
 
     def create(self, name: str, *, exclusive: bool) -> tuple[File, OpenFile]:
         """Make a file, whatever its name: many programs rename what they have written.

@@ -8,7 +8,7 @@ from nczfs.errors import NotPermitted
 from nczfs.library.resolved import At
 from nczfs.vfs.datasets.arriving import NodeArrivals, held_file
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
-from nczfs.vfs.datasets.importing import GroupImport
+from nczfs.vfs.datasets.importing import GroupImport, ImportedFile
 from nczfs.vfs.datasets.nodefiles import node_files, stem
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.nodes import File, OpenFile
@@ -44,11 +44,13 @@ class Incoming:
         NotPermitted : it is neither. PathExists, NoSpace.
         """
         arriving, importing = self._arriving, self._importing
-        if arriving is not None and (importing is None or arriving.takes(name)):
+        if arriving is not None and (arriving.takes(name) or importing is None):
             return arriving.create(name, exclusive=exclusive)
-        if importing is None:
-            raise NotPermitted(f"{name}: {COPYING}")
-        return importing.create(name, exclusive=exclusive)
+        if importing is not None and importing.takes(name):
+            return importing.create(name, exclusive=exclusive)
+        if arriving is not None:
+            return arriving.create(name, exclusive=exclusive)  # says why not
+        raise NotPermitted(f"{name}: {COPYING}")
 
     def rename(self, name: str, new_name: str, *, is_free: bool) -> None:
         """Give a held file its name.
@@ -57,12 +59,12 @@ class Incoming:
         ------
         PathExists, NotPermitted, NoSuchPath, and what importing it raises.
         """
-        arriving, importing = self._arriving, self._importing
         held = held_file(self.tree.held, self.at.dataset.prefix(self.at.path), name)
-        if arriving is not None and (importing is None or arriving.takes(new_name)):
-            arriving.rename(name, new_name, held, is_free=is_free)
-        elif importing is not None:
+        arriving, importing = self._arriving, self._importing
+        if importing is not None and isinstance(held, ImportedFile):
             importing.rename(name, new_name, is_free=is_free)
+        elif arriving is not None and not isinstance(held, ImportedFile):
+            arriving.rename(name, new_name, held, is_free=is_free)
         else:
             raise refusal(self.editing, name)
 

@@ -348,6 +348,9 @@ class PrefixDirectory(Directory):
         node = resolved.loaded.node if isinstance(resolved, At) else None
         if not isinstance(node, GroupHeader) or node.attributes or node.dimensions:
             return False
+        removing = self._tree.removing
+        if removing is not None and removing.hidden.has_lost(self._prefix):
+            return False  # its files stay until a program that removes it has come to them
         return not self.has_members()
 
     def _shows_attributes(self, at: At) -> bool:

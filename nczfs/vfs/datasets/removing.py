@@ -10,6 +10,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import ForeignObjects, NczfsError, NotPermitted, NotWritable, Unsupported
+from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.vfs.datasets.hiding import Hidden
 from nczfs.zmap.keys import Prefix
@@ -55,6 +56,7 @@ class Removing:
     ) -> None:
         """Remove an attribute of a node. Parameters are those of `Editor.delete_attribute`."""
         self._editor(dataset).delete_attribute(path, name, array)
+        self.hidden.lose(dataset.prefix(path))
         with self._lock:
             self._waiting[dataset.root] = dataset
             if self._timer is None:
@@ -75,6 +77,8 @@ class Removing:
             log.warning("%s (rmdir: ENOTEMPTY; objects/ shows them)", error)
             raise
         self._removed_node(dataset, path)
+        if path:
+            self.hidden.lose(dataset.prefix(parent_of(path)))
 
     def hollow(self, dataset: Dataset, path: str) -> bool:
         """Remove a group if it holds nothing at all. Returns whether it did."""
