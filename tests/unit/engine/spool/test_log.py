@@ -14,6 +14,7 @@ from nczfs.engine.spool.contents import LogContents, logs_in
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import LOCK, SUFFIX, Spool, Survives
+from nczfs.errors import NoSpace
 from nczfs.tools import recovery
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Stat, Version
@@ -250,4 +251,27 @@ def test_files_of_a_log_whose_values_are_stored_go_and_the_last_one_stays(tmp_pa
     assert last.name == f"{spool_log.BEFORE}{max(files)}"
     assert used[0] == last.stat().st_size
     assert log.ended() is None
+    log.close()
+
+
+def test_what_voids_records_is_said_and_files_go_without_room_in_the_budget(tmp_path: Path) -> None:
+    is_full = False
+
+    def reserve(count: int, *, always: bool = False) -> None:
+        if is_full and count >= 0 and not always:
+            raise NoSpace("no room")
+
+    log = spool_log.Log(tmp_path, {"url": URL}, lambda: None, reserve, None)
+    log.hold(spool_log.VALUES, lambda: [packed({"is": "chunk"})])
+    for number in range(30):
+        log.append([packed({"is": "wrote", "number": number, "text": "x" * 50})])
+    is_full = True
+    with pytest.raises(NoSpace):
+        log.append([packed({"is": "wrote"})])
+    log.note({"is": "stored", "number": 29})
+    ended = log.ended()
+    assert ended is not None
+    log.drop(ended)
+    (last,) = tmp_path.iterdir()
+    assert b"stored" in last.read_bytes()
     log.close()
