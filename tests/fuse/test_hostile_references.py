@@ -86,7 +86,7 @@ def test_a_document_in_a_document_that_cannot_be_read_breaks_its_node_alone(
     document.write_text(json.dumps({"version": 1, "refs": refs}))
     with store_served(document, expect=r"v/\.zarray|w/\.zattrs") as mount:
         place = mount.path / "datasets/refs.json"
-        assert sorted(os.listdir(place)) == ["attributes", "info.json", "refs.json.cdl", *"vwx"]
+        assert set(os.listdir(place)) >= {*"vwx", "info.json"}
         for name in "vw":
             problems = json.loads((place / name / "info.json").read_text())["problems"]
             assert any(f"{name}/.za" in problem for problem in problems)
