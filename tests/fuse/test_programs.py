@@ -65,6 +65,7 @@ def test_ls_shows_exact_sizes(t2m: Path) -> None:
         "values.npy": T2M.nbytes + 128,
         "values.txt": T2M.size * LINE,
         "info.json": len((t2m / "info.json").read_bytes()),
+        "t2m.nc": len((t2m / "t2m.nc").read_bytes()),
     }
     listed = output("ls", "-l", t2m / "chunks").decode().splitlines()[1:]
     assert [line.split()[8] for line in listed] == [f"{t}.0.0" for t in range(7)]

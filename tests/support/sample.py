@@ -154,6 +154,8 @@ def check_sample(place: Path) -> None:
     assert set(os.listdir(place)) == {
         *(path.partition("/")[0] for path in FIELDS),
         f"{name}.cdl",
+        f"{name}.nc",
+        f"{name}.classic.nc",
         "info.json",
         "attributes",
     }

@@ -33,7 +33,7 @@ from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.datasets.heldfiles import HeldFiles
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import File, OpenFile
-from nczfs.views.catalog import CDL_SUFFIX, NETCDF_SUFFIXES, is_like_a_view
+from nczfs.views.catalog import CDL_SUFFIX, CHUNKS, NETCDF_SUFFIXES, is_like_a_view
 from nczfs.zmap.keys import Prefix
 
 log = logging.getLogger(__name__)
@@ -123,12 +123,20 @@ class GroupImport:
     def _prefix(self) -> Prefix:
         return self.at.dataset.prefix(self.at.path)
 
+    @property
+    def _names(self) -> frozenset[str]:
+        """The names of files that are imported."""
+        return frozenset(self.stem + suffix for suffix in (*NETCDF_SUFFIXES, CDL_SUFFIX))
+
     def takes(self, name: str) -> bool:
-        """Return whether a file of a name is taken: not those that a copy of a dataset has."""
+        """Return whether a file is taken: none of those that `cp -r` of a dataset brings."""
         goal = goal_of(name) or name
-        if goal.endswith(NETCDF_SUFFIXES) or goal == self.stem + CDL_SUFFIX:
+        if goal in self._names:
             return True
-        return not is_like_a_view(goal)
+        refused = set(self.context.refusals.names(self._prefix)).difference(self._names)
+        if any(each == CHUNKS or is_like_a_view(goal_of(each) or each) for each in refused):
+            return False  # the others of a copy come now
+        return goal.endswith(NETCDF_SUFFIXES) or not is_like_a_view(goal)
 
     def create(self, name: str, *, exclusive: bool) -> tuple[File, OpenFile]:
         """Make a file, whatever its name: many programs rename what they have written.
@@ -158,8 +166,7 @@ class GroupImport:
                 raise
 
     def _place(self, name: str) -> Callable[[HeldFile], bool]:
-        names = (self.stem + suffix for suffix in (*NETCDF_SUFFIXES, CDL_SUFFIX))
-        return partial(self._import, name) if name in names else _nowhere
+        return partial(self._import, name) if name in self._names else _nowhere
 
     def _import(self, name: str, held: HeldFile) -> bool:
         """Import a file that is complete. Returns False for an empty one."""
