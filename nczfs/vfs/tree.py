@@ -18,7 +18,7 @@ from nczfs.engine.retrying import newest
 from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
 from nczfs.engine.stores import open_store
-from nczfs.errors import NamesUnknown
+from nczfs.errors import NamesUnknown, StoreError
 from nczfs.library.resolved import Plain
 from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
@@ -334,6 +334,8 @@ def _tell_of_unknown_names(zmap: ZMap) -> None:
         next(iter(zmap.search(keys.ROOT)), None)
     except NamesUnknown as error:
         log.warning("%s; what is mounted lists nothing, and only files of known names open", error)
+    except StoreError as error:  # about the first name, not about the server
+        log.warning("%s", error)
 
 
 def _tell_of_nothing(place: StoreUrl, metadata: MetadataCache, *, read_only: bool) -> None:

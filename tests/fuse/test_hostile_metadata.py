@@ -49,7 +49,7 @@ def store_with_neighbour(path: Path) -> ZMap:
 @pytest.mark.parametrize(
     ("shape", "dtype", "shown"),
     [
-        ([10**18], "<f4", {"values.raw", "values.npy", "chunks"}),
+        ([10**18], "<f4", {"values.raw", "values.npy", "chunks", "vast.nc"}),
         ([2**62], "|u1", {"values.raw", "values.npy", "chunks"}),
         ([2**60], "<f8", {"chunks"}),
         ([2**30, 2**30], "<f8", {"chunks"}),
@@ -70,6 +70,9 @@ def test_files_that_no_system_can_have_are_left_out_and_the_others_are_listed(
         place = mount.path / "datasets/d.zarr"
         with enduring(mount, place / "good/values.raw"):
             assert set(os.listdir(place / "vast")) == shown | {"info.json", "attributes"}
+            for name in shown - {"chunks"}:
+                (place / "vast" / name).stat()
+            assert (place / "d.nc").stat().st_size > 0
             problems = json.loads((place / "vast/info.json").read_text())["problems"]
             if "chunks" in shown:
                 with os.scandir(place / "vast/chunks") as entries:

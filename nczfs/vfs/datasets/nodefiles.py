@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from nczfs.library.resolved import At, Broken
-from nczfs.model.hierarchy import GroupHeader
+from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
@@ -14,6 +14,7 @@ from nczfs.vfs.nodes import TreeNode
 from nczfs.views import catalog
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO
+from nczfs.views.netcdf.fitting import VALUES_BYTES_MAX
 from nczfs.views.netcdf.surroundings import variable_group
 from nczfs.views.netcdf.version import NetcdfFormat
 
@@ -45,7 +46,7 @@ def node_files(
         if file_name != INFO:
             files[file_name] = _maker(context, at, file_name, view)
     for form in context.netcdf.formats:
-        if form.is_of_variables or isinstance(node, GroupHeader):
+        if isinstance(node, GroupHeader) or (form.is_of_variables and _fits(node)):
             file_name = f"{stem(name)}{form.kind.suffix}"
             files[file_name] = _netcdf_maker(context, at, file_name, form)
     return files
@@ -61,6 +62,11 @@ def stem(name: str) -> str:
 
 def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], TreeNode]:
     return lambda: view_file(context, at, name, view)
+
+
+def _fits(variable: Variable) -> bool:
+    """Return whether a netCDF file can hold the values of a variable."""
+    return (variable.array.decoded_bytes or 0) <= VALUES_BYTES_MAX
 
 
 def _netcdf_maker(

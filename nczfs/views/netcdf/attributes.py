@@ -9,6 +9,7 @@ import numpy as np
 
 from nczfs.engine.values.convert import fill_attribute
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value, attributes_with_fill
+from nczfs.engine.weight import weight_of_objects
 from nczfs.errors import BadValue
 from nczfs.formats.attributes import untyped
 from nczfs.formats.jsontext import compact
@@ -23,6 +24,9 @@ from nczfs.views.netcdf.types import ENCODING, ShownType
 
 OMITTED = "nczfs_omitted"
 """The global attribute that names what a file cannot hold."""
+
+ATTRIBUTE_BYTES_MAX = 1 << 20
+"""Of memory, for a value: headers are made as a whole."""
 
 OMITTED_BYTES_MAX = 32_000
 """Attributes in HDF5's object headers have up to 64 KiB."""
@@ -96,6 +100,9 @@ def _fitted(
             continue
         if kind.has_groups and attribute.name in HDF5_ATTRIBUTES:
             omit(f"attribute {shown(attribute.name)}: netCDF keeps it for itself")
+            continue
+        if weight_of_objects([attribute.value]) > ATTRIBUTE_BYTES_MAX:
+            omit(f"attribute {shown(attribute.name)}: takes more than {ATTRIBUTE_BYTES_MAX} bytes")
             continue
         found.append(replace(_in_kind(attribute, kind), name=names.given(attribute.name)))
     return (*found, *ours)

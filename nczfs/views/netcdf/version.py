@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.hierarchy import node_to_hold
 from nczfs.model.hierarchy import Group, Variable
 from nczfs.views.elements import ArrayElements, ElementSource
 from nczfs.views.layout import Layout
@@ -82,7 +83,7 @@ def version_of(
     shown: list[ArrayElements] = []
 
     def elements(variable: Variable) -> ElementSource:
-        shown.append(ArrayElements(dataset.array(variable), variable))
+        shown.append(ArrayElements(dataset.array(variable), node_to_hold(variable)))
         return shown[-1]
 
     layout = form.lay_out(content, elements)

@@ -194,6 +194,7 @@ def test_an_unmount_leaves_neither_files_nor_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    gc.collect()  # of earlier tests
     before = len(os.listdir("/proc/self/fd"))
     found = Templates()
     template = found.find(made().content())
