@@ -15,7 +15,7 @@ from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.netcdfversions import NetcdfPlace
 from nczfs.vfs.datasets.viewfile import OpenView, ViewContext
 from nczfs.vfs.datasets.writing import WritingView
-from nczfs.vfs.nodes import File, NodeStat, OpenFile
+from nczfs.vfs.nodes import File, NodeStat, OpenFile, TreeNode
 from nczfs.views.netcdf.version import NetcdfFormat, NetcdfVersion
 
 
@@ -70,6 +70,12 @@ class NetcdfFile(File):
 
     def looked_up(self) -> None:
         self._fix(anew=False)
+
+    def succeeds(self, old: TreeNode) -> None:
+        """Show what the inode has shown, although the group may have changed since the listing."""
+        if isinstance(old, NetcdfFile):
+            with self._lock:
+                self._version = self._version or old._version
 
     def stat(self) -> NodeStat:
         return self._stat_of(self._fixed())

@@ -16,7 +16,7 @@ from nczfs.engine.weight import weight_of_node
 from nczfs.model.hierarchy import Group
 from nczfs.views.netcdf.version import NetcdfFormat, NetcdfVersion, version_of
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Prefix
+from nczfs.zmap.keys import Prefix, is_within
 
 DIGESTS_MAX = 1 << 16
 SEGMENT_BYTES = 500  # about what a variable takes in a layout
@@ -123,6 +123,12 @@ class NetcdfVersions:
             weight = _weight(found) + SEGMENT_BYTES * len(version.elements)
             self._made.put(place, _Made(found, version, seen_at, revision), weight)
             return version
+
+    def forget(self, prefix: Prefix) -> None:
+        """Look again at the groups at, below and above a prefix when they are needed."""
+        for place in self._made:
+            if is_within(place.prefix, prefix) or is_within(prefix, place.prefix):
+                self._made.pop(place)
 
     def _version(
         self,

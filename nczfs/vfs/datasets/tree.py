@@ -165,6 +165,7 @@ class DatasetsTree:
             self._archives.clear()
         self.known.forget(prefix)
         self.context.refusals.forget(prefix)
+        self.context.netcdf.forget(prefix)
         if self.removing is not None:
             self.removing.forget(prefix)
 
