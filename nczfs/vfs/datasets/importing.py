@@ -62,14 +62,18 @@ class ImportedFile(HeldFile):
     Attributes
     ----------
     dropped : called when it goes.
+    is_whole : whether nothing was written since a descriptor was closed. (The kernel says later
+        that the last one was.)
     """
 
     waits_for = "they were not given the name of their group's netCDF file or CDL"
     dropped: Callable[[], object] = staticmethod(lambda: None)
+    is_whole = False
     _is_incomplete = False
     _is_refused = False
 
     def write(self, offset: int, data: Buffer) -> None:
+        self.is_whole = False
         try:
             super().write(offset, data)
         except BaseException:
@@ -83,7 +87,7 @@ class ImportedFile(HeldFile):
 
     def place(self) -> bool:
         """Import the file if its name says so. Raises BadArgument after a write that failed."""
-        self._is_refused = True
+        self.is_whole = self._is_refused = True
         if self._is_incomplete:
             raise BadArgument(f"{self.name}: is not imported, because a write to it has failed")
         found = super().place()
@@ -158,7 +162,7 @@ class GroupImport:
         place = self._place(new_name)
         self.held.move(self._prefix, name, new_name, place)
         moved = self.held.get(self._prefix, new_name)
-        if moved is not None and not moved.is_open:
+        if isinstance(moved, ImportedFile) and moved.is_whole:
             try:
                 moved.place()
             except BaseException:

@@ -14,7 +14,6 @@ from nczfs.vfs.nodes import TreeNode
 from nczfs.views import catalog
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO
-from nczfs.views.netcdf.fitting import VALUES_BYTES_MAX
 from nczfs.views.netcdf.surroundings import variable_group
 from nczfs.views.netcdf.version import NetcdfFormat
 
@@ -46,7 +45,7 @@ def node_files(
         if file_name != INFO:
             files[file_name] = _maker(context, at, file_name, view)
     for form in context.netcdf.formats:
-        if isinstance(node, GroupHeader) or (form.is_of_variables and _fits(node)):
+        if isinstance(node, GroupHeader) or (form.is_of_variables and _fits(node, form)):
             file_name = f"{stem(name)}{form.kind.suffix}"
             files[file_name] = _netcdf_maker(context, at, file_name, form)
     return files
@@ -64,9 +63,9 @@ def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], 
     return lambda: view_file(context, at, name, view)
 
 
-def _fits(variable: Variable) -> bool:
+def _fits(variable: Variable, form: NetcdfFormat) -> bool:
     """Return whether a netCDF file can hold the values of a variable."""
-    return (variable.array.decoded_bytes or 0) <= VALUES_BYTES_MAX
+    return (variable.array.decoded_bytes or 0) <= form.kind.values_bytes_max
 
 
 def _netcdf_maker(

@@ -26,12 +26,6 @@ held, CodecError where they cannot be decoded: then the variable is left out."""
 FILE_TEXTS_BYTES_MAX = 64 << 20
 """All strings that a file holds may have so many bytes."""
 
-VALUES_BYTES_MAX = (1 << 62) - (1 << 32)
-"""HDF5 counts the bytes of an array in 63 bits, and those of a file too."""
-
-LENGTH_MAX = 1 << 60
-"""Of a dimension: without a variable, HDF5 has an array of four-byte numbers for it."""
-
 _RANK_MAX = {NETCDF4: 32, CLASSIC: 1024}  # H5S_MAX_RANK, NC_MAX_VAR_DIMS
 
 
@@ -79,7 +73,7 @@ class _Fitting:
         self._kind = kind
         self._read = texts
         self._texts_room = FILE_TEXTS_BYTES_MAX
-        self._room = VALUES_BYTES_MAX
+        self._room = kind.values_bytes_max
         self._omitted: list[str] = []
         self._base = group.header.path
         if not kind.has_groups:
@@ -149,8 +143,8 @@ class _Fitting:
             raise Unsupported(f"has {rank} dimensions, more than {rank_max}")
         if not self._kind.has_groups and any(not d.size and not d.unlimited for d in dimensions):
             raise Unsupported("has a dimension of length 0 that is not the record dimension")
-        if any(d.size > LENGTH_MAX for d in dimensions):
-            raise Unsupported(f"has a dimension longer than {LENGTH_MAX}")
+        if any(d.size > self._kind.length_max for d in dimensions):
+            raise Unsupported(f"has a dimension longer than {self._kind.length_max}")
         if type_.cell is not None:
             nbytes = variable.array.size * type_.cell.itemsize
             if nbytes > self._room:
@@ -187,7 +181,8 @@ class _Fitting:
                     [
                         d
                         for d in self._declared[group.header.path].values()
-                        if d.size <= LENGTH_MAX and (d.size or d.unlimited or self._kind.has_groups)
+                        if d.size <= self._kind.length_max
+                        and (d.size or d.unlimited or self._kind.has_groups)
                     ],
                     [member.variable for member in members[id(group)]],
                 )

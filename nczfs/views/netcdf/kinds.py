@@ -15,12 +15,30 @@ class FileKind:
     has_groups : whether it has groups, several unlimited dimensions in any position, fixed ones of
         length 0, and types that the file names.
     has_strings : whether it has strings of variable length.
+    length_max : of a dimension. For one without a variable, HDF5 has an array of four-byte numbers.
+    values_bytes_max : of all values together. HDF5 counts the bytes of an array in 63 bits.
     """
 
     suffix: str
     has_groups: bool
     has_strings: bool
+    length_max: int
+    values_bytes_max: int
 
 
-NETCDF4 = FileKind(".nc", has_groups=True, has_strings=True)
-CLASSIC = FileKind(".classic.nc", has_groups=False, has_strings=False)
+_HEADER_BYTES = 1 << 32
+
+NETCDF4 = FileKind(
+    ".nc",
+    has_groups=True,
+    has_strings=True,
+    length_max=1 << 60,
+    values_bytes_max=(1 << 62) - _HEADER_BYTES,
+)
+CLASSIC = FileKind(
+    ".classic.nc",
+    has_groups=False,
+    has_strings=False,
+    length_max=(1 << 63) - 1,
+    values_bytes_max=(1 << 63) - _HEADER_BYTES,
+)
