@@ -265,9 +265,9 @@ def test_an_unfinished_copy_names_itself(many: Path, tmp_path: Path) -> None:
     assert (done.returncode, "-r removes it" in done.stderr) == (2, True)
     count = len(objects(str(target)))
     done = run("rm", "-r", "--dry-run", target)
-    objects_words = f"{count} object{'s' if count > 1 else ''}"
-    assert done.stdout == f"{target}: {objects_words} would be removed\n"
-    assert run("rm", "-r", target).stdout == f"{target}: {count} objects removed\n"
+    they = f"{count} object{'s' if count > 1 else ''}"
+    assert done.stdout == f"{target}: {they} would be removed\n"
+    assert run("rm", "-r", target).stdout == f"{target}: {they} removed\n"
     assert not target.exists()
 
 
