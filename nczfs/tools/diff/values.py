@@ -14,9 +14,9 @@ from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.diff.differences import ValueDifferences
 from nczfs.tools.diff.texts import value_text
 from nczfs.tools.progress import Progress
-from nczfs.tools.sparse import Blocks, Reader, sparse_reader
+from nczfs.tools.sparse import Blocks, Reader, Selection, sparse_reader
 from nczfs.tools.transfer.blocks import block_shape, block_size
-from nczfs.tools.transfer.source import Content, Selection
+from nczfs.tools.transfer.source import Content
 from nczfs.tools.verify.digest import element_bytes
 
 Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.tools.transfer.source import STRING_BYTES, Selection
+from nczfs.tools.sparse import Selection
+from nczfs.tools.transfer.source import STRING_BYTES
 
 BLOCK_SHARE = 4  # one byte in so many of the memory limit is for values on their way
 CACHE_SHARE = 8  # and so many for the chunk cache of the netCDF library

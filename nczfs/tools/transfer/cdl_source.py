@@ -7,7 +7,8 @@ from typing import Any
 from nczfs.cdl.lists import CdlData
 from nczfs.cdl.parse import parse_cdl
 from nczfs.engine.chunks.loaded import Values
-from nczfs.tools.transfer.source import Content, Selection, Source, item_bytes
+from nczfs.tools.sparse import Selection
+from nczfs.tools.transfer.source import Content, Source, item_bytes
 
 
 def cdl_source(text: str, where: str) -> Source:

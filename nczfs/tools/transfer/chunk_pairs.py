@@ -16,8 +16,8 @@ from nczfs.model.boxes import Box, common
 from nczfs.model.grid import ChunkIndex, ChunkPart, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.tools.chunkset import ChunkSet, chunks_of
-from nczfs.tools.sparse import Blocks, box_of, few_within, sparse_reader
-from nczfs.tools.transfer.source import Content, Selection
+from nczfs.tools.sparse import Blocks, Selection, box_of, few_within, sparse_reader
+from nczfs.tools.transfer.source import Content
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from nczfs.library.variable import storable
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkPart
 from nczfs.model.hierarchy import Variable
+from nczfs.tools.sparse import Selection, box_of
 from nczfs.tools.transfer.copying import Writes
-from nczfs.tools.transfer.source import Selection
 
 
 class ChunkTarget:
@@ -70,7 +70,7 @@ class ChunkTarget:
             )
         if self._rounding is not None:
             values = self._rounding(values)
-        box = Box(tuple(p.start for p in selection), tuple(p.stop for p in selection))
+        box = box_of(selection)
         units: dict[UnitIndex, list[tuple[ChunkPart, Values]]] = {}
         left = box.size
         for part in self._wanted_parts(box):

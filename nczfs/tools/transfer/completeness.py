@@ -9,13 +9,12 @@ from math import prod
 from typing import BinaryIO, Final
 
 from nczfs.errors import CorruptStore
+from nczfs.model.classic import ATTRIBUTES, DIMENSIONS, NUMBER_OF_TYPE, SIZES, VARIABLES, padded
 from nczfs.zmap.url import NETCDF_MAGIC
 
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"
-_ITEM_BYTES: Final = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
-_DIMENSION, _VARIABLE, _ATTRIBUTE = 10, 11, 12
+_ITEM_BYTES: Final = {number: SIZES[nc_type] for nc_type, number in NUMBER_OF_TYPE.items()}
 _HEADER_BYTES_MAX: Final = 1 << 30
-_PADDED_TO: Final = 4
 
 
 def check_complete(path: str, name: str) -> None:
@@ -64,10 +63,10 @@ class _Header:
         self.file.seek(4)
         records = self._count()
         is_streaming = records == (1 << (64 if self.version == 5 else 32)) - 1
-        lengths = [self._dimension() for _ in range(self._members(_DIMENSION))]
+        lengths = [self._dimension() for _ in range(self._members(DIMENSIONS))]
         self._skip_attributes()
         fixed_end, record_ends, record_bytes = self.file.tell(), [], []
-        for _ in range(self._members(_VARIABLE)):
+        for _ in range(self._members(VARIABLES)):
             shape, item, begin = self._variable(lengths)
             is_record = bool(shape) and shape[0] == 0
             nbytes = prod(shape[1:] if is_record else shape) * item
@@ -78,7 +77,7 @@ class _Header:
                 fixed_end = max(fixed_end, begin + nbytes)
         if is_streaming or not records or not record_ends:
             return max(fixed_end, self.file.tell())
-        step = sum(map(_padded, record_bytes))
+        step = sum(map(padded, record_bytes))
         if len(record_bytes) == 1:  # a single record variable has no padding
             step = record_bytes[0]
         return max(fixed_end, max(record_ends) + (records - 1) * step)
@@ -104,13 +103,13 @@ class _Header:
         return shape, item, self._number(4 if self.version == 1 else 8)
 
     def _skip_attributes(self) -> None:
-        for _ in range(self._members(_ATTRIBUTE)):
+        for _ in range(self._members(ATTRIBUTES)):
             self._skip_text()
             item = _ITEM_BYTES[self._number(4)]
-            self._skip(_padded(item * self._count()))
+            self._skip(padded(item * self._count()))
 
     def _skip_text(self) -> None:
-        self._skip(_padded(self._count()))
+        self._skip(padded(self._count()))
 
     def _count(self) -> int:
         return self._number(8 if self.version == 5 else 4)
@@ -124,7 +123,3 @@ class _Header:
         if self.file.tell() + nbytes > _HEADER_BYTES_MAX:
             raise EOFError
         self.file.seek(nbytes, os.SEEK_CUR)
-
-
-def _padded(nbytes: int) -> int:
-    return -(-nbytes // _PADDED_TO) * _PADDED_TO

@@ -13,9 +13,9 @@ import numpy as np
 from nczfs.engine.chunks.loaded import Values
 from nczfs.model.grid import RegularGrid
 from nczfs.tools.progress import Progress
-from nczfs.tools.sparse import Blocks
+from nczfs.tools.sparse import Blocks, Selection
 from nczfs.tools.transfer.blocks import BlockSize, block_shape, blocks, pieces
-from nczfs.tools.transfer.source import Content, Selection
+from nczfs.tools.transfer.source import Content
 
 LOOK_S = 0.2
 """A thread that waits for a write calls `Progress` at least so often, which may end the wait."""

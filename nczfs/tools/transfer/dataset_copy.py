@@ -21,6 +21,7 @@ from nczfs.library.variable import Variable
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.tools.progress import Progress
+from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.choices import Choices, chosen
 from nczfs.tools.transfer.chunk_copy import ChunkCopier
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
@@ -28,12 +29,7 @@ from nczfs.tools.transfer.copied_nodes import NodeCopier, is_cell
 from nczfs.tools.transfer.dataset_source import DatasetSource, dataset_source
 from nczfs.tools.transfer.dataset_target import with_string_lengths
 from nczfs.tools.transfer.declaring import NewVariables, rehearsed
-from nczfs.tools.transfer.source import (
-    Notice,
-    Selection,
-    groups_of,
-    with_variables,
-)
+from nczfs.tools.transfer.source import Notice, groups_of, with_variables
 from nczfs.tools.transfer.target import NewNode, opened_target
 from nczfs.tools.transfer.unfinished import Mark
 

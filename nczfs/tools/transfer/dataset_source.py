@@ -17,7 +17,8 @@ from nczfs.model import hierarchy as model
 from nczfs.model.declaration import ElementType, Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
-from nczfs.tools.transfer.source import Content, Notice, Selection, Source, item_bytes
+from nczfs.tools.sparse import Selection
+from nczfs.tools.transfer.source import Content, Notice, Source, item_bytes
 
 
 @dataclass(frozen=True, slots=True)

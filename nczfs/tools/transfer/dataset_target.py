@@ -44,13 +44,24 @@ def write_dataset(source: Source, new: NewNode, notice: Notice, progress: Progre
     rehearsed(source.name, modes, options, new.format, lambda editor: declare(editor, source.root))
     with opened_target(new, Mark("import"), notice) as target:
         variables = declare(target.editor, source.root)
-        with writes_to(target.dataset, limit, progress) as writes:
-            for path, content in source.contents.items():
-                variable = variables[path]
-                size = target_block_size(variable, limit)
-                chunks = ChunkTarget(target.dataset, variable, is_new=True)
-                copy(content, chunks.unit_shape, chunks.start, size, writes, progress)
+        copy_contents(source, target.dataset, variables, limit, progress)
     return variables
+
+
+def copy_contents(
+    source: Source,
+    dataset: Dataset,
+    variables: NewVariables,
+    memory_limit_bytes: int,
+    progress: Progress,
+) -> None:
+    """Store all values of a source in new variables, of which the store has no chunks."""
+    with writes_to(dataset, memory_limit_bytes, progress) as writes:
+        for path, content in source.contents.items():
+            variable = variables[path]
+            size = target_block_size(variable, memory_limit_bytes)
+            chunks = ChunkTarget(dataset, variable, is_new=True)
+            copy(content, chunks.unit_shape, chunks.start, size, writes, progress)
 
 
 def writes_to(dataset: Dataset, memory_limit_bytes: int, progress: Progress) -> Writes:

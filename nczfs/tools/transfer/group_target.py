@@ -12,9 +12,7 @@ from nczfs.errors import Conflict, NczfsError
 from nczfs.formats.names import below
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.tools.progress import Progress
-from nczfs.tools.transfer.chunk_target import ChunkTarget
-from nczfs.tools.transfer.copying import copy
-from nczfs.tools.transfer.dataset_target import target_block_size, with_string_lengths, writes_to
+from nczfs.tools.transfer.dataset_target import copy_contents, with_string_lengths
 from nczfs.tools.transfer.declaring import NewVariables, declare, rehearsed
 from nczfs.tools.transfer.source import Source, with_variables
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
@@ -63,11 +61,7 @@ def fill_group(
     place.put(Mark("import").started())
     try:
         variables = declare(changes, root, path)
-        with writes_to(apart, limit, progress) as writes:
-            for name, content in source.contents.items():
-                chunks = ChunkTarget(apart, variables[name], is_new=True)
-                size = target_block_size(variables[name], limit)
-                copy(content, chunks.unit_shape, chunks.start, size, writes, progress)
+        copy_contents(source, apart, variables, limit, progress)
         if not place.is_ours() or dataset.names(path):
             raise Conflict(f"{place.name}: something else was put there meanwhile")
         changes.sync()

@@ -24,9 +24,10 @@ from nczfs.formats.registry import new_format
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, DataType, NcType
 from nczfs.model.hierarchy import ArrayDescription, Attribute, CodecSpec, Dimension
+from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer import netcdf_c
 from nczfs.tools.transfer.blocks import CACHE_SHARE
-from nczfs.tools.transfer.source import Content, Notice, Selection, Source, item_bytes
+from nczfs.tools.transfer.source import Content, Notice, Source, item_bytes
 
 _BYTE_ORDERS = {"big": ">"}
 

@@ -21,6 +21,7 @@ from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec
 from nczfs.tools.progress import Progress
+from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer import netcdf_c
 from nczfs.tools.transfer.blocks import BLOCK_SHARE, block_size
 from nczfs.tools.transfer.copying import Writes, copy
@@ -29,7 +30,6 @@ from nczfs.tools.transfer.netcdf_source import chunk_shape, translated
 from nczfs.tools.transfer.source import (
     Content,
     Notice,
-    Selection,
     Source,
     groups_of,
     variables_of,

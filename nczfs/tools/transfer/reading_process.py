@@ -19,7 +19,8 @@ from typing import IO, Any, Final
 
 from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import CorruptStore, NczfsError
-from nczfs.tools.transfer.source import Content, Notice, Selection, Source
+from nczfs.tools.sparse import Selection
+from nczfs.tools.transfer.source import Content, Notice, Source
 
 _FIXED_BYTES: Final = 512 << 20  # of the interpreter and its libraries
 _LIMIT_SHARE: Final = 2

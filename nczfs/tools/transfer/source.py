@@ -14,11 +14,10 @@ from nczfs.errors import NoSuchNode
 from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.hierarchy import Dimension
+from nczfs.tools.sparse import Selection
 
 STRING_BYTES = 64
 """Assumed bytes of a string of unknown length, and of what Python adds to each string."""
-
-Selection: TypeAlias = tuple[slice, ...]
 
 Notice: TypeAlias = Callable[[str], object]
 """Takes a line for the user about what could not be carried over unchanged."""

@@ -48,7 +48,7 @@ class ImportOptions:
 
     Attributes
     ----------
-    chunks : lengths of chunks by the names of dimensions; None: as in the file, or by default.
+    chunks : lengths of chunks by the names of dimensions; of others as in the file, or by default.
     codecs : in encoding order; None: as in the file, or by default.
     """
 

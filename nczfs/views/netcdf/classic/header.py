@@ -6,15 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nczfs.model.classic import ATTRIBUTES, DIMENSIONS, NUMBER_OF_TYPE, SIZES, VARIABLES, padded
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.model.printing import encoded
-from nczfs.views.netcdf.classic.versions import SIZES, Version
+from nczfs.views.netcdf.classic.versions import Version
 from nczfs.views.netcdf.content import FileContent, FileDimension, FileVariable
-
-_DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12
-
-_NUMBER_OF_TYPE = {nc_type: number for number, nc_type in enumerate(SIZES, 1)}
 
 _VSIZE_MAX = 2**32 - 1
 """What older versions have for the size of a variable with more than 2^32 - 4 bytes."""
@@ -56,9 +53,9 @@ class _Header:
                 b"CDF",
                 bytes((self._version.number,)),
                 self._number(count),
-                self._list(_DIMENSIONS, list(map(self._dimension, root.dimensions))),
+                self._list(DIMENSIONS, list(map(self._dimension, root.dimensions))),
                 self._attributes(root.attributes),
-                self._list(_VARIABLES, variables),
+                self._list(VARIABLES, variables),
             )
         )
 
@@ -79,7 +76,7 @@ class _Header:
         return self._name(dimension.name) + self._number(length)
 
     def _attributes(self, attributes: Sequence[Attribute]) -> bytes:
-        return self._list(_ATTRIBUTES, list(map(self._attribute, attributes)))
+        return self._list(ATTRIBUTES, list(map(self._attribute, attributes)))
 
     def _attribute(self, attribute: Attribute) -> bytes:
         nc_type, data = _values(attribute, self._version)
@@ -90,9 +87,9 @@ class _Header:
         self, variable: FileVariable, numbers: dict[str, int], size: int, begin: int
     ) -> bytes:
         assert isinstance(variable.type, NcType)
-        padded = -(-size // 4) * 4
+        vsize = padded(size)
         if self._version.number_bytes == 4:
-            padded = min(padded, _VSIZE_MAX)
+            vsize = min(vsize, _VSIZE_MAX)
         ids = b"".join(self._number(numbers[d.name]) for d in variable.dimensions)
         return b"".join(
             (
@@ -101,7 +98,7 @@ class _Header:
                 ids,
                 self._attributes(variable.attributes),
                 _type(variable.type),
-                self._number(padded),
+                self._number(vsize),
                 begin.to_bytes(self._version.offset_bytes, "big"),
             )
         )
@@ -125,8 +122,8 @@ def _values(attribute: Attribute, version: Version) -> tuple[NcType, bytes]:
 
 
 def _type(nc_type: NcType) -> bytes:
-    return _NUMBER_OF_TYPE[nc_type].to_bytes(4, "big")
+    return NUMBER_OF_TYPE[nc_type].to_bytes(4, "big")
 
 
 def _padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % 4)
+    return data + bytes(padded(len(data)) - len(data))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import prod
 
 from nczfs.errors import Unsupported
+from nczfs.model.classic import SIZES, padded
 from nczfs.model.dtypes import NcType
 from nczfs.views.netcdf.classic.header import header
-from nczfs.views.netcdf.classic.versions import SIZES, VERSIONS, Version
+from nczfs.views.netcdf.classic.versions import VERSIONS, Version
 from nczfs.views.netcdf.content import FileContent, FileVariable
 
 PAGE_BYTES = 4096
@@ -91,9 +92,9 @@ def _plan(content: FileContent, version: Version) -> Plan:
     for size, is_record in zip(sizes, are_records, strict=True):
         offsets.append(inside if is_record else position)
         if is_record:
-            inside += _padded(size)
+            inside += padded(size)
         else:
-            position += _padded(size)
+            position += padded(size)
     if are_records.count(True) == 1:
         # The special case of the format: a single record variable has no padding.
         inside = sizes[are_records.index(True)]
@@ -142,7 +143,3 @@ def _size(variable: FileVariable) -> int:
 
 def _is_record(variable: FileVariable) -> bool:
     return bool(variable.dimensions) and variable.dimensions[0].unlimited
-
-
-def _padded(size: int) -> int:
-    return -(-size // 4) * 4

@@ -1,29 +1,14 @@
 """The versions of the classic format, and their limits.
 
-Sources: the netCDF classic format specification, and that of CDF-5 in PnetCDF. The limits of sizes
-are those of netcdf-c, in `NC_check_vlens` and `nc_def_dim`.
+The limits of sizes are those of netcdf-c, in `NC_check_vlens` and `nc_def_dim`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nczfs.model.classic import SIZES
 from nczfs.model.dtypes import NcType
-
-SIZES = {
-    NcType.BYTE: 1,
-    NcType.CHAR: 1,
-    NcType.SHORT: 2,
-    NcType.INT: 4,
-    NcType.FLOAT: 4,
-    NcType.DOUBLE: 8,
-    NcType.UBYTE: 1,
-    NcType.USHORT: 2,
-    NcType.UINT: 4,
-    NcType.INT64: 8,
-    NcType.UINT64: 8,
-}
-"""Bytes of a value, in the order of the types' numbers, which begin with 1."""
 
 _TYPES_BEFORE_5 = frozenset(tuple(SIZES)[:6])
 

@@ -15,7 +15,8 @@ from nczfs.model.grid import RegularGrid
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.diff.differences import ValueDifferences
 from nczfs.tools.diff.values import EXACT, Compared, Tolerance, value_differences
-from nczfs.tools.transfer.source import Content, Selection
+from nczfs.tools.sparse import Selection
+from nczfs.tools.transfer.source import Content
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MEMORY = 1 << 20

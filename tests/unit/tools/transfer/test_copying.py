@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from nczfs.errors import UsageError
 from nczfs.model.hierarchy import CodecSpec
+from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.blocks import BlockSize, block_shape, blocks, pieces
 from nczfs.tools.transfer.cdl_source import cdl_source
 from nczfs.tools.transfer.choices import Choices, chosen
 from nczfs.tools.transfer.copying import Writes, copy, longest_string
-from nczfs.tools.transfer.source import Content, Selection, variables_of
+from nczfs.tools.transfer.source import Content, variables_of
 
 Case = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
