@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,14 +21,14 @@ from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import ROOT, Key, parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.killed import recovered
 from tests.support.stopping import Steps, Work
-from tests.support.trees import find, read
+from tests.support.trees import find, read, tree_over
 from tests.support.writing import close, open_file, rename, write
 
 LENGTH, CHUNK, FILL = 16, 4, -1
@@ -53,8 +52,7 @@ class World:
     def __init__(self, memory: MemoryZMap, spool: Path, dead: Path) -> None:
         self.memory, self.spool, self.dead = memory, spool, dead
         options = VfsOptions(engine=OPTIONS, read_only=False, spool_dir=spool)
-        with mock.patch("nczfs.vfs.tree.open_store", return_value=memory):
-            self.fs: TreeFileSystem = mount_tree("memory://world", None, options)
+        self.fs: TreeFileSystem = tree_over(memory, options)
         self.values = [FILL] * LENGTH
         self.records: list[int] = []
         self.contents = {"a": bytearray(64), "b": bytearray(64)}
@@ -200,8 +198,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[Key, bytes]
     dead = tmp_path_factory.mktemp("interleavings") / "dead"
     faulty = Faulty(memory)
     options = VfsOptions(engine=OPTIONS, read_only=False, spool_dir=dead)
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=faulty):
-        fs = mount_tree("memory://world", None, options)
+    fs = tree_over(faulty, options)
     handle = open_file(fs, V)
     fs.write(handle, 14 * 4, np.array([99], "<i4").tobytes())
     faulty.arm(Fault(0, operations=frozenset({"write"}), repeats=10**9))

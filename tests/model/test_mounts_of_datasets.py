@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,12 +25,12 @@ from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import Key, parse_prefix
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.late import LateZMap
-from tests.support.trees import find, read
+from tests.support.trees import find, read, tree_over
 from tests.support.writing import close, open_file, write
 
 ITEM = 4
@@ -139,8 +138,7 @@ class Mounts(RuleBasedStateMachine):
         options = VfsOptions(
             engine=OPTIONS, read_only=False, spool_dir=self.directory / str(number)
         )
-        with mock.patch("nczfs.vfs.tree.open_store", return_value=self.faulty[number]):
-            return mount_tree("memory://model", None, options)
+        return tree_over(self.faulty[number], options)
 
     def client(self, mode: str, **options: Any) -> Any:
         """Another program that has the dataset open."""

@@ -34,14 +34,14 @@ from nczfs.tools import recovery
 from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects.names import parent_of
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.killed import recovered
 from tests.support.late import LateZMap
-from tests.support.trees import exists, find, read
+from tests.support.trees import exists, find, read, tree_over
 from tests.support.writing import mkdir, open_file, rename, truncate, unlink
 
 PAGE = 16
@@ -165,8 +165,7 @@ class MountsOfObjects(RuleBasedStateMachine):
 
     def mounted(self, zmap: Any, name: str) -> TreeFileSystem:
         options = VfsOptions(engine=OPTIONS, read_only=False, spool_dir=self.spools / name)
-        with mock.patch("nczfs.vfs.tree.open_store", return_value=zmap):
-            return mount_tree("memory://model", None, options)
+        return tree_over(zmap, options)
 
     @contextlib.contextmanager
     def failing(self, trouble: Trouble) -> Iterator[None]:

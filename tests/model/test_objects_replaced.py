@@ -19,11 +19,11 @@ from nczfs.errors import StaleHandle
 from nczfs.testing.copying import Copying
 from nczfs.tools import recovery
 from nczfs.vfs.base import AttributeChanges, HandleNo
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
-from tests.support.trees import exists, find
+from tests.support.trees import exists, find, tree_over
 from tests.support.writing import close, open_file, rename, unlink
 
 PATHS = ("objects/d/a", "objects/d/b")
@@ -64,9 +64,8 @@ class ReplacedObject(RuleBasedStateMachine):
         self.spool = Path(tempfile.mkdtemp())
         self.patches = contextlib.ExitStack()
         self.patches.enter_context(mock.patch("nczfs.vfs.objects.store.NEAR_STEP", STEP))
-        with mock.patch("nczfs.vfs.tree.open_store", return_value=self.copying):
-            options = VfsOptions(read_only=False, spool_dir=self.spool)
-            self.fs = mount_tree("memory://model", None, options)
+        options = VfsOptions(read_only=False, spool_dir=self.spool)
+        self.fs = tree_over(self.copying, options)
         self.handles: list[HandleNo] = []
         self.path = PATHS[0]
         self.stored: dict[str, bytes] = {}

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.spool.space import Survives
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import ROOT, Key, parse_prefix
 from nczfs.zmap.memory import MemoryZMap
@@ -23,6 +22,7 @@ from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.killed import recovered
 from tests.support.power import Disk
+from tests.support.trees import tree_over
 from tests.support.writing import open_file
 
 KEYS = ("a", "b", "d/a", "d/e/a")
@@ -103,8 +103,7 @@ def test_a_journal_that_is_synced_has_whatever_write_returned_for(
     drawn = random.Random(writes)
     values, content = np.full(LENGTH, -1, "<i4"), bytearray()
     with disk.watched():
-        with mock.patch("nczfs.vfs.tree.open_store", return_value=faulty):
-            fs = mount_tree("memory://store", None, options)
+        fs = tree_over(faulty, options)
         faulty.arm(Fault(0, operations=frozenset({"write", "write_parts"}), repeats=10**9))
         elements = open_file(fs, "datasets/d.zarr/v/values.raw", os.O_WRONLY)
         file = open_file(fs, "objects/file", os.O_WRONLY | os.O_CREAT)

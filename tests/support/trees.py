@@ -1,11 +1,21 @@
-"""Walking a file system in-process, as the kernel would, by paths."""
+"""Walking a file system in-process, as the kernel would, by paths; and one over any store."""
 
 from __future__ import annotations
 
 import os
+from unittest import mock
 
 from nczfs.errors import NoSuchPath
 from nczfs.vfs.base import ROOT_INODE, FileKind, FileSystem, InodeNo, NodeAttributes
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.base import ZMap
+
+
+def tree_over(store: ZMap, options: VfsOptions, url: str = "memory://store") -> TreeFileSystem:
+    """The tree of a mount of a store that a test has made."""
+    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
+        return mount_tree(url, None, options)
 
 
 def find(fs: FileSystem, path: str) -> NodeAttributes:

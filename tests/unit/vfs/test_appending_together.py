@@ -28,7 +28,7 @@ from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.killed import Kept, left_by, recovered
-from tests.support.trees import find, read
+from tests.support.trees import find, read, tree_over
 from tests.support.writing import close, open_file, write
 
 WIDTH, ROUNDS = 5, 25
@@ -56,8 +56,7 @@ def fs(
         read_only=False,
         spool_dir=tmp_path / "spool",
     )
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=memory):
-        mounted = mount_tree("memory://store", None, options)
+    mounted = tree_over(memory, options, "memory://store")
     yield mounted
     mounted.close()
 

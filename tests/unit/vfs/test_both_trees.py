@@ -9,7 +9,6 @@ from concurrent.futures import TimeoutError as StillWaiting
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,12 +18,13 @@ from nczfs.errors import NczfsError, StaleHandle, StructureChanged
 from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import ROOT, Key, parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.gated import WAIT_S, GatedZMap
+from tests.support.trees import tree_over
 from tests.support.writing import close, open_file, rename, unlink, write
 
 RAW = "datasets/d.zarr/v/values.raw"
@@ -45,8 +45,7 @@ def fs(store: GatedZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
     options = VfsOptions(
         engine=OPTIONS, read_only=False, allow_delete=True, spool_dir=tmp_path / "spool"
     )
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-        tree = mount_tree("memory://both", None, options)
+    tree = tree_over(store, options)
     yield tree
     tree.close()
 
@@ -87,12 +86,23 @@ def stored(store: MemoryZMap, name: str, variable: str = "v") -> list[int]:
         return list(map(int, root[variable][...]))
 
 
+def open_written(fs: TreeFileSystem) -> HandleNo:
+    """Open the values, of which one was written and stored through this handle."""
+    handle = open_file(fs, RAW)
+    put(fs, handle, 1, 11)
+    fsync(fs, handle)
+    return handle
+
+
+def check_kept(fs: TreeFileSystem, handle: HandleNo, tmp_path: Path) -> None:
+    """One chunk that could not be stored is in the spool. Closes the file."""
+    assert len(list(tmp_path.rglob("*.unsaved"))) == 1
+    with suppress(StructureChanged):
+        close(fs, handle)
+
+
 def keys(store: MemoryZMap) -> list[str]:
     return [str(stat.key) for stat in store.list(ROOT)]
-
-
-def kept(tmp_path: Path) -> list[str]:
-    return [path.name for path in tmp_path.rglob("*.unsaved")]
 
 
 def test_renaming_its_directory_stores_what_was_written_to_a_dataset(
@@ -110,27 +120,21 @@ def test_what_is_written_after_its_directory_was_renamed_is_refused_and_kept(
     fs: TreeFileSystem, store: GatedZMap, tmp_path: Path
 ) -> None:
     """SEMANTICS O11, W22: also when the store was asked less than a second ago."""
-    handle = open_file(fs, RAW)
-    put(fs, handle, 1, 11)
-    fsync(fs, handle)
+    handle = open_written(fs)
     rename(fs, "objects/d.zarr", "objects/e.zarr")
     put(fs, handle, 2, 12)
     with pytest.raises(StructureChanged):
         fsync(fs, handle)
     assert stored(store, "e.zarr")[1:3] == [11, FILL]
     assert [key for key in keys(store) if key.startswith("d.zarr/")] == []
-    assert len(kept(tmp_path)) == 1
-    with suppress(StructureChanged):
-        close(fs, handle)
+    check_kept(fs, handle, tmp_path)
 
 
 def test_nothing_of_a_dataset_is_stored_while_its_directory_is_renamed(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     """SEMANTICS O11: what was copied before is deleted, and newer values would go with it."""
-    handle = open_file(fs, RAW)
-    put(fs, handle, 1, 11)
-    fsync(fs, handle)
+    handle = open_written(fs)
     with store.stopping("delete", "d.zarr/.zgroup") as gate:
         renaming = threads.submit(rename, fs, "objects/d.zarr", "objects/e.zarr")
         assert gate.reached.wait(WAIT_S)
@@ -143,18 +147,14 @@ def test_nothing_of_a_dataset_is_stored_while_its_directory_is_renamed(
         with pytest.raises(StructureChanged):
             syncing.result(WAIT_S)
     assert stored(store, "e.zarr")[1:3] == [11, FILL]
-    assert len(kept(tmp_path)) == 1
-    with suppress(StructureChanged):
-        close(fs, handle)
+    check_kept(fs, handle, tmp_path)
 
 
 def test_a_variable_that_was_made_anew_through_objects_gets_no_values_of_the_old_one(
     fs: TreeFileSystem, store: GatedZMap, tmp_path: Path
 ) -> None:
     """SEMANTICS W22: also when the store was asked less than a second ago."""
-    handle = open_file(fs, RAW)
-    put(fs, handle, 1, 11)
-    fsync(fs, handle)
+    handle = open_written(fs)
     other = MemoryZMap()
     make(other, "f4")
     for key in keys(store):
@@ -168,9 +168,7 @@ def test_a_variable_that_was_made_anew_through_objects_gets_no_values_of_the_old
     with client(store) as root:
         assert root["v"].dtype == np.dtype("f4")
         assert root["v"][...].tolist() == [FILL] * LENGTH
-    assert len(kept(tmp_path)) == 1
-    with suppress(StructureChanged):
-        close(fs, handle)
+    check_kept(fs, handle, tmp_path)
 
 
 def replace_variable(store: MemoryZMap) -> None:
@@ -184,37 +182,32 @@ def replace_variable(store: MemoryZMap) -> None:
         MemoryZMap.write(store, stat.key, other.read(stat.key).data)
 
 
-def check_replaced(store: MemoryZMap, tmp_path: Path, first: int) -> None:
+def check_replaced(store: MemoryZMap) -> None:
+    """The new variable has no value of the old one, whose stored values are under its new name."""
     with client(store) as root:
         assert root["v"].dtype == np.dtype("f4")
         assert root["v"][...].tolist() == [FILL] * LENGTH
-        assert root["w"][...].tolist() == [FILL, first] + [FILL] * (LENGTH - 2)
-    assert len(kept(tmp_path)) == 1
+        assert root["w"][...].tolist() == [FILL, 11] + [FILL] * (LENGTH - 2)
 
 
 def test_what_is_written_within_a_second_after_another_client_renamed_a_variable_is_refused(
     fs: TreeFileSystem, store: GatedZMap, tmp_path: Path
 ) -> None:
     """SEMANTICS W22. The store is near."""
-    handle = open_file(fs, RAW)
-    put(fs, handle, 1, 11)
-    fsync(fs, handle)
+    handle = open_written(fs)
     replace_variable(store)
     put(fs, handle, 2, 12)
     with pytest.raises(StructureChanged):
         fsync(fs, handle)
-    check_replaced(store, tmp_path, 11)
-    with suppress(StructureChanged):
-        close(fs, handle)
+    check_replaced(store)
+    check_kept(fs, handle, tmp_path)
 
 
 def test_a_chunk_that_was_stored_while_another_client_renamed_its_variable_is_no_chunk_of_the_next(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     """SEMANTICS W22. The store is near."""
-    handle = open_file(fs, RAW)
-    put(fs, handle, 1, 11)
-    fsync(fs, handle)
+    handle = open_written(fs)
     put(fs, handle, 4, 12)
     with store.stopping("write", "d.zarr/v/1") as gate:
         syncing = threads.submit(fsync, fs, handle)
@@ -223,9 +216,8 @@ def test_a_chunk_that_was_stored_while_another_client_renamed_its_variable_is_no
         gate.open()
         with pytest.raises(StructureChanged):
             syncing.result(WAIT_S)
-    check_replaced(store, tmp_path, 11)
-    with suppress(StructureChanged):
-        close(fs, handle)
+    check_replaced(store)
+    check_kept(fs, handle, tmp_path)
 
 
 @pytest.mark.parametrize("step", ["d.zarr/v/.zarray", "d.zarr/v/0", "d.zarr/v/.nczfs_renaming"])

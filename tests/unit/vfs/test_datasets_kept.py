@@ -6,7 +6,6 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,12 +16,12 @@ from nczfs.library import known
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
-from tests.support.trees import find, read
+from tests.support.trees import find, read, tree_over
 from tests.support.writing import close, open_file, write
 
 NAMES = ("a.zarr", "b.zarr", "c.zarr")
@@ -58,8 +57,7 @@ def fs(faulty: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     options = VfsOptions(
         engine=EngineOptions(cache_bytes_max=0), read_only=False, spool_dir=tmp_path / "spool"
     )
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=faulty):
-        mounted = mount_tree("memory://store", None, options)
+    mounted = tree_over(faulty, options)
     yield mounted
     mounted.close()
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,13 +17,13 @@ from nczfs.errors import LeaseNotHeld, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.base import Features
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.leases import QUICK, Unconditional
-from tests.support.trees import read
+from tests.support.trees import read, tree_over
 from tests.support.waiting import until
 from tests.support.writing import close, open_file
 
@@ -83,8 +82,7 @@ def mount(store: Tried, tmp_path: Path) -> Iterator[Callable[..., TreeFileSystem
             read_only=False,
             spool_dir=tmp_path / str(len(mounts)),
         )
-        with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-            mounts.append(mount_tree("memory://first", options=options))
+        mounts.append(tree_over(store, options))
         return mounts[-1]
 
     yield mounted

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,12 +14,12 @@ import pytest
 from nczfs.engine.options import EngineOptions
 from nczfs.library.opening import open_zmap
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.gated import WAIT_S, GatedZMap
-from tests.support.trees import find
+from tests.support.trees import find, tree_over
 from tests.support.writing import close, open_file, write
 
 NAMES = ("a.zarr", "b.zarr")
@@ -43,8 +42,7 @@ def store(request: pytest.FixtureRequest) -> GatedZMap:
 @pytest.fixture
 def fs(store: GatedZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
     options = VfsOptions(engine=OPTIONS, read_only=False, spool_dir=tmp_path / "spool")
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-        tree = mount_tree("memory://slow", None, options)
+    tree = tree_over(store, options)
     yield tree
     tree.close()
 

@@ -28,7 +28,7 @@ from nczfs.zmap.keys import Key
 from nczfs.zmap.registry import open_store
 from tests.conftest import ExpectedWarnings
 from tests.support.killed import Kept, left_by, recovered
-from tests.support.trees import find, read
+from tests.support.trees import find, read, tree_over
 from tests.support.writing import close, open_file, split
 
 OLD = bytes(range(1, 201))
@@ -58,8 +58,7 @@ def mounted(store: ZMap, url: str, spool_dir: Path) -> Iterator[Callable[..., Tr
 
     def mount(**options: Any) -> TreeFileSystem:
         usual = VfsOptions(read_only=False, spool_dir=spool_dir, survives=Survives.KILL)
-        with mock.patch("nczfs.vfs.tree.open_store", return_value=Kept(store)):
-            trees.append(mount_tree(url, options=replace(usual, **options)))
+        trees.append(tree_over(Kept(store), replace(usual, **options), url))
         return trees[-1]
 
     yield mount

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -41,7 +40,7 @@ from nczfs.zmap.keys import Key, parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from tests.conftest import ExpectedWarnings
 from tests.support.killed import object_of
-from tests.support.trees import exists, find, listing, read
+from tests.support.trees import exists, find, listing, read, tree_over
 from tests.support.writing import (
     close,
     mkdir,
@@ -86,8 +85,7 @@ def faulty(store: ZMap) -> Faulty:
 @pytest.fixture
 def faulty_fs(faulty: Faulty, url: str, tmp_path: Path) -> Iterator[TreeFileSystem]:
     options = VfsOptions(read_only=False, spool_dir=tmp_path / "spool")
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=faulty):
-        tree = mount_tree(url, None, options)
+    tree = tree_over(faulty, options, url)
     yield tree
     tree.close()
 

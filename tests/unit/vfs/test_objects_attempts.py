@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -14,11 +13,11 @@ from nczfs.errors import StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
-from tests.support.trees import find
+from tests.support.trees import find, tree_over
 from tests.support.writing import close, open_file, rename, unlink
 
 KEY, PATH = Key("file"), "objects/file"
@@ -35,9 +34,8 @@ def store() -> Faulty:
 
 @pytest.fixture
 def fs(store: Faulty, tmp_path: Path) -> Iterator[TreeFileSystem]:
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-        options = VfsOptions(read_only=False, spool_dir=tmp_path)
-        tree = mount_tree("memory://attempts", options=options)
+    options = VfsOptions(read_only=False, spool_dir=tmp_path)
+    tree = tree_over(store, options, "memory://attempts")
     yield tree
     tree.close()
 
@@ -122,8 +120,7 @@ def test_a_file_that_only_became_shorter_goes_on_after_the_answer_was_lost(
     """SEMANTICS O6, O9: nothing of what is sent came from here."""
     survives = Survives.KILL if is_logged else Survives.NOTHING
     options = VfsOptions(read_only=False, spool_dir=tmp_path, survives=survives)
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-        fs = mount_tree("memory://attempts", options=options)
+    fs = tree_over(store, options, "memory://attempts")
     store.write(KEY, LARGE)
     handle = open_file(fs, PATH, os.O_RDWR)
     cut(fs, handle, len(LARGE) - 5)

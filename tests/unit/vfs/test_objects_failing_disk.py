@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,14 +16,14 @@ from nczfs.engine.spool.space import Survives
 from nczfs.errors import NczfsError, NoSpace
 from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
 from tests.support.failingdisk import FailingDisk, failing_disk
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.killed import left_by, recovered
-from tests.support.trees import find
+from tests.support.trees import find, tree_over
 from tests.support.waiting import until
 from tests.support.writing import open_file
 
@@ -75,8 +74,7 @@ def cut(size: int) -> Callable[[bytes], bytes]:
 
 def mounted(store: MemoryZMap, spool_dir: Path, survives: Survives) -> TreeFileSystem:
     options = VfsOptions(read_only=False, spool_dir=spool_dir, survives=survives)
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-        return mount_tree("memory://store", None, options)
+    return tree_over(store, options)
 
 
 def change(fs: TreeFileSystem, handle: HandleNo, content: Content, store: GatedZMap) -> None:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -14,12 +13,12 @@ from nczfs.errors import StaleHandle
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects import delivered
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
 from tests.support.gated import WAIT_S, GatedZMap
-from tests.support.trees import find
+from tests.support.trees import find, tree_over
 from tests.support.writing import close, open_file, rename, unlink, write
 
 KEY, PATH = Key("run.log"), "objects/run.log"
@@ -34,8 +33,7 @@ def store() -> MemoryZMap:
 
 @pytest.fixture
 def fs(store: MemoryZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-        tree = mount_tree("memory://x", options=VfsOptions(read_only=False, spool_dir=tmp_path))
+    tree = tree_over(store, VfsOptions(read_only=False, spool_dir=tmp_path))
     yield tree
     tree.close()
 
@@ -166,8 +164,7 @@ def test_who_opens_the_file_to_write_while_a_reader_goes_on_cuts_off_nothing(
     expected_warnings.add("not stored")
     store = GatedZMap()
     store.write(KEY, b"0123456789")
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-        fs = mount_tree("memory://x", options=VfsOptions(read_only=False, spool_dir=tmp_path))
+    fs = tree_over(store, VfsOptions(read_only=False, spool_dir=tmp_path))
     handle = reader(fs)
     assert bytes(fs.read(handle, 2, 4)) == b"2345"
     ino = find(fs, PATH).ino

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -15,12 +13,12 @@ from nczfs.errors import CrossesTrees, NotPermitted, PathExists, ReadOnlyMount, 
 from nczfs.testing.copying import Copying
 from nczfs.vfs.base import AttributeChanges, NodeAttributes
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
-from tests.support.trees import find, listing, read
+from tests.support.trees import find, listing, read, tree_over
 from tests.support.writing import close, mkdir, open_file, rename, split, truncate, unlink, write
 
 NOTES = "objects/plain/notes.txt"
@@ -38,13 +36,10 @@ def store() -> ZMap:
 
 @pytest.fixture
 def mounting(tmp_path: Path) -> Mounting:
-    numbers = itertools.count()
-
     @contextmanager
     def mounted(store: ZMap, *, read_only: bool = False) -> Iterator[TreeFileSystem]:
         options = VfsOptions(read_only=read_only, spool_dir=tmp_path / "spool")
-        with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-            tree = mount_tree(f"memory://{next(numbers)}", None, options)
+        tree = tree_over(store, options)
         yield tree
         tree.close()
 

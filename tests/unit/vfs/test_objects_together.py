@@ -20,7 +20,7 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import Features, Stat
 from nczfs.zmap.keys import ROOT, Key
 from tests.support.gated import WAIT_S, GatedZMap
-from tests.support.trees import find, listing, read
+from tests.support.trees import find, listing, read, tree_over
 from tests.support.writing import close, mkdir, open_file, rename, write
 
 
@@ -35,8 +35,7 @@ def store() -> GatedZMap:
 @pytest.fixture
 def fs(store: GatedZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
     options = VfsOptions(read_only=False, spool_dir=tmp_path / "spool")
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-        tree = mount_tree("memory://together", None, options)
+    tree = tree_over(store, options)
     yield tree
     tree.close()
 

@@ -6,18 +6,17 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
 
 from nczfs.library.opening import open_zmap
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.gated import WAIT_S, GatedZMap
-from tests.support.trees import find, read
+from tests.support.trees import find, read, tree_over
 from tests.support.writing import close, open_file
 
 
@@ -29,8 +28,7 @@ def store() -> GatedZMap:
 @pytest.fixture
 def fs(store: GatedZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
     options = VfsOptions(read_only=False, spool_dir=tmp_path)
-    with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
-        tree = mount_tree("memory://slow", options=options)
+    tree = tree_over(store, options)
     yield tree
     tree.close()
 
