@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, cast
 
+from nczfs.cli.options import default_memory_limit
 from nczfs.cli.sources import Settings
 from nczfs.errors import BadUrl, NoContent
 from nczfs.zmap.url import check_path, parse_url
@@ -45,6 +46,7 @@ def store_options(settings: Settings) -> StoreOptions:
         zip_index_dir=_zip_index_dir(settings),
         allow_references=tuple(sorted(settings.words("allow-references") or ())),
         allow_redirects=tuple(sorted(settings.words("allow-redirects") or ())),
+        memory_bytes=settings.maybe_number("memory-limit") or default_memory_limit(),
     )
 
 

@@ -145,6 +145,7 @@ class _Mounted:
         self._read_only = options.read_only or not zmap.features.writable
         self._began_ns = time.time_ns()
         self._engine = Engine(options.engine, spool)
+        self._engine.cache.claim(zmap.memory_bytes)
         self._metadata = MetadataCache(
             zmap, self._engine.options, self._engine.pools, ledger=self._engine.ledger
         )

@@ -420,18 +420,13 @@ class ZMap(ABC):
     def unmark(self, prefix: Prefix) -> None:  # noqa: B027 - most stores have no markers
         """Remove the marker of a prefix, if it has one, even from another program.
 
-        Raises
-        ------
-        Conflict : the object in its place has bytes, and stays.
+        Raises Conflict if the object in its place has bytes; it stays.
         """
 
     def markers(self, prefix: Prefix) -> Iterator[Prefix]:
         """Yield this prefix and those below at any depth that have a marker, in arbitrary order.
 
-        Raises
-        ------
-        Conflict : something below is neither an object of this map nor a marker, so the results of
-            `list` and this method are not all that the prefix has.
+        Raises Conflict if something below is neither an object of this map nor a marker.
         """
         return iter(())
 
@@ -450,6 +445,11 @@ class ZMap(ABC):
     def silent_s(self) -> float:
         """How long ago the first request without an answer was sent; 0.0: the store answers."""
         return 0.0
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what the store keeps in memory as long as it is open; 0: little."""
+        return 0
 
     def flush(self) -> None:  # noqa: B027 - most stores have nothing to do
         """Make all writes so far durable, and visible to all who open the store.

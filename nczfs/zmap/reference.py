@@ -71,6 +71,10 @@ class References(Protocol):
     def broken_below(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
         """Yield the known references below a prefix that cannot be read, and why."""
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what the references take in memory."""
+
 
 class ReferenceZMap(ZMap):
     """The keys of a document of references.
@@ -116,6 +120,10 @@ class ReferenceZMap(ZMap):
     @property
     def silent_s(self) -> float:
         return self._targets.silent_s
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._references.memory_bytes
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
@@ -256,14 +264,14 @@ def open_reference(url: StoreUrl, options: StoreOptions) -> ZMap:
     home, key = around(url)
     store = open_store(home, options)
     try:
-        blob = read_bounded(store, key)
+        blob = read_bounded(store, key, options.memory_bytes)
     except NoSuchObject:
         if url.path:
             raise
         return _of_directory(url, options)  # as mode=reference implies
     finally:
         store.close()
-    table = read_references(blob.data, url.text)
+    table = read_references(blob.data, url.text, options.memory_bytes)
     document = ReferenceDocument(url.text, blob.version, blob.mtime_ns)
     return ReferenceZMap(document, table, Targets(home, options), near=_is_near(home, options))
 
@@ -275,8 +283,8 @@ def _of_directory(url: StoreUrl, options: StoreOptions) -> ZMap:
     home = replace(url, kind=plain_kind(url))
     store = open_store(home, options)
     try:
-        blob = read_bounded(store, Key(form.key))
-        references = ParquetReferences(store, blob.data, url.text, form)
+        blob = read_bounded(store, Key(form.key), options.memory_bytes)
+        references = ParquetReferences(store, blob.data, url.text, form, options.memory_bytes)
     except BaseException:
         store.close()
         raise

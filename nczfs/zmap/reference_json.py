@@ -43,7 +43,7 @@ _NEXT = re.compile(
 _SECTIONS = frozenset({"version", "templates", "gen", "refs"})
 
 
-def read_references(body: Buffer, where: str) -> Table:
+def read_references(body: Buffer, where: str, limit_bytes: int) -> Table:
     """Read the references of a document; those with invalid keys are left out, logged once.
 
     A reference that cannot be read is refused alone: the others are read, and the log names the
@@ -52,6 +52,7 @@ def read_references(body: Buffer, where: str) -> Table:
     Parameters
     ----------
     where : the place of the document, for messages.
+    limit_bytes : of the document and all that it expands to.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def read_references(body: Buffer, where: str) -> Table:
     Unsupported : its version or templates are not supported, or it expands beyond the limit.
     """
     try:
-        return _Document(body, where).table()
+        return _Document(body, where, limit_bytes).table()
     except Unsupported as error:
         raise Unsupported(f"{where}: {error}") from error
     except (ValueError, RecursionError) as error:
@@ -67,10 +68,11 @@ def read_references(body: Buffer, where: str) -> Table:
 
 
 class _Document:
-    def __init__(self, body: Buffer, where: str) -> None:
+    def __init__(self, body: Buffer, where: str, limit_bytes: int) -> None:
+        self._budget = Budget(limit_bytes)
+        self._budget.spend(len(body))
         self._parts = JsonParts(body)
         self._where = where
-        self._budget = Budget()
         self._dropped = 0
         self._foreign = ""  # the first key whose value is of a kind that references do not have
 

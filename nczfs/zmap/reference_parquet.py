@@ -8,6 +8,7 @@ does not install by default.
 from __future__ import annotations
 
 import json
+import logging
 import posixpath
 import re
 import threading
@@ -33,18 +34,22 @@ from nczfs.zmap.reference_table import WHOLE, Budget, Reference, Table, TableBui
 
 DOCUMENT_BYTES_MAX = 256 << 20
 PARTS_KEPT = 8
-PART_BYTES_MAX = 256 << 20  # limits for a file in memory, and for all cached files
+PARTS_SHARE = 4  # of the memory limit, the largest for a file and for all cached files: a quarter
 RECORD_SIZE_MAX = 10_000_000
+SMALL_PART_BYTES = 1 << 20  # of a file; the rest is read while no other one is parsed
 PARTS_MAX = 100_000  # limit for an array
 ARRAY_BYTES_MAX = 4 << 20  # limit for the document of an array
 DIMENSIONS_MAX = 64
 
+_log = logging.getLogger(__name__)
 _COLUMNS = ("path", "offset", "size", "raw")
 # Other encodings expand beyond what a file states, such as prefixes shared with the text before.
 _ENCODINGS = frozenset(
     {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BINARY_PACKED"}
 )
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+_CHUNK = re.compile(r"[0-9]+(?:[./][0-9]+)*")
+_UNKNOWN = object()
 _HAS_PROTOCOL = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -79,7 +84,9 @@ class _Grid:
 
 
 class ParquetReferences:
-    """References by key. `_lock` guards the cached files, not the reading of one.
+    """References by key. `_lock` guards the cached files; `_parsing` lets one be parsed at a time.
+
+    An array whose chunks cannot be counted is refused alone: reading any of its chunks is an error.
 
     Parameters
     ----------
@@ -87,6 +94,8 @@ class ParquetReferences:
     document : the contents of the one that holds all others.
     where : the place of the directory, for messages.
     form : of the documents.
+    limit_bytes : of the document and what it expands to; a quarter of it is the limit of the cached
+        files.
 
     Raises
     ------
@@ -94,12 +103,26 @@ class ParquetReferences:
     BadMetadata : the document does not describe references.
     """
 
-    def __init__(self, store: ZMap, document: Buffer, where: str, form: ParquetDocuments) -> None:
+    def __init__(
+        self,
+        store: ZMap,
+        document: Buffer,
+        where: str,
+        form: ParquetDocuments,
+        limit_bytes: int,
+    ) -> None:
         self._store = store
         self._where = where
         self._arrow = _pyarrow(where)
-        self._documents, self._grids, self._record_size = _described(document, where, form)
+        described = _described(document, where, form, limit_bytes)
+        self._documents = described.documents
+        self._grids = described.grids
+        self._refused = described.refused
+        self._record_size = described.record_size
+        self._array = form.array
+        self._parts_bytes_max = limit_bytes // PARTS_SHARE
         self._lock = threading.Lock()
+        self._parsing = threading.Lock()
         self._parts: OrderedDict[Key, Any] = OrderedDict()
 
     def find(self, key: str) -> Reference | None:
@@ -113,6 +136,8 @@ class ParquetReferences:
             if grid is not None:
                 index = grid.index(name)
                 return self._row(parent, index) if index is not None else None
+            if parent in self._refused and _CHUNK.fullmatch(name):
+                return Reference(0, None, problem=self._refused[parent])
             word, slash, name = name.partition("/")
             parent = f"{parent}/{word}"
         return None
@@ -141,8 +166,16 @@ class ParquetReferences:
                 yield head, None, True
 
     def broken_below(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
-        """Yield nothing: the files are read only when they are needed."""
-        return iter(())
+        """Yield the documents of arrays that are refused. Files are read only when needed."""
+        for path, problem in self._refused.items():
+            key = join(path, self._array)
+            if not prefix or key.startswith(f"{prefix}/"):
+                yield key, problem
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what the documents take, and at most what the cached files take."""
+        return self._documents.memory_bytes + self._parts_bytes_max
 
     def _chunks(self, path: str, grid: _Grid) -> Iterator[tuple[str, Reference]]:
         """Yield the chunks of an array that have a reference, by name."""
@@ -181,26 +214,47 @@ class ParquetReferences:
 
     def _part(self, key: Key) -> Any:
         """Return the rows of a file, or why they cannot be read; None if there is no such file."""
-        with self._lock:
-            if key in self._parts:
-                self._parts.move_to_end(key)
-                return self._parts[key]
+        if (known := self._cached(key)) is not _UNKNOWN:
+            return known
+        part: Any = None
         try:
-            part = self._parsed(key, read_bounded(self._store, key).data)
+            small = self._store.read(key, 0, SMALL_PART_BYTES)
         except NoSuchObject:
-            part = None
-        except (BadMetadata, CorruptStore) as error:
-            part = str(error).removeprefix(f"{self._where}/")
-        with self._lock:
-            self._parts[key] = part
-            while len(self._parts) > 1 and not self._fit():
-                self._parts.popitem(last=False)
+            small = None
+        with self._parsing:
+            if (known := self._cached(key)) is not _UNKNOWN:
+                return known
+            if small is not None:
+                part = self._read(key, small)
+            with self._lock:
+                self._parts[key] = part
+                while len(self._parts) > 1 and not self._fit():
+                    self._parts.popitem(last=False)
         return part
+
+    def _cached(self, key: Key) -> Any:
+        """Return the known rows of a file, or `_UNKNOWN`."""
+        with self._lock:
+            if key not in self._parts:
+                return _UNKNOWN
+            self._parts.move_to_end(key)
+            return self._parts[key]
+
+    def _read(self, key: Key, begin: Blob) -> Any:
+        """Return the rows of a file, of which the beginning is read, or why they cannot be read."""
+        try:
+            if begin.object_size > len(begin.data):
+                begin = read_bounded(self._store, key, self._parts_bytes_max)
+            return self._parsed(key, begin.data)
+        except NoSuchObject:
+            return None
+        except (BadMetadata, CorruptStore) as error:
+            return str(error).removeprefix(f"{self._where}/")
 
     def _fit(self) -> bool:
         """Return whether the cached files are few and small enough."""
         sizes = [part.nbytes for part in self._parts.values() if hasattr(part, "nbytes")]
-        return len(self._parts) <= PARTS_KEPT and sum(sizes) <= PART_BYTES_MAX
+        return len(self._parts) <= PARTS_KEPT and sum(sizes) <= self._parts_bytes_max
 
     def _parsed(self, key: Key, body: Buffer) -> Any:
         arrow = self._arrow
@@ -215,15 +269,15 @@ class ParquetReferences:
             columns = {file.schema.column(i).path for i in range(len(file.schema.names))}
             if missing := [name for name in _COLUMNS if name not in columns]:
                 raise CorruptStore(f"{where}: has no column {missing[0]!r}")
-            _check_size(file.metadata, where)
+            _check_size(file.metadata, where, self._parts_bytes_max)
             # Equal texts of many rows are in memory once, since in the file, too, a million rows
             # may take a few bytes.
             file = arrow.parquet.ParquetFile(
                 arrow.BufferReader(body), metadata=file.metadata, read_dictionary=["path", "raw"]
             )
             part = file.read(columns=list(_COLUMNS)).select(_COLUMNS)
-            if part.nbytes > PART_BYTES_MAX:
-                raise _too_much(where)
+            if part.nbytes > self._parts_bytes_max:
+                raise _too_much(where, self._parts_bytes_max)
             return part.cast(self._schema(part)).combine_chunks()
         except (arrow.ArrowException, OSError) as error:
             raise CorruptStore(f"{where}: cannot be read as parquet: {error}") from error
@@ -243,7 +297,7 @@ class ParquetReferences:
         return arrow.schema([(name, types[name]) for name in _COLUMNS])
 
 
-def _check_size(metadata: Any, where: str) -> None:
+def _check_size(metadata: Any, where: str, bytes_max: int) -> None:
     """Raise if the columns are too large according to the file itself."""
     size = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
@@ -252,13 +306,14 @@ def _check_size(metadata: Any, where: str) -> None:
                 size += max(column.total_uncompressed_size, 0)
                 if not _ENCODINGS.issuperset(column.encodings):
                     raise CorruptStore(f"{where}: has an encoding that is not supported")
-    if size > PART_BYTES_MAX:
-        raise _too_much(where)
+    if size > bytes_max:
+        raise _too_much(where, bytes_max)
 
 
-def _too_much(where: str) -> CorruptStore:
+def _too_much(where: str, bytes_max: int) -> CorruptStore:
     return CorruptStore(
-        f"{where}: its references come to more than the {PART_BYTES_MAX >> 20} MiB that are read"
+        f"{where}: its references come to more than a quarter of the memory limit "
+        f"({bytes_max >> 20} MiB)"
     )
 
 
@@ -266,13 +321,14 @@ def _file(path: str, number: int) -> Key:
     return join(path, f"refs.{number}.parq")
 
 
-def read_bounded(store: ZMap, key: Key) -> Blob:
-    """Read a whole object, unless it is too large."""
-    blob = store.read(key, 0, DOCUMENT_BYTES_MAX)
-    if blob.object_size > DOCUMENT_BYTES_MAX:
+def read_bounded(store: ZMap, key: Key, limit_bytes: int) -> Blob:
+    """Read a whole object, unless it is too large for references."""
+    limit_bytes = min(limit_bytes, DOCUMENT_BYTES_MAX)
+    blob = store.read(key, 0, limit_bytes)
+    if blob.object_size > limit_bytes:
         raise BadMetadata(
             f"{store.name}/{key}: {blob.object_size} bytes of references are not read (limit "
-            f"{DOCUMENT_BYTES_MAX})"
+            f"{limit_bytes})"
         )
     return blob
 
@@ -288,21 +344,48 @@ def _pyarrow(where: str) -> Any:
     return pyarrow
 
 
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """The contents of the document that holds all others.
+
+    Attributes
+    ----------
+    grids : of the arrays.
+    refused : why the chunks of other arrays cannot be counted.
+    record_size : rows of a file.
+    """
+
+    documents: Table
+    grids: dict[str, _Grid]
+    refused: dict[str, str]
+    record_size: int
+
+
 def _described(
-    document: Buffer, where: str, form: ParquetDocuments
-) -> tuple[Table, dict[str, _Grid], int]:
-    """Return the documents, the grids of the arrays, and the rows of a file."""
-    builder = TableBuilder(Budget())
+    document: Buffer, where: str, form: ParquetDocuments, limit_bytes: int
+) -> _Described:
+    budget = Budget(limit_bytes)
+    builder = TableBuilder(budget)
     grids: dict[str, _Grid] = {}
+    refused: dict[str, str] = {}
     metadata: list[bytes] = []
+    dropped = 0
     record_size: Any = None
     parts = JsonParts(document)
 
     def add(name: str, at: int) -> int:
-        key = parse_key(name)
+        nonlocal dropped
+        try:
+            key = parse_key(name)
+        except BadKey:
+            dropped += 1
+            return parts.end_of(at)
         path, _, last = key.rpartition("/")
         if last == form.array:
-            grids[path] = _grid(*form.lengths_of(parts.value(at, ARRAY_BYTES_MAX)[0]))
+            try:
+                grids[path] = _grid(*form.lengths_of(parts.value(at, ARRAY_BYTES_MAX)[0]))
+            except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
+                refused[path] = f"its chunks have no references: {error}"
         data, at = parts.raw(at)
         builder.add_bytes(key, data)
         metadata.append(b"%s:%s" % (json.dumps(key).encode(), data))
@@ -318,19 +401,24 @@ def _described(
         return parts.end_of(at)
 
     try:
+        budget.spend(2 * len(document))  # the text, and the consolidated copy
         parts.check_end(parts.members(parts.begin(), member))
         if type(record_size) is not int or not 0 < record_size <= RECORD_SIZE_MAX:
             raise ValueError(f"a record_size of {record_size!r}"[:80])
-        if any(prod(grid.counts) > record_size * PARTS_MAX for grid in grids.values()):
-            raise ValueError("an array has an impossible number of chunks")
+        for path, grid in list(grids.items()):
+            if prod(grid.counts) > record_size * PARTS_MAX:
+                refused[path] = "its chunks have no references: more chunks than there can be"
+                del grids[path]
         builder.add_bytes(Key(form.key), form.copy_of(metadata))
-    except (LookupError, AttributeError, TypeError, ValueError, RecursionError, BadKey) as error:
+    except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
         raise BadMetadata(
             f"{where}/{form.key}: does not describe references in parquet: {error}"
         ) from error
     except Unsupported as error:
         raise Unsupported(f"{where}/{form.key}: {error}") from error
-    return builder.build(), grids, record_size
+    if dropped:
+        _log.warning("%s: left out %d documents whose keys are not valid", where, dropped)
+    return _Described(builder.build(), grids, refused, record_size)
 
 
 def _grid(shape: Any, chunks: Any, separator: str) -> _Grid:

@@ -15,16 +15,13 @@ from nczfs.zmap.keys import Key, Prefix
 WHOLE = -1
 """As the size of a reference: the whole object."""
 
-EXPANDED_BYTES_MAX: Final = 512 << 20
-"""The most memory that the references of a document may take."""
-
 UNREADABLE_BYTES: Final = 1
 """As the size of what cannot be read: one byte, which programs ask for, and get the error."""
 
 _INLINE = -1
 _BROKEN = -2  # as target: the bytes in the document say what is wrong
 _PROBLEM_CHARACTERS_MAX = 200
-_ROW_BYTES = 64  # of a reference besides its key
+_ROW_BYTES = 160  # of a reference besides its key, until the table is sorted; then 28
 _URL_BYTES = 160  # of a URL besides its characters
 
 
@@ -54,21 +51,21 @@ class TooMuch(Unsupported):
 
 
 class Budget:
-    """The limit, in bytes, to which a document of references may expand.
+    """The limit, in bytes, of a document of references and of all that it expands to.
 
     A document of 60 KB can expand to gigabytes: by rules that make references, by templates, or by
     values that take more in memory than in the document.
     """
 
-    def __init__(self) -> None:
-        self._left = EXPANDED_BYTES_MAX
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = self._left = limit_bytes
 
     def spend(self, size: int) -> None:
         """Take some of it. Raises TooMuch if there is not enough."""
         self._left -= size
         if self._left < 0:
             raise TooMuch(
-                f"its references come to more than the {EXPANDED_BYTES_MAX >> 20} MiB that are read"
+                f"its references come to more than the memory limit ({self._limit >> 20} MiB)"
             )
 
 
@@ -176,6 +173,13 @@ class Table:
 
     def __len__(self) -> int:
         return len(self._targets)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what the table takes."""
+        columns = (self._bounds, self._targets, self._offsets, self._sizes)
+        urls = sum(map(len, self.urls)) + _URL_BYTES * len(self.urls)
+        return len(self._keys) + sum(column.nbytes for column in columns) + len(self._data) + urls
 
     def broken_below(self, prefix: Prefix) -> Iterator[tuple[Key, str]]:
         """Yield the references below a prefix that cannot be read, and why."""

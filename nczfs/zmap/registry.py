@@ -71,6 +71,7 @@ class StoreOptions:
         the directory, bucket or host that they are in.
     allow_redirects : prefixes of URLs that a web server may redirect to, besides itself.
     redirects_within_origin : whether a web server may redirect to itself.
+    memory_bytes : the limit of a document of references with all that it expands to.
     documents : what stores know of the documents of formats, see `engine.stores`.
     """
 
@@ -99,6 +100,7 @@ class StoreOptions:
     allow_references: tuple[str, ...] = ()
     allow_redirects: tuple[str, ...] = ()
     redirects_within_origin: bool = True
+    memory_bytes: int = 512 << 20
     documents: KnownDocuments = NONE
 
 

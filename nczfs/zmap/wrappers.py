@@ -137,6 +137,10 @@ class Wrapper(ZMap):
     def silent_s(self) -> float:
         return self._zmap.silent_s
 
+    @property
+    def memory_bytes(self) -> int:
+        return self._zmap.memory_bytes
+
     def flush(self) -> None:
         self._zmap.flush()
 

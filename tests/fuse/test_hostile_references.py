@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from tests.support.enduring import enduring
 from tests.support.looking import failing_with, store_served
+from tests.support.mounts import NCZFS
 
 ARRAY = {
     "zarr_format": 2,
@@ -91,3 +94,46 @@ def test_a_document_in_a_document_that_cannot_be_read_breaks_its_node_alone(
             problems = json.loads((place / name / "info.json").read_text())["problems"]
             assert any(f"{name}/.za" in problem for problem in problems)
         assert (place / "x/values.raw").read_bytes() == b"\xff" * 8
+
+
+def test_references_beyond_the_memory_limit_are_refused(tmp_path: Path) -> None:
+    """SEMANTICS A7."""
+    refs = {f"v/{number}": ["data.bin", number, 1] for number in range(400_000)}
+    document = tmp_path / "refs.json"
+    document.write_text(json.dumps({".zgroup": {"zarr_format": 2}, "v/.zarray": ARRAY} | refs))
+    refused = subprocess.run(
+        [*NCZFS, "cp", "--memory-limit", "64MiB", str(document), str(tmp_path / "copy.zarr")],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
+    )
+    assert refused.returncode == 1
+    assert "refs.json: its references come to more than the memory limit (64 MiB)" in refused.stderr
+    with store_served(document, "--memory-limit", "128MiB") as mount:
+        status = json.loads((mount.path / ".nczfs/status.json").read_text())
+        assert status["memory_used_bytes"] > 400_000 * 30
+
+
+def test_an_array_in_parquet_whose_chunks_cannot_be_counted_is_refused_alone(
+    tmp_path: Path,
+) -> None:
+    """SEMANTICS A4, A7."""
+    directory = tmp_path / "refs.parq"
+    directory.mkdir()
+    metadata = {
+        ".zgroup": {"zarr_format": 2},
+        "bad/.zarray": ARRAY | {"shape": [1 << 60]},
+        "w/.zarray": ARRAY,
+    }
+    (directory / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": 2}))
+    with store_served(directory, "--memory-limit", "64MiB", expect=r"bad/") as mount:
+        place = mount.path / "datasets/refs.parq"
+        with enduring(mount, place / "w/values.raw"):
+            with failing_with(errno.EIO):
+                (place / "bad/chunks/0").read_bytes()
+            with failing_with(errno.EIO), (place / "bad/values.raw").open("rb") as file:
+                file.read(8)
+        problems = json.loads((place / "bad/info.json").read_text())["problems"]
+        assert any("more chunks than there can be" in problem for problem in problems)
+        assert (place / "w/values.raw").read_bytes() == b"\xff" * 8

@@ -18,13 +18,12 @@ from tests.support.bounded import watched
 
 OPEN = """
 from nczfs.errors import BadMetadata, Unsupported
-from nczfs.zmap import reference_table
-from nczfs.zmap.registry import open_store
-reference_table.EXPANDED_BYTES_MAX = int(sys.argv[2]) << 20
+from nczfs.zmap.registry import StoreOptions, open_store
+options = StoreOptions(memory_bytes=int(sys.argv[2]) << 20)
 """
 REFUSED = """
 try:
-    open_store(sys.argv[1])
+    open_store(sys.argv[1], options)
 except (Unsupported, BadMetadata) as error:
     assert "refs.json: " in str(error), error
     assert sys.argv[3] in str(error), error

@@ -13,10 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from nczfs.engine.stores import open_store
-from nczfs.errors import AccessDenied, BadMetadata, CorruptStore, NoSuchObject, UsageError
+from nczfs.errors import (
+    AccessDenied,
+    BadMetadata,
+    CorruptStore,
+    NoSuchObject,
+    Unsupported,
+    UsageError,
+)
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.reference_table import UNREADABLE_BYTES
 from nczfs.zmap.registry import StoreOptions
+from tests.conftest import ExpectedWarnings
 
 DATA = bytes(range(200))
 
@@ -96,10 +104,6 @@ def test_chunk_keys_with_slashes_are_directories(place: Path) -> None:
         "{}",
         '{"metadata": {}, "record_size": 0}',
         '{"metadata": [], "record_size": 1}',
-        '{"metadata": {"x/.zarray": 1}, "record_size": 1}',
-        '{"metadata": {"x/.zarray": {"shape": [1], "chunks": [0]}}, "record_size": 1}',
-        '{"metadata": {"x/.zarray": {"shape": [1e9], "chunks": [1]}}, "record_size": 1}',
-        '{"metadata": {"x/.zarray": {"shape": [900000000], "chunks": [1]}}, "record_size": 1}',
     ],
 )
 def test_a_directory_that_does_not_describe_references_is_an_error(
@@ -109,6 +113,75 @@ def test_a_directory_that_does_not_describe_references_is_an_error(
     (place / "refs.parquet" / ".zmetadata").write_text(metadata)
     with pytest.raises(BadMetadata, match=r"refs\.parquet/\.zmetadata"):
         open_store(str(place / "refs.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("array", "problem"),
+    [
+        (1, "no attribute"),
+        ([], "no attribute"),
+        ({"shape": [1]}, "'chunks'"),
+        (ARRAY | {"chunks": [0, 1]}, "no shape with chunks"),
+        (ARRAY | {"shape": [1e9, 1]}, "no shape with chunks"),
+        (ARRAY | {"shape": [900_000_000, 1]}, "more chunks than there can be"),
+        (ARRAY | {"shape": [1 << 62, 1 << 62]}, "more chunks than there can be"),
+    ],
+)
+def test_an_array_whose_chunks_cannot_be_counted_is_refused_alone(
+    place: Path, array: object, problem: str
+) -> None:
+    rows: dict[str, list[tuple[Any, ...]]] = {"x/refs.0.parq": [(None, 0, 0, b"x")] * 2}
+    url = parquet(place, {".zgroup": {}, "bad/.zarray": array, "x/.zarray": ARRAY}, rows)
+    zmap = open_store(url)
+    assert bytes(zmap.read(Key("x/0.1")).data) == b"x"
+    assert json.loads(bytes(zmap.read(Key("bad/.zarray")).data)) == array
+    for chunk in ("bad/0", "bad/0.0", "bad/0/1"):
+        with pytest.raises(
+            CorruptStore, match=f"{chunk}: its chunks have no references: .*{problem}"
+        ):
+            zmap.read(Key(chunk))
+    with pytest.raises(NoSuchObject):
+        zmap.read(Key("bad/.zattrs"))
+    for prefix in (ROOT, Prefix("bad")):
+        assert [key for key, _ in zmap.broken(prefix)] == ["bad/.zarray"]
+    assert list(zmap.broken(Prefix("x"))) == []
+    zmap.close()
+
+
+def test_a_key_that_is_not_valid_is_left_out_alone(
+    place: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add("left out 2 documents")
+    url = parquet(place, {".zgroup": {}, "../x/.zarray": ARRAY, "/y": {}, "a/.zattrs": {}}, {})
+    zmap = open_store(url)
+    assert {stat.key for stat in zmap.list(ROOT)} == {".zgroup", ".zmetadata", "a/.zattrs"}
+    zmap.close()
+
+
+def test_the_files_that_are_kept_stay_within_the_memory_limit(place: Path) -> None:
+    """A file of a few KB whose rows come to megabytes is refused alone."""
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "x/refs.0.parq": [(None, 0, 0, bytes(600_000)), (None, 0, 0, bytes([1]) * 600_000)],
+        "x/refs.1.parq": [(None, 0, 0, b"x")] * 2,
+    }
+    url = parquet(place, {".zgroup": {}, "x/.zarray": ARRAY}, rows)
+    zmap = open_store(url, StoreOptions(memory_bytes=4 << 20))
+    with pytest.raises(CorruptStore, match=r"a quarter of the memory limit \(1 MiB\)"):
+        zmap.read(Key("x/0.0"))
+    assert bytes(zmap.read(Key("x/0.2")).data) == b"x"
+    zmap.close()
+    zmap = open_store(url, StoreOptions(memory_bytes=8 << 20))
+    assert zmap.read(Key("x/0.0")).object_size == 600_000
+    zmap.close()
+
+
+def test_a_document_beyond_the_memory_limit_is_refused(place: Path) -> None:
+    url = parquet(place, {".zgroup": {}, "x/.zattrs": {"a": "x" * (1 << 20)}}, {})
+    with pytest.raises(Unsupported, match=r"come to more than the memory limit \(2 MiB\)"):
+        open_store(url, StoreOptions(memory_bytes=2 << 20))
+    with pytest.raises(BadMetadata, match=r"bytes of references are not read"):
+        open_store(url, StoreOptions(memory_bytes=1 << 20))
+    open_store(url, StoreOptions(memory_bytes=8 << 20)).close()
 
 
 def test_a_file_that_is_no_parquet_is_corrupt(place: Path) -> None:
