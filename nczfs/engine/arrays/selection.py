@@ -101,9 +101,9 @@ class Selection:
 
     def by_chunk(self, chunk_shape: tuple[int, ...]) -> ChunkSelections:
         """Return the selected elements chunk by chunk."""
-        if prod(self.shape) == 0:
-            return ChunkSelections(self.shape, chunk_shape, [[]])
-        splits = [_split(axis, size) for axis, size in zip(self.axes, chunk_shape, strict=True)]
+        splits: list[list[_Piece]] = [[]]
+        if prod(self.shape):
+            splits = [_split(axis, size) for axis, size in zip(self.axes, chunk_shape, strict=True)]
         return ChunkSelections(self.shape, chunk_shape, splits)
 
     def _cut(self) -> tuple[int | slice, ...]:
@@ -289,7 +289,7 @@ def _reach(index: object, length: int, given: int | None) -> int:
             start = 0 if index.start is None else as_index(index.start)
             start = max(0, start + length) if start < 0 else start
             count = 1 if given is None else given
-            return start + (count - 1) * step + 1 if count else 0
+            return start + (count - 1) * step + 1
         case SupportsIndex() if _is_integer(index):
             return as_index(index) + 1
         case list() | tuple() | np.ndarray():
@@ -314,9 +314,6 @@ def _from_start(index: object, length: int) -> object:
             if start is not None and start < 0:
                 return slice(0, 0)
             return slice(start, None if stop is not None and stop < 0 else stop, index.step)
-        case SupportsIndex() if _is_integer(index):
-            number = as_index(index)
-            return number + length if -length <= number < 0 else number
         case list() | tuple() | np.ndarray() if np.asarray(index).dtype.kind == "i":
             found = np.asarray(index)
             return np.where((-length <= found) & (found < 0), found + length, found)

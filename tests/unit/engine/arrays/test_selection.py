@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product, starmap
 from math import prod
 from typing import Any
 
@@ -15,6 +16,11 @@ from nczfs.errors import BadSelection
 from nczfs.testing import indexing
 
 shapes = st.lists(st.integers(0, 6), max_size=4).map(tuple)
+
+
+BOUNDS = (None, *range(-6, 7))
+SLICES = list(starmap(slice, product(BOUNDS, BOUNDS, (None, -3, -2, -1, 1, 2, 3))))
+SHORT = pytest.mark.parametrize("length", [0, 1, 4])
 
 
 def chunked(data: st.DataObject, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -59,6 +65,38 @@ def test_values_spread_over_a_selection_reach_the_elements_that_numpy_assigns(
         part = chunk_of(written, chunk_shape, selected.chunk)
         part[selected.source] = spread[selected.target]
     np.testing.assert_array_equal(written, wanted)
+
+
+@SHORT
+def test_every_slice_reads_and_writes_the_elements_that_it_does_in_numpy(length: int) -> None:
+    array = np.arange(length)
+    for index, size in product(SLICES, (1, 3, 5)):
+        selection = select(index, (length,))
+        values = np.arange(len(array[index]))
+        spread = selection.spread(values)
+        found, written, wanted = (np.full(each, -1) for each in (len(values), length, length))
+        wanted[index] = values
+        for selected in selection.by_chunk((size,)):
+            found[selected.target] = chunk_of(array, (size,), selected.chunk)[selected.source]
+            part = chunk_of(written, (size,), selected.chunk)
+            part[selected.source] = spread[selected.target]
+        assert selection.result(found).tolist() == array[index].tolist(), (index, size)
+        assert written.tolist() == wanted.tolist(), (index, size)
+
+
+def test_the_last_value_stays_where_a_position_is_given_many_times() -> None:
+    written, values = np.full(4, -1), np.arange(200)
+    for selected in select([0, 1, 3, 1] * 50, (4,)).by_chunk((4,)):
+        for position, value in zip(selected.source[0], values[selected.target], strict=True):
+            written[position] = value
+    assert written.tolist() == [196, 199, -1, 198]
+
+
+@pytest.mark.parametrize("index", [np.s_[:, :], np.s_[6:0:-1, 1:4], np.s_[[5, 0, 3, 4], 2:]])
+def test_chunks_of_a_unit_follow_each_other_and_are_those_of_the_selection(index: object) -> None:
+    found = select(index, (7, 5)).by_chunk((2, 1))
+    wanted = sorted(found, key=lambda s: (s.chunk[0] // 2, s.chunk[1] // 2, s.chunk))
+    assert list(map(repr, found.by_unit((4, 2)))) == list(map(repr, wanted))
 
 
 @given(shapes, st.data())
@@ -115,7 +153,7 @@ def test_what_is_no_index_is_refused_with_the_reason(index: object, message: str
         select(index, (3, 2))
     is_beyond = message.startswith("index 3")
     for unlimited in (False,) if is_beyond else (False, True):
-        with pytest.raises(BadSelection):
+        with pytest.raises(BadSelection, match=message):
             select_for_writing(index, (3, 2), (unlimited, unlimited), ())
 
 
@@ -139,6 +177,30 @@ def test_leading_dimensions_of_length_1_are_surplus_as_for_numpy() -> None:
 
 
 LENGTH = 4
+
+
+def reached(index: slice, length: int, count: int) -> range:
+    """The positions to which values of a count are written, from the first one to the last."""
+    step = index.step or 1
+    start, stop = (
+        None if bound is None else bound + length if bound < 0 else bound
+        for bound in (index.start, index.stop)
+    )
+    if step < 0:
+        first = length - 1 if start is None else start
+        last = -1 if stop is None else max(stop, -1)
+        return range(first, last, step) if first >= 0 else range(0)
+    first = max(start or 0, 0)
+    end = max(length, first + (count - 1) * step + 1) if stop is None else max(stop, 0)
+    return range(first, end, step)
+
+
+@SHORT
+def test_every_slice_of_an_unlimited_dimension_counts_from_its_present_end(length: int) -> None:
+    for index, values in product(SLICES, ((), (0,), (1,), (7,))):
+        found = select_for_writing(index, (length,), (True,), values)
+        wanted = reached(index, length, sum(values) if values else 1)
+        assert list(found.axes[0]) == sorted(wanted), (index, values)
 
 
 @pytest.mark.parametrize(
