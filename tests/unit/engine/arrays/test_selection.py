@@ -87,8 +87,7 @@ def test_every_slice_reads_and_writes_the_elements_that_it_does_in_numpy(length:
 def test_the_last_value_stays_where_a_position_is_given_many_times() -> None:
     written, values = np.full(4, -1), np.arange(200)
     for selected in select([0, 1, 3, 1] * 50, (4,)).by_chunk((4,)):
-        for position, value in zip(selected.source[0], values[selected.target], strict=True):
-            written[position] = value
+        written[selected.source] = values[selected.target]
     assert written.tolist() == [196, 199, -1, 198]
 
 
