@@ -395,6 +395,13 @@ class StagedSnapshot:
                     raise Unavailable(f"{self._staged.path}: another program has shortened it")
 
 
+@contextlib.contextmanager
+def parts_of(snapshot: StagedSnapshot | None) -> Iterator[list[Part]]:
+    """Yield the parts of an object, and release the snapshot; None: an empty object."""
+    with contextlib.nullcontext() if snapshot is None else contextlib.closing(snapshot):
+        yield [b""] if snapshot is None else list(snapshot.parts)
+
+
 def _nameless(directory: Path) -> RawIOBase:
     """Make a file that is removed when it is closed."""
     return TemporaryFile(buffering=0, dir=directory)

@@ -1,4 +1,4 @@
-"""An engine with a spool, as a mount has it, on a store that can be spoiled."""
+"""An engine with a spool, as a mount has it, or without, on a store that can be spoiled."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ class Mount:
         name: str = "v",
         threads: int = 3,
         spool: Spool | None = None,
+        *,
+        has_spool: bool = True,
     ) -> None:
         self.before: Callable[[str, str], None] = lambda operation, key: None
         self.zmap = Faulty(memory, before_call=lambda *call: self.before(*call))
@@ -63,7 +65,7 @@ class Mount:
             decode_threads=2,
             flush_age_s=age_s,
         )
-        self.engine = Engine(options, self.spool)
+        self.engine = Engine(options, self.spool if has_spool else None)
         metadata = MetadataCache(self.zmap, options, self.engine.pools)
         dataset = open_dataset(
             self.engine, metadata, ROOT, format_options(frozenset(), options), writable=True

@@ -22,6 +22,8 @@ from nczfs.errors import NczfsError, StructureChanged, Unavailable
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
 
+CLOSED = "the engine is closed"
+
 T = TypeVar("T")
 
 
@@ -235,4 +237,4 @@ def _error_of(future: Future[bool]) -> NczfsError | None:
 
 
 def _closed() -> Unavailable:
-    return Unavailable("the engine is closed")
+    return Unavailable(CLOSED)

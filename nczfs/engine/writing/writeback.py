@@ -20,7 +20,7 @@ from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.writing.dirty import DirtyChunk
 from nczfs.engine.writing.dirtymap import DirtyMap
-from nczfs.engine.writing.flushing import Flusher
+from nczfs.engine.writing.flushing import CLOSED, Flusher
 from nczfs.engine.writing.saving import Saver
 from nczfs.engine.writing.written import Region
 from nczfs.errors import NczfsError, NoSpace, Unavailable
@@ -51,6 +51,10 @@ class WriteBack:
     journal : holds each write before its writer returns; it takes only boxes.
     store_others : stores other changes from before some time, and returns whether anything is left;
         called in the background.
+
+    Attributes
+    ----------
+    is_closed : whether nothing is stored any more, but for what is on its way.
     """
 
     def __init__(
@@ -73,7 +77,7 @@ class WriteBack:
         self._limit = cache.limit_bytes // DIRTY_SHARE
         self._store_others = store_others
         self._is_failing = False
-        self._closed = False
+        self.is_closed = False
 
     @property
     def dirty_bytes(self) -> int:
@@ -136,6 +140,8 @@ class WriteBack:
             except BaseException:
                 self._dirty.remove_unwritten(chunk_id, chunk)
                 raise
+        if self.is_closed and self._spool is None:
+            raise Unavailable(CLOSED)
         if chunk.nbytes != chunk.memory:
             self._dirty.count(chunk)
         if self._saver.is_ending:
@@ -245,12 +251,15 @@ class WriteBack:
         return left
 
     def close(self) -> None:
-        """Put chunks that are still dirty into the spool, without using the store."""
+        """Put chunks that are still dirty into the spool, without using the store.
+
+        Without a spool they are dropped, and later writes get an error.
+        """
         if self._background is not None:
             self._background.close()
-        if self._spool is None or self._closed:
+        was_closed, self.is_closed = self.is_closed, True
+        if self._spool is None or was_closed:
             return
-        self._closed = True
         left = self.save()
         if count := sum(chunk.saved is not None for chunk in left):
             log.error(
@@ -287,6 +296,8 @@ class WriteBack:
         ------
         NoSpace, Unavailable : it would not survive as promised.
         """
+        if self.is_closed and self._spool is None:
+            raise Unavailable(f"{chunk.key}: not stored: {chunk.error}")
         if self._journal is None:
             return
         with chunk.lock:
@@ -349,7 +360,7 @@ class WriteBack:
             if self._journal is not None and ended is not None and self._is_stored(now):
                 self._journal.log.drop(ended)
         except Exception as error:  # noqa: BLE001 - the thread has nobody to tell it to
-            if not self._closed:
+            if not self.is_closed:
                 level = logging.INFO if self._is_failing else logging.WARNING
                 trouble = self.trouble
                 log.log(

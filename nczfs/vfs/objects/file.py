@@ -127,11 +127,8 @@ class ObjectFile(File):
         live = self._opened
         assert live is not None
         try:
-            handle.truncate(size)
+            live.truncate_at_once(size)
             handle.fsync()
-        except BaseException:
-            live.give_up()
-            raise
         finally:
             handle.close()
 

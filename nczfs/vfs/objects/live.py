@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from nczfs.engine.retrying import Trouble
@@ -24,7 +24,7 @@ from nczfs.errors import NczfsError, PathExists, StaleHandle
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.objects.attempts import Attempt, Attempts, Failure
 from nczfs.vfs.objects.store import ObjectStore
-from nczfs.vfs.staging import Fetched, StagedFile, StagedSnapshot
+from nczfs.vfs.staging import Fetched, StagedFile, StagedSnapshot, parts_of
 from nczfs.zmap.base import ABSENT, Part, Range, Stat, Version
 from nczfs.zmap.keys import Key
 
@@ -199,13 +199,24 @@ class LiveFile:
             with self._store.gate.inside(lambda: self.key):
                 self._become(*self._upload(self.key, self._replaces))
 
-    def give_up(self) -> None:
-        """Drop what was written unless another handle is open; the writer got the error."""
-        with self.turn, self.lock:
-            if self.writers == 1:
-                self._stored = self._generation
-                if self._staged is not None:
-                    self._staged.note_saved()
+    def truncate_at_once(self, size: int) -> None:
+        """Set the size, and store it; the caller counts as a writer. Raises as `store`.
+
+        The file is as before then, unless others have written something, or may.
+        """
+        with self.lock:
+            was_stored = not self.dirty
+            self.truncate(size)
+            generation = self._generation
+        try:
+            self.store()
+        except BaseException:
+            with self.turn, self.lock:
+                if was_stored and self.writers == 1 and self._generation == generation:
+                    self._stored = generation
+                    if self._staged is not None:
+                        self._staged.note_saved()
+            raise
 
     def store_elsewhere(self, key: Key, *, replace: bool) -> Stat:
         """Store what was written under another key, which becomes that of the file.
@@ -216,9 +227,8 @@ class LiveFile:
         ------
         PathExists : there is an object, and it is not to be replaced.
         """
-        stat, generation = self._upload(key, None if replace else ABSENT)
-        self._become(stat, generation)
-        return stat
+        self._become(*(stored := self._upload(key, None if replace else ABSENT)))
+        return stored[0]
 
     def stored_at(self, key: Key) -> tuple[Stat, int]:
         """Store what was written under another key, for `moved`. The caller has the turn."""
@@ -233,7 +243,7 @@ class LiveFile:
             if not self.dirty:
                 return None
             snapshot, mtime_ns = self._snapshot(), self.mtime_ns
-        with _parts_of(snapshot) as parts:
+        with parts_of(snapshot) as parts:
             return self._store.make(key, parts, mtime_ns)
 
     def check_base(self) -> None:
@@ -398,7 +408,7 @@ class LiveFile:
             attempt, generation, mtime_ns = self._attempts, self._generation, self.mtime_ns
             snapshot = self._snapshot()
         try:
-            with _parts_of(snapshot) as parts:
+            with parts_of(snapshot) as parts:
                 return self._write(key, parts, replaces, mtime_ns), generation
         except NczfsError as error:
             is_refused = isinstance(error, StaleHandle | PathExists)
@@ -433,8 +443,7 @@ class LiveFile:
     def _landed(self, key: Key) -> Stat | None:
         """Return what an earlier, unanswered upload or copy stored, if anything.
 
-        Where that is the file itself, it goes on from there: bytes that were never fetched come
-        from this version. The caller has the turn.
+        The file itself goes on from there, in bytes never fetched, too. The caller has the turn.
         """
         found = self.unanswered.arrived(key)
         if found is not None and key == self.key:
@@ -472,8 +481,6 @@ class LiveFile:
 
     def _fill(self) -> None:
         """Fetch all that is missing."""
-        with self.lock:
-            self._stage()
         offset, step = 0, self._store.step
         while offset < self.size:
             with self.lock:
@@ -491,10 +498,3 @@ class LiveFile:
             staged.take(fetched)
         except NczfsError as error:
             log.debug("%s: what was read is not kept: %s", self.key, error)
-
-
-@contextmanager
-def _parts_of(snapshot: StagedSnapshot | None) -> Iterator[list[Part]]:
-    """Yield the parts of an object, and release the snapshot."""
-    with closing(snapshot) if snapshot is not None else nullcontext():
-        yield [b""] if snapshot is None else list(snapshot.parts)

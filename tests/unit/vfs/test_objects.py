@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,7 @@ def stored(store: ZMap) -> dict[str, bytes]:
 
 
 NOTES = "objects/plain/notes.txt"
+WRITES = frozenset({"write", "write_parts"})
 
 
 def test_a_file_is_in_the_store_when_it_was_closed(fs: TreeFileSystem, store: ZMap) -> None:
@@ -316,7 +319,7 @@ def test_what_a_store_refuses_stands_for_itself_in_the_spool(
     expected_warnings.add("(was not stored|not stored \\()")
     handle = open_file(faulty_fs, NOTES)
     faulty_fs.write(handle, 1, b"E")
-    faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write", "write_parts"}), repeats=1000))
+    faulty.arm(Fault(0, AccessDenied, operations=WRITES, repeats=1000))
     with pytest.raises(AccessDenied):
         close(faulty_fs, handle)
     faulty.arm()
@@ -353,7 +356,7 @@ def test_a_truncation_that_the_store_refuses_leaves_nothing_behind(
 ) -> None:
     """SEMANTICS O19: also where another program has the file open for reading."""
     handle = open_file(faulty_fs, NOTES, os.O_RDONLY) if is_read else None
-    faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write", "write_parts"}), repeats=1000))
+    faulty.arm(Fault(0, AccessDenied, operations=WRITES, repeats=1000))
     with pytest.raises(AccessDenied):
         truncate(faulty_fs, NOTES, 100)
     faulty.arm()
@@ -370,11 +373,38 @@ def test_a_truncation_that_the_store_refuses_keeps_what_another_file_wrote(
     """SEMANTICS O19: its close has yet to answer for it."""
     handle = open_file(faulty_fs, NOTES)
     faulty_fs.write(handle, 0, b"HE")
-    faulty.arm(Fault(0, Unavailable, operations=frozenset({"write", "write_parts"}), repeats=1000))
+    faulty.arm(Fault(0, Unavailable, operations=WRITES, repeats=1000))
     with pytest.raises(Unavailable):
         truncate(faulty_fs, NOTES, 4)
     faulty.arm()
     close(faulty_fs, handle)
+    assert stored(store)["plain/notes.txt"] == b"HEll"
+
+
+def test_a_truncation_that_the_store_refuses_keeps_what_a_released_file_left(
+    faulty_fs: TreeFileSystem, faulty: Faulty, store: ZMap
+) -> None:
+    """SEMANTICS O19: its close failed, and who has the file open now stores it."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(operation: str, key: str) -> None:
+        if operation in WRITES:
+            begun.set()
+            assert go_on.wait(30)
+
+    handle = open_file(faulty_fs, NOTES)
+    faulty_fs.write(handle, 0, b"HE")
+    faulty.arm(Fault(0, Unavailable, operations=WRITES, repeats=2))
+    with pytest.raises(Unavailable):
+        faulty_fs.flush(handle)
+    faulty._before_call = hold
+    with ThreadPoolExecutor(1) as pool:
+        truncated = pool.submit(truncate, faulty_fs, NOTES, 4)
+        assert begun.wait(30)
+        faulty_fs.release(handle)
+        go_on.set()
+        with pytest.raises(Unavailable):
+            truncated.result(30)
     assert stored(store)["plain/notes.txt"] == b"HEll"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nczfs.errors import AccessDenied
+from nczfs.errors import AccessDenied, Unavailable
 from nczfs.testing.faults import Fault
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.spooling import (
@@ -231,3 +231,47 @@ def test_what_a_killed_mount_had_spooled_is_put_back(memory: MemoryZMap, tmp_pat
     assert (found[0], found[CHUNK]) == (1, 2)
     assert set(found) == {1, 2, FILL}
     assert os.listdir(tmp_path) == []
+
+
+def test_without_a_spool_a_write_that_the_close_overtakes_gets_an_error(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    mount = Mount(memory, tmp_path, threads=1, has_spool=False)
+    with ThreadPoolExecutor(3) as pool, held(mount, "write") as (begun, go_on):
+        first = pool.submit(mount.write, 0, *range(CHUNK))
+        assert begun.wait(30)
+        second = pool.submit(mount.write, CHUNK, *range(CHUNK))
+        until(lambda: mount.writeback.unsaved == 2)
+        close = pool.submit(mount.close)
+        with pytest.raises(Unavailable, match="closed"):
+            second.result(30)
+        go_on.set()
+        first.result(30)
+        close.result(30)
+    assert stored(memory)[: CHUNK + 1] == [*range(CHUNK), FILL]
+
+
+@pytest.mark.parametrize("count", [1, CHUNK])
+def test_without_a_spool_what_is_written_after_the_close_gets_an_error(
+    memory: MemoryZMap, tmp_path: Path, count: int
+) -> None:
+    mount = Mount(memory, tmp_path, has_spool=False)
+    mount.close()
+    with pytest.raises(Unavailable, match="closed"):
+        mount.write(0, *range(count))
+
+
+def test_without_a_spool_a_chunk_refused_during_the_close_is_an_error_of_its_writer(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    mount = Mount(memory, tmp_path, has_spool=False)
+    mount.zmap.arm(DOWN)
+    with ThreadPoolExecutor(2) as pool, held(mount, "write") as (begun, go_on):
+        write = pool.submit(mount.write, 0, *range(CHUNK))
+        assert begun.wait(30)
+        close = pool.submit(mount.close)
+        until(lambda: mount.writeback.is_closed)
+        go_on.set()
+        with pytest.raises(Unavailable):
+            write.result(30)
+        close.result(30)
