@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,17 +50,21 @@ def run(request: CommandLine) -> int:
 
     arguments = request.arguments
     spool_dir = Path(request.settings.maybe_text("spool-dir") or default_spool_dir())
-    found = _chosen(recovery.entries(spool_dir, force=arguments.force), arguments.names)
+    found = recovery.entries(spool_dir, force=arguments.force)
+    _check(found, arguments.names)
     if arguments.discard and not arguments.names:
         raise UsageError("--discard: name the entries to delete; --list shows them")
     if not found and not arguments.json:
         print(f"{spool_dir}: nothing is unsaved")
+    is_to_store = not (arguments.list or arguments.export or arguments.discard)
+    groups = recovery.together(found) if is_to_store else [[each] for each in found]
+    names = set(arguments.names or [each.name for each in found])
     work = _Work(arguments, store_options(request.settings))
     try:
-        failed = [each for each in found if not work.take(each)]
+        done = [work.take(group) for group in groups if any(each.name in names for each in group)]
     finally:
         work.close()
-    return 1 if failed else 0
+    return 0 if all(done) else 1
 
 
 class _Work:
@@ -70,22 +75,53 @@ class _Work:
         self._options = options
         self._stores: dict[str, Store] = {}
 
-    def take(self, found: Found) -> bool:
-        """Carry out the work on an entry and print a line. Returns False if it was not possible."""
-        try:
-            description, done = self._done(found)
-        except (NczfsError, OSError) as error:
-            self._tell(found, str(error), "damaged" if self._arguments.list else "failed")
-            return False
-        self._tell(found, description, done)
-        return True
+    def take(self, group: list[Found]) -> bool:
+        """Carry out the work on entries that are put back together, and print a line for each.
+
+        Returns False if it was not possible for all.
+        """
+        unsaved: list[tuple[Found, str]] = []
+        is_done = True
+        for found in group:
+            try:
+                description, done = self._done(found)
+            except (NczfsError, OSError) as error:
+                is_done = self._fail(found, error)
+            else:
+                if done:
+                    self._tell(found, description, done)
+                else:
+                    unsaved.append((found, description))
+        return self._put_back(unsaved) and is_done
 
     def close(self) -> None:
         """Close the stores."""
         for store in self._stores.values():
             store.close()
 
+    def _put_back(self, unsaved: list[tuple[Found, str]]) -> bool:
+        """Put entries back and delete them, the oldest first: it goes before what replaces it."""
+        if not unsaved:
+            return True
+        entries, is_done = [found for found, _ in unsaved], True
+        problems: Sequence[Exception | None]
+        try:
+            problems = self._store_of(entries[0]).put_back(entries, force=self._arguments.force)
+        except (NczfsError, OSError) as error:
+            problems = [error] * len(entries)
+        for (found, description), problem in zip(unsaved, problems, strict=True):
+            try:
+                if problem is not None:
+                    raise problem
+                found.remove()
+            except (NczfsError, OSError) as error:
+                is_done = self._fail(found, error)
+            else:
+                self._tell(found, description, "stored")
+        return is_done
+
     def _done(self, found: Found) -> tuple[str, str]:
+        """Do what is asked for with an entry, or nothing if it is to be put back: returns ""."""
         arguments = self._arguments
         is_read_only = arguments.list or arguments.export is not None
         if found.is_foreign and not (is_read_only or arguments.force):
@@ -107,9 +143,7 @@ class _Work:
             return description, "in use by its mount" if found.in_use else "unsaved"
         if found.is_owned:
             return description, "left to its mount, which is running"
-        self._store_of(found).put_back(found, force=arguments.force)
-        found.remove()
-        return description, "stored"
+        return description, ""
 
     def _store_of(self, found: Found) -> Store:
         from nczfs.engine.stores import open_store
@@ -127,6 +161,10 @@ class _Work:
             self._stores[url] = Store(open_store(place, options), place)
         return self._stores[url]
 
+    def _fail(self, found: Found, error: Exception) -> bool:
+        self._tell(found, str(error), "damaged" if self._arguments.list else "failed")
+        return False
+
     def _tell(self, found: Found, description: str, done: str) -> None:
         entry = None if found.is_leftover else found.entry
         if self._arguments.json:
@@ -142,14 +180,11 @@ class _Work:
         print(printable(f"{found.name}: {description}: {done}{since}"))
 
 
-def _chosen(found: list[Found], names: list[str]) -> list[Found]:
-    if not names:
-        return found
-    known = {each.name: each for each in found}
+def _check(found: list[Found], names: list[str]) -> None:
+    known = {each.name for each in found}
     for name in names:
         if name not in known:
             raise UsageError(f"{name}: not in the spool; --list shows the entries")
-    return [known[name] for name in names]
 
 
 COMMAND = Command(

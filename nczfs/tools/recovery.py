@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from nczfs.engine.arrays.array import Array
 from nczfs.engine.chunks.loaded import Values
-from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import format_options
 from nczfs.engine.spool.chunks import ChunkDetails, KeptChunk
 from nczfs.engine.spool.found import Found, Home, is_foreign
 from nczfs.engine.spool.objects import KeptObject
-from nczfs.engine.spool.overlay import Overlay
+from nczfs.engine.spool.overlay import Written, overlay
 from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import MetadataError, NczfsError, NoSuchNode, SpoolError
@@ -56,6 +57,18 @@ def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
     return sorted(found, key=lambda each: each.entry.written_ns if each.entry is not None else 0)
 
 
+def together(entries: Iterable[Found]) -> list[list[Found]]:
+    """Group entries, in order: those of one unit are put back together, and others alone."""
+    groups: dict[tuple[str | int, ...], list[Found]] = {}
+    for found in entries:
+        entry = found.entry
+        what: tuple[str | int, ...] = (found.name,)
+        if isinstance(entry, KeptChunk) and entry.pieces:
+            what = entry.url, entry.key, *entry.details.unit
+        groups.setdefault(what, []).append(found)
+    return list(groups.values())
+
+
 def _stop_of(flags: Values, details: ChunkDetails) -> int:
     """Return the index behind the last record of which a chunk has elements; 0: of none."""
     rows = np.nonzero(flags)[0]
@@ -73,7 +86,6 @@ class Store:
         )
         self._options: FormatOptions = format_options(place.modes, self._engine.options)
         self._datasets: dict[Prefix, Dataset | None] = {}
-        self._overlay = Overlay(zmap)
         self._places: dict[tuple[Path, str], int | None] = {}
         zmap.prepare_writing()
 
@@ -82,38 +94,66 @@ class Store:
         self._engine.close()
         self._zmap.close()
 
-    def put_back(self, found: Found, *, force: bool = False) -> None:
-        """Store what an entry has.
+    def put_back(self, entries: Sequence[Found], *, force: bool = False) -> list[NczfsError | None]:
+        """Store what the entries of a unit have, or another one.
 
         The elements of a chunk that were written are put over those of the version that they were
         written upon, or of one that is older than they are. An object replaces the version that it
         was made from. A rename is ended, as far as nothing is overwritten. `force`: whatever is
         there.
 
-        Raises
-        ------
-        SpoolError : the entry is damaged, or what it belongs to is not as it was. StoreError,
-        MetadataError, CodecError, DatasetError.
-        """
-        entry = found.whole
-        if isinstance(entry, KeptObject):
-            entry.put(self._zmap, force=force)
-        elif isinstance(entry, UnfinishedRename):
-            entry.end(self._zmap, force=force)
-        elif isinstance(entry, KeptChunk):
-            self._put_chunk(entry, found.home, force=force)
-        else:
-            raise SpoolError(f"{found.path}: {entry.reason}")
-        self._zmap.flush()
+        Parameters
+        ----------
+        entries : as `together` groups them.
 
-    def _put_chunk(self, entry: KeptChunk, home: Home, *, force: bool) -> None:
+        Returns
+        -------
+        for each why it is not in the store: SpoolError, it is damaged, or what it belongs to is not
+        as it was; StoreError, MetadataError, CodecError, DatasetError. None: it is there for good.
+        """
+        problems: dict[int, NczfsError] = {}
+        try:
+            match entries[0].whole:
+                case KeptChunk():
+                    self._put_unit(entries, problems, force=force)
+                case KeptObject() as kept:
+                    kept.put(self._zmap, force=force)
+                case UnfinishedRename() as begun:
+                    begun.end(self._zmap, force=force)
+                case other:
+                    raise SpoolError(f"{entries[0].path}: {other.reason}")
+            self._zmap.flush()
+        except NczfsError as error:
+            problems = dict.fromkeys(range(len(entries)), error) | problems
+        return [problems.get(number) for number in range(len(entries))]
+
+    def _put_unit(
+        self, entries: Sequence[Found], problems: dict[int, NczfsError], *, force: bool
+    ) -> None:
+        """Put chunks of a unit over one version of it. Sets the problems of some."""
+        written: dict[int, Written] = {}
+        for number, found in enumerate(entries):
+            try:
+                array, each = self._made_fit(found, force=force)
+            except NczfsError as error:
+                problems[number] = error
+            else:
+                if each is not None:
+                    written[number] = each
+        if written:
+            io, values = array.writer(), list(written.values())
+            told = overlay(self._zmap, io, io.unit(values[0].index), values, force=force)
+            problems |= {n: each for n, each in zip(written, told, strict=True) if each is not None}
+
+    def _made_fit(self, found: Found, *, force: bool) -> tuple[Array, Written | None]:
+        """Make an array as long as a chunk needs. Returns it, and the elements if there are any."""
+        entry = found.whole
+        assert isinstance(entry, KeptChunk)
         details = entry.details
         dataset, variable = self._variable(entry.key)
-        array = variable.array
-        if (array.chunk_shape, array.dtype.typestr, codecs_digest(array)) != (
-            details.chunk_shape,
-            details.typestr,
-            details.codecs,
+        array, source = variable.array, dataset.array(variable).source
+        if len(array.shape) != len(details.index) or not details.is_like(
+            ChunkDetails.of(array, details.index, source.unit(details.index))
         ):
             raise SpoolError(
                 f"{dataset.url(variable.path)}: now has another type, chunk shape or codecs; "
@@ -122,7 +162,7 @@ class Store:
         flags, values = entry.flags(), None
         if flags.any():
             values = entry.values(array.dtype.native, dataset.array(variable).writer())
-        taken = None if force else self._taken(entry.key, home, array)
+        taken = None if force else self._taken(entry.key, found.home, array)
         if taken is not None:
             stop = _stop_of(flags, details)
             if stop > taken:
@@ -133,10 +173,10 @@ class Store:
                 )
             details = replace(details, shape=(min(stop, details.shape[0]), *details.shape[1:]))
         self._grow(dataset, variable, details)
-        if values is not None:
-            longer = dataset.array(dataset.latest(variable))
-            overlay = self._overlay
-            overlay.put(longer.writer(), details.index, flags, values, entry.basis, force=force)
+        array_now = dataset.array(dataset.latest(variable))
+        if values is None:
+            return array_now, None
+        return array_now, Written(details.index, flags, values, entry.basis)
 
     def _taken(self, key: str, home: Home, array: ArrayDescription) -> int | None:
         """Return the first record of a mount whose place others have; None: it has its place.

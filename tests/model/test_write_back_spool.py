@@ -27,7 +27,6 @@ from nczfs.engine.writing.dirty import DirtyChunk
 from nczfs.errors import (
     AccessDenied,
     DeadlinePassed,
-    NczfsError,
     NoSpace,
     SpoolError,
     StoreError,
@@ -296,20 +295,21 @@ class Mortal(RuleBasedStateMachine):
         refused = set()
         for faulty in (Faulty(self.memory, *([] if fault is None else [fault])), self.memory):
             store = recovery.Store(Faulty(faulty), parse_url("memory://store"))
-            for found in recovery.entries(self.directory):
-                assert isinstance(found.entry, KeptChunk)
-                (index,) = found.entry.details.index
-                try:
-                    store.put_back(found, force=force)
-                    found.remove()
-                except SpoolError:
-                    assert not force
-                    assert index in self.foreign
-                    if faulty is self.memory:
-                        refused.add(index)
+            for group in recovery.together(recovery.entries(self.directory)):
+                problems = store.put_back(group, force=force)
+                for found, problem in zip(group, problems, strict=True):
+                    assert isinstance(found.entry, KeptChunk)
+                    (index,) = found.entry.details.index
+                    if problem is None:
                         found.remove()
-                except NczfsError:
-                    assert faulty is not self.memory
+                    elif isinstance(problem, SpoolError):
+                        assert not force
+                        assert index in self.foreign
+                        if faulty is self.memory:
+                            refused.add(index)
+                            found.remove()
+                    else:
+                        assert faulty is not self.memory
             store.close()
         assert recovery.entries(self.directory) == []
         if not force:

@@ -48,18 +48,17 @@ def recovered(spool_dir: Path, zmap: ZMap, *, refusing: bool = False) -> list[st
     store = recovery.Store(Kept(zmap), parse_url("memory://store"))
     said = []
     try:
-        for found in recovery.entries(spool_dir):
-            assert found.entry is not None, found.problem
-            what = found.describe().partition(" ")[2]
-            try:
-                store.put_back(found)
-            except SpoolError:
-                if not refusing:
-                    raise
-                said.append(what)
-            else:
-                said += [] if refusing else [what]
-            found.remove()
+        for group in recovery.together(recovery.entries(spool_dir)):
+            for found in group:
+                assert found.entry is not None, found.problem
+            what = [found.describe().partition(" ")[2] for found in group]
+            problems = store.put_back(group)
+            for found, each, problem in zip(group, what, problems, strict=True):
+                if not (problem is None or (refusing and isinstance(problem, SpoolError))):
+                    raise problem
+                if refusing is (problem is not None):
+                    said.append(each)
+                found.remove()
     finally:
         store.close()
     return said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -136,10 +136,18 @@ def stored(memory: MemoryZMap, name: str = "v") -> list[Any]:
 def recover(memory: MemoryZMap, directory: Path) -> None:
     """What ``nczfs recover`` does, in the order in which it does it."""
     store = recovery.Store(Kept(memory), parse_url("memory://store"))
-    for found in recovery.entries(directory):
-        store.put_back(found)
-        found.remove()
+    put_all_back(store, recovery.entries(directory))
     store.close()
+
+
+def put_all_back(store: recovery.Store, entries: Iterable[Found], *, force: bool = False) -> None:
+    """Put entries back and remove them. Raises the first problem; what comes after it is left."""
+    for group in recovery.together(entries):
+        problems = store.put_back(group, force=force)
+        for found, problem in zip(group, problems, strict=True):
+            if problem is not None:
+                raise problem
+            found.remove()
 
 
 class Kept(Faulty):

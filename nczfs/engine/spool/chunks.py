@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from nczfs.engine.chunks.base import ChunkStore
+from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.spool.basis import Basis
@@ -42,24 +42,27 @@ DESCRIPTION_BYTES: Final = 1024  # what an entry counts for besides its values
 
 @dataclass(frozen=True, slots=True)
 class ChunkDetails:
-    """The chunk of saved elements, and the description of its array."""
+    """The chunk of saved elements, its unit, and the description of its array."""
 
     index: ChunkIndex
+    unit: UnitIndex
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]
     typestr: str
     codecs: str
 
     @classmethod
-    def of(cls, array: ArrayDescription, index: ChunkIndex) -> ChunkDetails:
+    def of(cls, array: ArrayDescription, index: ChunkIndex, unit: UnitIndex) -> ChunkDetails:
         """Return the details of a chunk of an array."""
-        return cls(index, array.shape, array.chunk_shape, array.dtype.typestr, codecs_digest(array))
+        dtype, codecs = array.dtype.typestr, codecs_digest(array)
+        return cls(index, unit, array.shape, array.chunk_shape, dtype, codecs)
 
     @classmethod
     def parsed(cls, document: Mapping[str, Any]) -> ChunkDetails:
         """Parse the details in a record. Raises KeyError, TypeError, ValueError."""
         found = cls(
             _counts(document["index"]),
+            _counts(document["unit"]),
             _counts(document["shape"]),
             _counts(document["chunk_shape"]),
             str(document["typestr"]),
@@ -73,6 +76,7 @@ class ChunkDetails:
         """Return the form in a record."""
         return {
             "index": list(self.index),
+            "unit": list(self.unit),
             "shape": list(self.shape),
             "chunk_shape": list(self.chunk_shape),
             "typestr": self.typestr,
@@ -268,14 +272,15 @@ def save_chunk(
     else:
         values = np.frombuffer(bytes(io.pipeline.encode(frozen.values)), np.uint8)
     flags = np.packbits(frozen.flags) if frozen.flags is not None else None
-    details = ChunkDetails.of(array, index).document() | frozen.basis.document()
+    unit = io.unit(index)
+    details = ChunkDetails.of(array, index, unit).document() | frozen.basis.document()
     first = packed({"is": CHUNK, **heading(spool.url, io.prefix, reason), **details}, flags)
     kind = VALUES if is_mappable else ENCODED
     records = [first, packed({"is": kind}, values, at=size_of(first))]
     nbytes = values.nbytes + (flags.nbytes if flags is not None else 0) + DESCRIPTION_BYTES
     spool.reserve(nbytes, always=always)
     try:
-        path = write_records(spool.new_path(io.key(io.unit(index))), records)
+        path = write_records(spool.new_path(io.key(unit)), records)
     except BaseException:
         spool.reserve(-nbytes)
         raise

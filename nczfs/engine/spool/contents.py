@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from nczfs.engine.chunks.base import UnitIndex
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import CHUNK, ChunkDetails, KeptChunk, WrittenPart
 from nczfs.engine.spool.entries import KILLED, SpoolEntry, read_records
@@ -93,9 +94,9 @@ class LogContents:
         for path in paths:
             self._read(path)
 
-    def basis(self, place: _Place) -> Basis:
-        """Set what a chunk was written upon."""
-        return self._bases.get(place) or Basis(int(self.written_at * 1e9))
+    def basis(self, key: str, unit: UnitIndex) -> Basis:
+        """Return what the chunks of a unit were written upon."""
+        return self._bases.get((key, unit)) or Basis(int(self.written_at * 1e9))
 
     def _read(self, path: Path) -> None:
         self._numbers.clear()
@@ -126,13 +127,14 @@ class LogContents:
                 place = (str(document["key"]), details.index)
                 self._numbers[document["number"]] = (place, logged)
             case "basis":
-                self._bases[_place(document)] = Basis.parsed(document, 0)
+                place = str(document["key"]), _numbers(document["unit"])
+                self._bases[place] = Basis.parsed(document, 0)
             case "wrote":
                 place, described = self._numbers[document["number"]]
                 self._logged(place, described).add(record)
             case "stored":
-                self.chunks.pop(_place(document), None)
-                self._bases.pop(_place(document), None)
+                place = str(document["key"]), _numbers(document["index"])
+                self.chunks.pop(place, None)
             case "grown":
                 self.grown[str(document["key"])] = ChunkDetails.parsed(document)
             case "placed":
@@ -193,7 +195,7 @@ def chunks_of(
                 files=tuple(path for each in older for path in each.files),
                 voiding={"is": voided, "key": key, "index": index},
                 details=details,
-                basis=contents.basis((key, index)),
+                basis=contents.basis(key, details.unit),
                 pieces=(*(piece for each in older for piece in each.pieces), *chunk.pieces),
             ),
         )
@@ -205,6 +207,5 @@ def logs_in(directory: Path) -> list[Path]:
     return sorted(numbered, key=lambda path: int(path.suffix[1:]))
 
 
-def _place(document: Mapping[str, Any]) -> _Place:
-    key, index = document["key"], document["index"]
-    return str(key), tuple(map(int, index))
+def _numbers(given: Any) -> tuple[int, ...]:
+    return tuple(map(int, given))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.base import ChunkStore
+from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import ChunkDetails
@@ -42,7 +42,7 @@ class Journal:
         self.log = log
         self._numbers = itertools.count()
         self._known: dict[_Place, tuple[ArrayDescription, int, int]] = {}
-        self._dirty: set[_Place] = set()
+        self._dirty: dict[_Place, set[ChunkIndex]] = {}  # by unit
         self._growing: dict[Prefix, _Growth] = {}
 
     def wrote(
@@ -65,36 +65,40 @@ class Journal:
         if not box.size:
             return
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        place = (io.prefix, index)
+        place, unit = (io.prefix, index), io.unit(index)
         with self.log.lock:
             age = self.log.open()
+            dirty = self._dirty.setdefault((io.prefix, unit), set())
             array, number, said_at = self._known.get(place, (None, -1, -1))
             is_known = array is io.array and said_at == age
             if not is_known:
                 number = next(self._numbers)
             records: list[Packed] = [] if is_known else [packed(_chunk(number, io, index))]
-            if not is_known or place not in self._dirty:
-                records.append(packed(_basis(io, index, basis)))
+            if not is_known or index not in dirty:
+                records.append(packed(_basis(io, unit, basis)))
             wrote = {"is": "wrote", "number": number, "start": box.start, "stop": box.stop}
             self.log.append([*records, packed(wrote, data)])
             self._known[place] = (io.array, number, age)
-            self._dirty.add(place)
+            dirty.add(index)
             self.log.hold(VALUES, self._records)
 
-    def sending(self, io: ChunkStore, index: ChunkIndex, basis: Basis) -> None:
-        """Note that a chunk is written upon something else, or was sent once more. Never raises."""
+    def rests(self, io: ChunkStore, unit: UnitIndex, basis: Basis) -> None:
+        """Note that a unit with dirty chunks rests upon something else. Never raises."""
         with self.log.lock:
-            if (io.prefix, index) in self._dirty:
-                self.log.note(_basis(io, index, basis))
+            if self._dirty.get((io.prefix, unit)):
+                self.log.note(_basis(io, unit, basis))
 
     def stored(self, io: ChunkStore, index: ChunkIndex, *, is_last: bool) -> None:
         """Note a stored or forgotten chunk; `is_last`: nothing else is dirty. Never raises."""
-        place = (io.prefix, index)
+        place = (io.prefix, io.unit(index))
         with self.log.lock:
             void = []
-            if place in self._dirty:
-                self._dirty.discard(place)
+            dirty = self._dirty.get(place, set())
+            if index in dirty:
+                dirty.remove(index)
                 void.append({"is": "stored", "key": io.prefix, "index": index})
+            if not dirty:
+                self._dirty.pop(place, None)
             self._settle(void, is_clean=is_last)
 
     def grown(
@@ -136,14 +140,15 @@ def _chunk(number: int, io: ChunkStore, index: ChunkIndex) -> dict[str, Any]:
         "number": number,
         "key": io.prefix,
         "name": io.key(io.unit(index)),
-        **ChunkDetails.of(io.array, index).document(),
+        **ChunkDetails.of(io.array, index, io.unit(index)).document(),
     }
 
 
-def _basis(io: ChunkStore, index: ChunkIndex, basis: Basis) -> dict[str, Any]:
-    return {"is": "basis", "key": io.prefix, "index": index, **basis.document()}
+def _basis(io: ChunkStore, unit: UnitIndex, basis: Basis) -> dict[str, Any]:
+    return {"is": "basis", "key": io.prefix, "unit": unit, **basis.document()}
 
 
 def _grown(prefix: Prefix, array: ArrayDescription) -> dict[str, Any]:
-    details = ChunkDetails.of(array, (0,) * len(array.shape))
+    index = (0,) * len(array.shape)
+    details = ChunkDetails.of(array, index, index)
     return {"is": "grown", "key": prefix, **details.document()}

@@ -4,7 +4,7 @@ It is a sequence of files, ``log.N``, of records:
 
 * ``log``: the format, and the URL of the mount. The first one of a file.
 * ``chunk``: a number that stands for a chunk in this file from here on, and the `ChunkDetails`.
-* ``basis``: what a chunk is written upon, as in `Basis`; the last one counts.
+* ``basis``: what the chunks of a unit are written upon, as in `Basis`; the last one counts.
 * ``wrote``: the elements of a box of a chunk.
 * ``stored``: what stands before it of a chunk is in the store, or will never be.
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
@@ -27,7 +27,7 @@ from nczfs.errors import NczfsError
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 BEFORE: Final = "log."  # begins the name of a file of a log
 FILE_BYTES: Final = 64 << 20
 VALUES: Final = "values"  # what those hold whose values are in the log

@@ -1,119 +1,109 @@
-"""Elements of a chunk put over what the store has, unless that is newer than they are."""
+"""Elements of chunks put over what the store has of their unit, unless that is newer than they."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.base import ChunkStore
+from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import until_stored
-from nczfs.engine.spool.basis import Basis, Sent, time_text
-from nczfs.errors import Conflict, SpoolError
-from nczfs.model.boxes import Box
+from nczfs.engine.spool.basis import Basis, time_text
+from nczfs.errors import CodecError, Conflict, NczfsError, SpoolError
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
 
 SHOWN_CHARS_MAX = 60
 
-
-class Overlay:
-    """A restorer of chunk elements, whose own stores do not count as newer."""
-
-    def __init__(self, zmap: ZMap) -> None:
-        self._zmap = zmap
-        self._replaced: dict[Version, _Replaced] = {}
-
-    def put(
-        self,
-        io: ChunkStore,
-        index: ChunkIndex,
-        flags: Values,
-        values: Values,
-        basis: Basis,
-        *,
-        force: bool,
-    ) -> None:
-        """Put the elements that have a flag over what the store has of a chunk.
-
-        Does nothing where the store has just these elements.
-
-        Parameters
-        ----------
-        basis : upon which versions they were written.
-        force : whatever the store has.
-
-        Raises
-        ------
-        SpoolError : the store has something newer; the message gives the difference. CodecError,
-            StoreError.
-        """
-        io.confirm()
-        until_stored(
-            lambda _: self._put_once(io, index, flags, values, basis, force), io.key(io.unit(index))
-        )
-
-    def _put_once(
-        self,
-        io: ChunkStore,
-        index: ChunkIndex,
-        flags: Values,
-        values: Values,
-        basis: Basis,
-        force: bool,
-    ) -> None:
-        unit = io.unit(index)
-        stat = io.stat(unit)
-        version = stat.version if stat is not None else ABSENT
-        may, before = self._may_replace(stat, basis, force=force)
-        grid = io.array.grid
-        inside: Box = grid.box(index).relative_to(grid.origin(index))
-        if may and flags[inside.slices()].all():
-            merged = np.full(flags.shape, fill_element(io.array), values.dtype)
-        else:
-            newest, there = io.newest(unit, [index])
-            found = newest[index]
-            if there != version:
-                raise Conflict(f"{io.key(unit)}: another client has just stored it")
-            merged = np.array(found)
-        merged[flags] = values[flags]
-        if not may:
-            # As the store would give them back: some codecs round.
-            given = io.pipeline.decode(io.pipeline.encode(merged))
-            different = flags & differs(given, found)
-            if not different.any():
-                return
-            raise SpoolError(_difference(io, index, stat, basis, different, found, values))
-        stored = io.store(unit, {index: merged}, version)
-        if stored is not None:
-            self._replaced[stored] = before
-
-    def _may_replace(
-        self, stat: Stat | None, basis: Basis, *, force: bool
-    ) -> tuple[bool, _Replaced]:
-        """Return whether an object may be replaced, and what it was before that happened here."""
-        before = self._replaced.get(stat.version) if stat is not None else None
-        if before is not None:  # by other chunks of the object; its bytes are gone
-            return force or before.sent in basis.sent or is_older(before.stat, basis), before
-        if force or is_older(stat, basis):
-            return True, _Replaced(stat, None)
-        sent = sent_as(self._zmap, stat, basis)
-        return sent is not None, _Replaced(stat, sent)
+Problem = NczfsError | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Replaced:
-    """An object that was replaced here; `sent` is what it was, as far as that was looked at."""
+class Written:
+    """Elements of a chunk that are not in the store.
 
-    stat: Stat | None
-    sent: Sent | None
+    Attributes
+    ----------
+    flags : which ones, in the shape of the chunk.
+    values : of the whole chunk; the others are not valid.
+    basis : upon which versions of the unit they were written.
+    """
+
+    index: ChunkIndex
+    flags: Values
+    values: Values
+    basis: Basis
+
+    def over(self, base: Values) -> Values:
+        """Return the values of the chunk with these elements over others."""
+        merged = np.array(base)
+        merged[self.flags] = self.values[self.flags]
+        return merged
 
 
-def is_older(stat: Stat | None, basis: Basis) -> bool:
-    """Return whether a stored object is not newer than what was written on some versions.
+def overlay(
+    zmap: ZMap, io: ChunkStore, unit: UnitIndex, several: Sequence[Written], *, force: bool
+) -> list[Problem]:
+    """Put elements over what the store has of a unit, all onto one version of it.
+
+    Nothing is done where the store has just these elements.
+
+    Parameters
+    ----------
+    several : of chunks of the unit; the later ones count where they are of the same elements.
+    force : whatever the store has.
+
+    Returns
+    -------
+    for each of them why it stays: SpoolError, the store has something newer, and the message gives
+    the difference; CodecError, the store has something else than a chunk. None: it is stored.
+
+    Raises
+    ------
+    CodecError, StoreError : nothing is stored.
+    """
+    io.confirm()
+    return until_stored(lambda _: _put(zmap, io, unit, several, force), io.key(unit))
+
+
+def _put(
+    zmap: ZMap, io: ChunkStore, unit: UnitIndex, several: Sequence[Written], force: bool
+) -> list[Problem]:
+    stat = io.stat(unit)
+    may = {each: force or may_replace(zmap, stat, each) for each in {w.basis for w in several}}
+    covered: dict[ChunkIndex, Values] = {}
+    for each in several:
+        if may[each.basis]:
+            covered[each.index] = covered.get(each.index, np.False_) | each.flags
+    read = {w.index for w in several if not may[w.basis]}
+    read |= {index for index, flags in covered.items() if not flags[_inside(io, index)].all()}
+    found = _read(io, unit, read, stat)
+    problems: list[Problem] = []
+    stored: dict[ChunkIndex, Values] = {}
+    for number, each in enumerate(several):
+        base = found.get(each.index)
+        if isinstance(base, CodecError):
+            problems.append(base)
+        elif may[each.basis]:
+            if base is None:
+                base = np.full(each.flags.shape, fill_element(io.array), each.values.dtype)
+            stored[each.index] = each.over(stored.get(each.index, base))
+            problems.append(None)
+        else:
+            assert base is not None
+            later = [w.flags for w in several[number + 1 :] if w.index == each.index]
+            problems.append(_newer(io, unit, each, base, later, stat))
+    if stored:
+        io.store(unit, stored, _version(stat))
+    return problems
+
+
+def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
+    """Return whether an object is not newer than what was written. Reads it, if it was sent.
 
     Parameters
     ----------
@@ -123,14 +113,75 @@ def is_older(stat: Stat | None, basis: Basis) -> bool:
         return not basis.versions or ABSENT in basis.versions
     if stat.version in basis.versions:
         return True
-    return stat.stored_ns is not None and stat.stored_ns < basis.written_ns
+    if stat.stored_ns is not None and stat.stored_ns < basis.written_ns:
+        return True
+    return any(each.is_in(zmap, stat) for each in basis.sent)
 
 
-def sent_as(zmap: ZMap, stat: Stat | None, basis: Basis) -> Sent | None:
-    """Return what of the basis the stored object is. Reads it, if anything was sent."""
-    if stat is None:
+def _version(stat: Stat | None) -> Version:
+    return stat.version if stat is not None else ABSENT
+
+
+def _inside(io: ChunkStore, index: ChunkIndex) -> tuple[slice, ...]:
+    """Return which elements of a chunk lie in the array."""
+    grid = io.array.grid
+    return grid.box(index).relative_to(grid.origin(index)).slices()
+
+
+def _read(
+    io: ChunkStore, unit: UnitIndex, chunks: set[ChunkIndex], stat: Stat | None
+) -> Mapping[ChunkIndex, Values | CodecError]:
+    """Return the values of chunks in a version of their unit, or why they cannot be read."""
+    if not chunks:
+        return {}
+    try:
+        found, version = io.newest(unit, chunks)
+    except CodecError as error:
+        if len(chunks) == 1:
+            return dict.fromkeys(chunks, error)
+        parts = [_read(io, unit, {chunk}, stat) for chunk in chunks]
+        return {chunk: values for part in parts for chunk, values in part.items()}
+    if version != _version(stat):
+        raise Conflict(f"{io.key(unit)}: another client has just stored it")
+    return found
+
+
+def _newer(
+    io: ChunkStore,
+    unit: UnitIndex,
+    written: Written,
+    found: Values,
+    later: Sequence[Values],
+    stat: Stat | None,
+) -> Problem:
+    """Return how newer values of the store differ from what was written; None: not at all.
+
+    Parameters
+    ----------
+    later : the elements that were written after these, which do not matter.
+    """
+    # As the store would give them back: some codecs round.
+    given = io.pipeline.decode(io.pipeline.encode(written.over(found)))
+    different = written.flags & differs(given, found)
+    for flags in later:
+        different = different & ~flags
+    if not different.any():
         return None
-    return next((each for each in basis.sent if each.is_in(zmap, stat)), None)
+    first = tuple(int(axis[0]) for axis in np.nonzero(different)) if different.ndim else ()
+    grid = zip(first, written.index, io.array.chunk_shape, strict=True)
+    place = ", ".join(str(at + i * n) for at, i, n in grid)
+    if stat is None:
+        since = "another client has removed the chunk since"
+    elif stat.stored_ns is None:
+        since = "another client may have stored the chunk since"
+    else:
+        since = f"the chunk was stored since, at {time_text(stat.stored_ns)}"
+    return SpoolError(
+        f"{io.key(unit)}: written at {time_text(written.basis.written_ns)}, and {since}: "
+        f"{int(different.sum())} elements differ, the first at [{place}]: the store has "
+        f"{_shown(found[first])}, the spool {_shown(written.values[first])}; --force puts those of "
+        "the spool over it, --export DIR gives you the values"
+    )
 
 
 def differs(one: Values, other: Values) -> Values:
@@ -146,32 +197,6 @@ def differs(one: Values, other: Values) -> Values:
 def _bits(values: Values) -> np.ndarray[Any, np.dtype[np.void]]:
     size = max(1, values.dtype.itemsize)
     return np.ascontiguousarray(values).reshape(-1).view(np.dtype((np.void, size)))
-
-
-def _difference(
-    io: ChunkStore,
-    index: ChunkIndex,
-    stat: Stat | None,
-    basis: Basis,
-    different: Values,
-    found: Values,
-    values: Values,
-) -> str:
-    first = tuple(int(axis[0]) for axis in np.nonzero(different)) if different.ndim else ()
-    grid = zip(first, index, io.array.chunk_shape, strict=True)
-    place = ", ".join(str(at + i * n) for at, i, n in grid)
-    if stat is None:
-        since = "another client has removed the chunk since"
-    elif stat.stored_ns is None:
-        since = "another client may have stored the chunk since"
-    else:
-        since = f"the chunk was stored since, at {time_text(stat.stored_ns)}"
-    return (
-        f"{io.key(io.unit(index))}: written at {time_text(basis.written_ns)}, and {since}: "
-        f"{int(different.sum())} elements differ, the first at [{place}]: the store has "
-        f"{_shown(found[first])}, the spool {_shown(values[first])}; --force puts those of the "
-        "spool over it, --export DIR gives you the values"
-    )
 
 
 def _shown(value: Any) -> str:

@@ -314,8 +314,8 @@ class DirtyMap:
     @staticmethod
     def _tell_journal(journal: Journal, unit: DirtyUnit) -> None:
         """Note in the journal upon what the chunks of a unit are written."""
-        for chunk in list(unit.chunks.values()):
-            journal.sending(unit.io, chunk.index, unit.basis)
+        if unit.chunks:
+            journal.rests(unit.io, unit.index, unit.basis)
 
     def _take(self, nbytes: int) -> None:
         """Count bytes, also in the budget of the cache."""

@@ -163,6 +163,23 @@ def test_only_what_is_named_is_put_back(place: Place, capsys: pytest.CaptureFixt
     assert len(list(place.spool.glob("*/*.unsaved"))) == 1
 
 
+def test_what_is_of_the_same_object_is_put_back_with_what_is_named(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SEMANTICS W20."""
+    place.die(at1=11, at5=15)
+    place.die(at1=21, at2=22)
+    assert place.recover("--list", "--json") == 0
+    names = {json.loads(line)["what"]: json.loads(line)["name"] for line in lines(capsys)}
+    assert place.recover("--export", str(place.spool.parent), names[f"{place.url} v[1:3]"]) == 0
+    assert len(lines(capsys)) == 1
+    assert place.recover(names[f"{place.url} v[1:3]"]) == 0
+    assert len(lines(capsys)) == 2
+    assert place.values[1:6] == [21, 22, -1, -1, -1]
+    assert place.recover() == 0
+    assert place.values[1:6] == [21, 22, -1, -1, 15]
+
+
 def test_a_name_that_is_not_there_is_an_error(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,7 +26,7 @@ from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.renames import noted
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.spool.staged import KeptFacts, Staged
-from nczfs.errors import CorruptChunk, NczfsError, SpoolError, Unavailable
+from nczfs.errors import CorruptChunk, SpoolError, Unavailable
 from nczfs.library.opening import open_url
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
@@ -93,16 +93,15 @@ def forget_versions(array: Array) -> None:
 def put_back(spool_dir: Path, **options: Any) -> list[str]:
     """As ``nczfs recover``: what went wrong."""
     problems = []
-    for found in recovery.entries(spool_dir):
-        place = parse_url(found.url)
+    for group in recovery.together(recovery.entries(spool_dir)):
+        place = parse_url(group[0].url)
         store = recovery.Store(open_store(place), place)
-        try:
-            store.put_back(found, **options)
-            found.remove()
-        except NczfsError as error:
-            problems.append(str(error))
-        finally:
-            store.close()
+        for found, problem in zip(group, store.put_back(group, **options), strict=True):
+            if problem is None:
+                found.remove()
+            else:
+                problems.append(str(problem))
+        store.close()
     return problems
 
 
@@ -239,8 +238,8 @@ def test_of_two_mounts_the_later_one_is_put_back_last(url: str, spool_dir: Path)
             write(v, (1,), [value])
             write(v, (4 + value,), [value])
     store = recovery.Store(open_store(parse_url(url)), parse_url(url))
-    for found in recovery.entries(spool_dir):
-        store.put_back(found)
+    for group in recovery.together(recovery.entries(spool_dir)):
+        assert store.put_back(group) == [None] * 3
     store.close()
     assert values_of(url) == [-1, 3, -1, -1, -1, 1, 2, 3, -1, -1]
 
@@ -311,9 +310,9 @@ def test_a_chunk_that_cannot_be_merged_does_not_keep_others_from_being_put_back(
     entries = recovery.entries(spool_dir)
     place = parse_url(url)
     store = recovery.Store(open_store(place), place)
-    with pytest.raises(CorruptChunk):
-        store.put_back(entries[0])
-    store.put_back(entries[1])
+    (problem,) = store.put_back(entries[:1])
+    assert isinstance(problem, CorruptChunk)
+    assert store.put_back(entries[1:]) == [None]
     store.close()
     with open_url(url) as dataset:
         assert dataset.variables["v"][4:8].tolist() == [4, 15, 6, 7]
@@ -337,10 +336,8 @@ def test_whichever_call_fails_it_can_be_done_again(
     operations = frozenset({"write", "read", "flush"})
     zmap = Faulty(open_store(place), Fault(call, after=after, operations=operations))
     store = recovery.Store(zmap, place)
-    try:
-        store.put_back(found)
-    except Unavailable:
-        assert zmap.fired
+    (problem,) = store.put_back([found])
+    assert problem is None or (zmap.fired and isinstance(problem, Unavailable))
     store.close()
     assert put_back(spool_dir) == []
     assert values_of(url) == [-1] * 5 + [55]

@@ -390,13 +390,13 @@ def recover(spool_dir: Path, zmap: ZMap, *, force: bool = False, count: int = 10
     """As ``nczfs recover``, of some entries: what was refused."""
     store = recovery.Store(Kept(zmap), parse_url("memory://store"))
     refused = []
-    for found in recovery.entries(spool_dir)[:count]:
-        try:
-            store.put_back(found, force=force)
-        except SpoolError as error:
-            refused.append(str(error))
-        else:
-            found.remove()
+    for group in recovery.together(recovery.entries(spool_dir)[:count]):
+        for found, problem in zip(group, store.put_back(group, force=force), strict=True):
+            if problem is None:
+                found.remove()
+            else:
+                assert isinstance(problem, SpoolError)
+                refused.append(str(problem))
     store.close()
     return refused
 

@@ -81,7 +81,9 @@ def test_elements_come_back_bit_by_bit(
     values = bits.view(dtype).reshape(shape)
     flags = random.random(shape) < 0.5 if partly else None
     saved = save(spool, io, frozen(values, flags))
-    assert kept(saved.path).details == ChunkDetails.of(io.array, (0,) * len(shape))
+    assert kept(saved.path).details == ChunkDetails.of(
+        io.array, (0,) * len(shape), (0,) * len(shape)
+    )
     found, which = restored(saved, io)
     np.testing.assert_array_equal(which, np.ones(shape, bool) if flags is None else flags)
     assert (found.dtype, found.shape) == (dtype, shape)
@@ -150,7 +152,7 @@ def test_a_bit_that_flipped_anywhere_is_noticed(spool: Spool, partly: bool) -> N
 )
 def test_what_an_entry_says_of_its_chunk_is_checked(spool: Spool, changes: dict[str, Any]) -> None:
     io = chunk_io("<i4", (9,))
-    details = ChunkDetails.of(io.array, (0,)).document() | changes
+    details = ChunkDetails.of(io.array, (0,), (0,)).document() | changes
     first = packed({"is": "chunk", **heading("u", "v", ""), **details}, np.zeros(2, np.uint8))
     second = packed({"is": "values"}, np.zeros(36, np.uint8))
     path = write_records(spool.new_path("v"), [first, second])

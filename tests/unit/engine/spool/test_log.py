@@ -140,7 +140,7 @@ def test_a_file_that_a_damaged_log_does_not_name_is_shown_and_left_alone(tmp_pat
 
 def test_what_another_version_has_written_is_refused_and_left_alone(tmp_path: Path) -> None:
     """SEMANTICS W20."""
-    for name, text in (("bare", "memory://store"), ("newer", json.dumps({"format": 3}))):
+    for name, text in (("bare", "memory://store"), ("older", json.dumps({"format": 2}))):
         directory = tmp_path / "spool" / name
         directory.mkdir(parents=True)
         (directory / LOCK).write_text(text)
@@ -214,7 +214,7 @@ def test_where_the_lock_says_nothing_a_log_of_another_version_is_left_alone(tmp_
     (directory / "log.1").write_bytes(b"".join(packed({"is": "log", "format": 99})))
     for _ in range(2):
         (found,) = recovery.entries(tmp_path / "spool")
-        assert "format 99 instead of 2" in found.problem
+        assert "format 99 instead of 3" in found.problem
 
 
 def test_a_file_whose_log_a_power_failure_took_away_is_shown(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +13,17 @@ import pytest
 
 from nczfs.engine.options import Tally
 from nczfs.engine.spool.space import Spool, Survives
-from nczfs.errors import StoreError, Unavailable
-from nczfs.testing.faults import Fault
+from nczfs.errors import NczfsError, StoreError, Unavailable
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.tools import recovery
 from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.url import parse_url
 from tests.conftest import ExpectedWarnings
 from tests.support import spooling
 from tests.support.clients import FILL, LENGTH, WRITES, Client, another, chunk_keys, created, stored
-from tests.support.killed import left_by, recovered
+from tests.support.killed import Kept, left_by, recovered
 from tests.support.paired import all_paired
-from tests.support.spooling import CHUNK, DOWN, Mount, mounted, new_memory, recover
+from tests.support.spooling import CHUNK, DOWN, Mount, mounted, new_memory, put_all_back, recover
 
 # The array of a client has ten elements, in chunks of four: v/0 holds the first eight, v/1 two.
 
@@ -206,6 +210,80 @@ def test_chunks_of_an_object_that_the_store_does_not_take_are_spooled_and_recove
     wanted[CHUNK - 2 : CHUNK + 2] = 1, 2, 3, 4
     assert spooling.stored(memory)[: 4 * CHUNK] == wanted
     assert list(tmp_path.iterdir()) == []
+
+
+def died(memory: MemoryZMap, living: Path, left: Path, first: int, *values: int) -> None:
+    """Let a mount end that has written elements, and stored none of them.
+
+    Parameters
+    ----------
+    living : where its spool is; `left`: where it is afterwards.
+    """
+    has_journal = living.name == "journal"
+    spool = Spool(
+        living, "memory://store", survives=Survives.KILL if has_journal else Survives.NOTHING
+    )
+    mount = Mount(memory, living, spool=spool)
+    mount.zmap.arm(DOWN)
+    mount.write(first, *values)
+    if has_journal:
+        shutil.copytree(spool.directory, left / spool.directory.name)
+    mount.close()
+    if not has_journal:
+        shutil.move(spool.directory, left / spool.directory.name)
+
+
+@pytest.fixture(params=["journal", "entries"])
+def left(
+    request: pytest.FixtureRequest, tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> tuple[MemoryZMap, Path, list[int]]:
+    """A store, what two mounts have left of one object, and what belongs there."""
+    expected_warnings.add("nczfs recover")
+    memory, wanted = new_memory(), list(range(4 * CHUNK))
+    left = tmp_path / "spool"
+    left.mkdir()
+    with mounted(memory, left) as mount:
+        mount.write(0, *wanted)
+        mount.v.flush()
+    for first, values in ((CHUNK - 2, (1, 2, 3, 4)), (CHUNK - 1, (5, 6, 7, 8))):
+        died(memory, tmp_path / request.param, left, first, *values)
+        wanted[first : first + 4] = values
+    return memory, left, wanted
+
+
+def test_what_several_mounts_left_of_an_object_is_put_back_by_one_write(
+    left: tuple[MemoryZMap, Path, list[int]],
+) -> None:
+    """SEMANTICS W20."""
+    memory, directory, wanted = left
+    calls: list[tuple[str, str]] = []
+    zmap = Faulty(memory, before_call=lambda *call: calls.append(call))
+    store = recovery.Store(Kept(zmap), parse_url("memory://store"))
+    put_all_back(store, recovery.entries(directory))
+    store.close()
+    assert [call for call in calls if call == ("write", "v/0")] == [("write", "v/0")]
+    assert spooling.stored(memory)[: 4 * CHUNK] == wanted
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("removed", range(5))
+@pytest.mark.parametrize("call", range(0, 12, 2))
+def test_wherever_it_ends_putting_back_what_mounts_left_of_an_object_can_be_done_again(
+    left: tuple[MemoryZMap, Path, list[int]], call: int, removed: int, after: bool
+) -> None:
+    memory, directory, wanted = left
+    zmap = Faulty(memory, Fault(call, after=after, repeats=10**9))
+    with suppress(NczfsError):
+        store = recovery.Store(Kept(zmap), parse_url("memory://store"))
+        groups = recovery.together(recovery.entries(directory))
+        assert list(map(len, groups)) == [4]
+        for found, problem in list(zip(groups[0], store.put_back(groups[0]), strict=True))[
+            :removed
+        ]:
+            if problem is None:
+                found.remove()
+    recover(memory, directory)
+    assert spooling.stored(memory)[: 4 * CHUNK] == wanted
 
 
 @pytest.mark.parametrize("when", ["before", "answer lost", "while it is on its way"])
