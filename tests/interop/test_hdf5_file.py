@@ -335,6 +335,26 @@ def test_hundreds_of_variables_of_a_dimension_are_all_attached(tmp_path: Path) -
     assert "int v299(time, y, x) ;" in netcdf.ncdump(path, "-h")
 
 
+def test_netcdf_c_adds_nothing_to_variables_when_it_changes_a_value(tmp_path: Path) -> None:
+    """It numbers the first dimension of each, if coordinates come in another order than theirs."""
+    made = Handmade()
+    time, x = made.dimension("time", 2, unlimited=True), made.dimension("x", 3)
+    made.variable("a", (time, x), np.zeros((2, 3), "f4"))
+    made.variable("x", (x,), np.arange(3.0))
+    made.variable("time", (time,), np.arange(2.0))
+    path = file_of(made, tmp_path / "a.nc")
+    before = path.read_bytes()
+    with netCDF4.Dataset(path, "r+") as dataset:
+        dataset["a"][1, 2] = np.nan
+    after = path.read_bytes()
+    assert len(after) == len(before)
+    changed = np.flatnonzero(np.frombuffer(before, "u1") != np.frombuffer(after, "u1"))
+    assert np.ptp(changed) < 4, "more than the value"
+    with netCDF4.Dataset(path) as dataset:
+        assert list(dataset.dimensions) == ["time", "x"]
+        assert dataset["a"].dimensions == ("time", "x")
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_any_range_of_bytes_is_that_of_the_whole(seed: int) -> None:
     layout = layout_of(weather())

@@ -159,6 +159,11 @@ class _Builder:
         dataset = self._create_dataset(variable, name, place, is_scale=scale is not None)
         if scale is not None:
             self._mark_scale(scale, dataset, name)
+        if scale is None and variable.dimensions:
+            # netCDF-C adds this to every variable that it finds without, as soon as a value is
+            # written, if the coordinates do not have the order of their dimensions.
+            number = self._scales[key_of(variable.dimensions[0])].number
+            _put_array(dataset, "_Netcdf4Dimid", np.array(number, "<i4"))
         if scale is None or len(variable.dimensions) > 1:
             self._put_numbers(dataset, variable)
         for attribute in variable.attributes:

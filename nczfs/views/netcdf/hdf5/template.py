@@ -20,7 +20,7 @@ from nczfs.views.netcdf.content import (
     Opaque,
 )
 
-_FORM = 1
+_FORM = 2
 """Of the bytes that `building` makes; a number that changes with them."""
 
 
