@@ -30,7 +30,8 @@ from nczfs.zmap.keys import Key, parse_prefix
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.late import LateZMap
-from tests.support.trees import find, read, tree_over
+from tests.support.rawchunks import raw_array
+from tests.support.trees import KnownPaths, read, tree_over
 from tests.support.writing import close, open_file, write
 
 ITEM = 4
@@ -122,6 +123,7 @@ class Mounts(RuleBasedStateMachine):
             root.create_variable("r", ("t", "w"), "i4", chunks=(2, WIDTH), **options)
         self.faulty = [Faulty(self.memory) for _ in range(2)]
         self.fs = [self.mounted(number) for number in range(2)]
+        self.known = [KnownPaths(fs) for fs in self.fs]
         self.handles: list[Open] = []
         self.possible: list[set[int]] = [{FILL} for _ in range(LENGTH)]
         self.ever: list[set[int]] = [set() for _ in range(LENGTH)]
@@ -302,7 +304,7 @@ class Mounts(RuleBasedStateMachine):
         raw = np.array(given, "<i4").tobytes()
         fs = self.fs[0]
         for piece in filter(None, (raw[:cut], raw[cut:])):
-            end = find(fs, RAW["r"]).size
+            end = self.known[0].size(RAW["r"])
             assert fs.write(found.handle, end, piece) == len(piece)
         self.records += given
 
@@ -323,9 +325,7 @@ class Mounts(RuleBasedStateMachine):
         assert self.fs[0].setattr(self.ino(0, "r"), changes, found.handle).size == changes.size
 
     def records_confirmed(self) -> None:
-        with self.client("r") as root:
-            stored = root["r"][...].reshape(-1).tolist()
-        assert stored == self.records
+        assert raw_array(self.memory, "d.zarr/r").reshape(-1).tolist() == self.records
         try:
             copy = json.loads(bytes(self.memory.read(Key("d.zarr/.zmetadata")).data))
         except StoreError:
@@ -337,6 +337,7 @@ class Mounts(RuleBasedStateMachine):
     @rule(mount=mounts, path=st.sampled_from(("", "d.zarr", "d.zarr/v", "datasets/d.zarr/r")))
     def refresh(self, mount: int, path: str) -> None:
         self.fs[mount].refresh(path)
+        self.known[mount].forget()
 
     @rule(mount=mounts, name=st.sampled_from("vr"))
     def change_attributes_through_objects(self, mount: int, name: str) -> None:
@@ -390,15 +391,14 @@ class Mounts(RuleBasedStateMachine):
                 if position // CHUNK in dirty and not is_own:
                     may |= self.ever[position]  # as it was when the chunk was read
                 assert value in may, (mount, position, value, may)
-        content = read(self.fs[0], RAW["r"])
+        content = self.known[0].read(RAW["r"])
         assert np.frombuffer(content, "<i4").tolist() == self.records
 
     def shown(self, mount: int) -> list[int]:
-        return list(map(int, np.frombuffer(read(self.fs[mount], RAW["v"]), "<i4")))
+        return list(map(int, np.frombuffer(self.known[mount].read(RAW["v"]), "<i4")))
 
     def stored(self) -> list[int]:
-        with self.client("r") as root:
-            return list(map(int, root["v"][...]))
+        return list(map(int, raw_array(self.memory, "d.zarr/v")))
 
     def writers(self, mount: int, name: str) -> list[Open]:
         handles = getattr(self, "handles", [])
@@ -413,7 +413,7 @@ class Mounts(RuleBasedStateMachine):
         return [found for found in self.writers(0, "r") if not found.flags & os.O_APPEND]
 
     def ino(self, mount: int, name: str) -> Any:
-        return find(self.fs[mount], RAW[name]).ino
+        return self.known[mount].ino(RAW[name])
 
     def teardown(self) -> None:
         if not hasattr(self, "fs"):

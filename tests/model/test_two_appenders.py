@@ -29,7 +29,8 @@ from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.late import LateZMap
-from tests.support.trees import find, read, tree_over
+from tests.support.rawchunks import raw_array
+from tests.support.trees import KnownPaths, tree_over
 from tests.support.writing import close, open_file
 
 FILL, WIDTH = -1, 3
@@ -97,9 +98,12 @@ class Appenders(RuleBasedStateMachine):
             root.create_dimension("t", None)
             root.create_dimension("w", WIDTH)
             for name in names:
-                root.create_variable(name, ("t", "w"), "i4", chunks=(2, 2), fillvalue=FILL)
+                root.create_variable(
+                    name, ("t", "w"), "i4", chunks=(2, 2), fillvalue=FILL, codecs=[]
+                )
         self.faulty = [Faulty(self.memory) for _ in range(2)]
         self.fs = [self.mounted(number, ttl_s) for number in range(2)]
+        self.known = [KnownPaths(fs) for fs in self.fs]
         self.handles: list[Open] = []
         self.given: dict[tuple[int, str], list[int]] = {
             (mount, name): [] for mount in range(2) for name in names
@@ -152,7 +156,7 @@ class Appenders(RuleBasedStateMachine):
         raw = np.concatenate([record(number) for number in numbers]).tobytes()
         fs = self.fs[found.mount]
         for piece in filter(None, (raw[:cut], raw[cut:])):
-            end = find(fs, RAW[found.name]).size
+            end = self.known[found.mount].size(RAW[found.name])
             assert fs.write(found.handle, end, piece) == len(piece)
         self.given[found.mount, found.name] += numbers
 
@@ -193,6 +197,7 @@ class Appenders(RuleBasedStateMachine):
     @rule(mount=mounts, path=st.sampled_from(("", "d.zarr", "d.zarr/r")))
     def refresh(self, mount: int, path: str) -> None:
         self.fs[mount].refresh(path)
+        self.known[mount].forget()
 
     @rule()
     def late_requests_arrive(self) -> None:
@@ -221,7 +226,7 @@ class Appenders(RuleBasedStateMachine):
         """SEMANTICS W2, W34."""
         for mount in range(2):
             for name in self.names:
-                content = np.frombuffer(read(self.fs[mount], RAW[name]), "<i4")
+                content = np.frombuffer(self.known[mount].read(RAW[name]), "<i4")
                 shown = self.records(content.reshape(-1, WIDTH), name)
                 given = self.given[mount, name]
                 assert [number for number in shown if number in given] == given, (mount, shown)
@@ -240,8 +245,7 @@ class Appenders(RuleBasedStateMachine):
         return found
 
     def stored(self, name: str) -> Any:
-        with self.client("r") as root:
-            return np.asarray(root[name][...])
+        return raw_array(self.memory, f"d.zarr/{name}")
 
     def teardown(self) -> None:
         if not hasattr(self, "fs"):

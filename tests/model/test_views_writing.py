@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,6 +23,7 @@ from hypothesis.stateful import (
 )
 
 from nczfs.engine.options import EngineOptions
+from nczfs.errors import BadValue
 from nczfs.library.opening import open_zmap
 from nczfs.model.boxes import Box
 from nczfs.model.dtypes import DataType
@@ -29,7 +31,7 @@ from nczfs.testing import indexing
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
-from nczfs.views.text import text_form
+from nczfs.views.text import TextForm, text_form
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
@@ -102,11 +104,15 @@ class OneVariable(RuleBasedStateMachine):
             self.writers[name] = self.fs.open(ino, os.O_RDWR).handle
         return self.writers[name]
 
-    def lines(self, values: Values) -> bytes:
+    @property
+    def form(self) -> TextForm:
         stored = self.model.dtype
         form = text_form(DataType(stored.str, stored))
         assert form is not None
-        return bytes(form.render(np.ascontiguousarray(values).reshape(-1)))
+        return form
+
+    def lines(self, values: Values) -> bytes:
+        return bytes(self.form.render(np.ascontiguousarray(values).reshape(-1)))
 
     def wrote(self, new: Values, where: Any) -> None:
         self.model = new
@@ -130,6 +136,7 @@ class OneVariable(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def write_lines(self, data: st.DataObject) -> None:
+        """A line that does not show all of its element changes nothing, and cannot be changed."""
         start = data.draw(st.integers(0, self.model.size - 1), "start")
         stop = data.draw(st.integers(start + 1, self.model.size), "stop")
         values = any_values(data, (stop - start,), self.model.dtype)
@@ -138,14 +145,21 @@ class OneVariable(RuleBasedStateMachine):
             parts[np.isnan(parts)] = np.nan  # text knows one
         text = self.lines(values)
         width = len(text) // (stop - start)
-        cut = data.draw(st.integers(0, len(text)), "cut")
+        old = self.model.reshape(-1)[start:stop]
+        shown = self.form.restorable(old)
+        differing = np.frombuffer(text, f"V{width}") != np.frombuffer(self.lines(old), f"V{width}")
         handle = self.writer("values.txt")
+        if (differing & ~shown).any():
+            with pytest.raises(BadValue, match="cannot be written here; write values"):
+                self.fs.write(handle, start * width, text)
+            return
+        cut = data.draw(st.integers(0, len(text)), "cut")
         self.fs.write(handle, start * width, text[:cut])
         self.fs.write(handle, start * width + cut, text[cut:])
         new = self.model.copy()
-        new.reshape(-1)[start:stop] = values
+        new.reshape(-1)[start:stop][shown] = values[shown]
         touched = np.zeros(self.model.size, bool)
-        touched[start:stop] = True
+        touched[start:stop] = shown
         self.wrote(new, touched.reshape(self.model.shape))
 
     @rule(data=st.data())
