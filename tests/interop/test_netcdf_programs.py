@@ -1,0 +1,189 @@
+"""Programs that know netCDF, on the live files of a real mount."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.interop.netcdf_programs.field import (
+    EDITED,
+    ELEMENT,
+    FIELD,
+    RECORD_DIMENSION,
+    STEP,
+    stored_field,
+    write_field,
+)
+from tests.interop.netcdf_programs.program import FORMATS, SUFFIX, Live, Program
+from tests.interop.netcdf_programs.table import PROGRAMS
+from tests.support.mounts import mounted
+from tests.support.sample import keys_of, upload
+from tests.support.servers import S3Server
+
+CHANGED = "t2m/1.0.0"
+"""The chunk of an edit."""
+
+Record = Callable[[str, object], None]
+
+
+def marked(program: Program, *more: str) -> object:
+    marks = [pytest.mark.long] if program.long else []
+    return pytest.param(program, *more, marks=marks, id="-".join([program.name, *more]))
+
+
+READING = [
+    marked(program, form) for program, form in product(PROGRAMS, FORMATS) if form in program.formats
+]
+EDITING = [
+    marked(program, form)
+    for program, form in product(PROGRAMS, FORMATS)
+    if program.edit is not None and form in program.formats
+]
+SPOILING = [
+    marked(program, form)
+    for program, form in product(PROGRAMS, FORMATS)
+    if program.spoil is not None and form in program.formats
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("store")
+    write_field(directory, "field")
+    write_field(directory, "later", STEP)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def mount(store: Path) -> Iterator[Path]:
+    refused = "EPERM"  # what programs try that are more than edits of values
+    with mounted(store, "--record-dim", RECORD_DIMENSION, expect=refused) as path:
+        yield path
+
+
+FAR = (
+    *("ncdump", "nccopy", "NCO ncks", "NCO ncra", "CDO", "GDAL", "h5dump"),
+    *("netCDF4-python", "xarray, h5netcdf", "pyfive", "C", "Fortran", "R ncdf4", "od"),
+)
+"""Programs that read from S3, too."""
+EDITED_FAR = {form: f"edited{number}" for number, form in enumerate(FORMATS)}
+
+
+@pytest.fixture(scope="module")
+def far(swift: S3Server, delayed_swift: S3Server, store: Path) -> Iterator[tuple[str, Path]]:
+    """A bucket with the datasets, 20 ms away, and where it is mounted."""
+    bucket = swift.new_bucket()
+    client = swift.client()
+    for name in ("field", "later", *EDITED_FAR.values()):
+        source = "later" if name == "later" else "field"
+        upload(client, bucket, f"{name}.zarr", store / f"{source}.zarr")
+    client.close()
+    with mounted(delayed_swift.url(bucket), "--record-dim", RECORD_DIMENSION) as path:
+        yield bucket, path
+
+
+@pytest.fixture
+def noted(record_property: Record) -> Callable[[Program, str], None]:
+    """Write into the report what was tried with a program; the table is made of that."""
+
+    def note(program: Program, what: str) -> None:
+        record_property("program", program.name)
+        record_property("version", program.version())
+        record_property("what", what)
+
+    return note
+
+
+def live_files(mount: Path, form: str, scratch: Path, name: str = "field") -> Live:
+    file, later = (mount / f"datasets/{each}.zarr/{each}{SUFFIX[form]}" for each in (name, "later"))
+    return Live(file, later, scratch)
+
+
+@pytest.mark.parametrize(("program", "form"), READING)
+def test_a_program_reads_every_value(
+    program: Program,
+    form: str,
+    mount: Path,
+    store: Path,
+    tmp_path: Path,
+    noted: Callable[[Program, str], None],
+) -> None:
+    noted(program, form)
+    found = program.read(live_files(mount, form, tmp_path))
+    np.testing.assert_array_equal(found, program.expected(stored_field(store, "field")))
+
+
+@pytest.mark.parametrize(("program", "form"), EDITING)
+def test_a_program_changes_a_value_in_place(
+    program: Program,
+    form: str,
+    mount: Path,
+    store: Path,
+    tmp_path: Path,
+    noted: Callable[[Program, str], None],
+) -> None:
+    """SEMANTICS W48."""
+    noted(program, f"edits {form}")
+    name = f"edited{sum(1 for _ in store.iterdir())}"
+    shutil.copytree(store / "field.zarr", store / f"{name}.zarr")
+    before = keys_of(store / f"{name}.zarr")
+    assert program.edit is not None
+    program.edit(live_files(mount, form, tmp_path, name))
+    changed = FIELD.copy()
+    changed[ELEMENT] = EDITED
+    np.testing.assert_array_equal(stored_field(store, name), changed)
+    after = keys_of(store / f"{name}.zarr")
+    assert after.keys() == before.keys()
+    kept = keys_of(store / "field.zarr")
+    differing = [key for key, path in after.items() if path.read_bytes() != kept[key].read_bytes()]
+    assert differing == [CHANGED]
+
+
+@pytest.mark.parametrize(("program", "form"), SPOILING)
+def test_a_change_of_more_than_values_is_refused_and_changes_nothing(
+    program: Program, form: str, mount: Path, store: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS W48."""
+    live = live_files(mount, form, tmp_path, "later")
+    before = live.file.read_bytes()
+    stored = {key: path.read_bytes() for key, path in keys_of(store / "later.zarr").items()}
+    assert program.spoil is not None
+    program.spoil(live)
+    assert live.file.read_bytes() == before
+    assert {k: path.read_bytes() for k, path in keys_of(store / "later.zarr").items()} == stored
+
+
+@pytest.mark.parametrize(
+    ("program", "form"), [marked(p, form) for p in PROGRAMS if p.name in FAR for form in p.formats]
+)
+def test_a_program_reads_every_value_from_s3(
+    program: Program, form: str, far: tuple[str, Path], store: Path, tmp_path: Path
+) -> None:
+    found = program.read(live_files(far[1], form, tmp_path))
+    np.testing.assert_array_equal(found, program.expected(stored_field(store, "field")))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_program_changes_a_value_in_s3(
+    form: str, far: tuple[str, Path], swift: S3Server, store: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS W48."""
+    bucket, mount = far
+    (program,) = (each for each in PROGRAMS if each.name == "Fortran")
+    name = EDITED_FAR[form]
+    assert program.edit is not None
+    program.edit(live_files(mount, form, tmp_path, name))
+    shutil.copytree(store / "field.zarr", tmp_path / f"{name}.zarr")
+    key = f"{name}.zarr/{CHANGED}"
+    client = swift.client()
+    body = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+    client.close()
+    (tmp_path / key).write_bytes(body)
+    changed = FIELD.copy()
+    changed[ELEMENT] = EDITED
+    np.testing.assert_array_equal(stored_field(tmp_path, name), changed)
