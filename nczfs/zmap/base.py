@@ -158,8 +158,7 @@ class Features:
     Attributes
     ----------
     writable : objects can be written and deleted.
-    conditional_writes : `write(replaces=...)` holds against writers racing for the same key. For
-        some stores only a trial shows that: `ZMap.prepare_writing`.
+    conditional_writes : racing writers respect `write(replaces=...)`; see `ZMap.prepare_writing`.
     atomic_replace : a reader sees the old or the new object, nothing in between.
     ranges : a part of an object costs about a part of reading it whole.
     write_once : a written object cannot be replaced.
@@ -176,8 +175,8 @@ class Features:
     markers : a directory can exist without keys: `ZMap.mark`.
     dates_objects : the `mtime_ns` of a `Stat` is that of the object. In an archive on this machine
         it is that of the archive; its members are known without a request.
-    lists_sizes : `search` and `list` need no request for each object to get its size, and omit
-        none.
+    lists_sizes : `search` and `list` omit nothing, and need no request for the size of each object.
+    gathers_writes : only `flush` shows others the writes since the last one, all of them together.
     """
 
     writable: bool = True
@@ -195,6 +194,7 @@ class Features:
     text_keys: bool = False
     lists_all: bool = True
     dates_objects: bool = True
+    gathers_writes: bool = False
 
 
 class ZMap(ABC):

@@ -159,6 +159,13 @@ class Wrapper(ZMap):
         return nullcontext()
 
 
+class KeptOpen(Wrapper):
+    """A store that somebody else closes: closing this one neither flushes nor closes the other."""
+
+    def close(self) -> None:
+        pass
+
+
 class Prefixed(Wrapper):
     """The part of a store below a prefix, as a separate store. Closing it closes the other.
 

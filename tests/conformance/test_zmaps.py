@@ -250,6 +250,9 @@ class _WritableZip(ZMapSuite):
 
     def peek(self, zmap: ZMap, key: Key) -> bytes | None:
         zmap.flush()
+        return self.peek_unflushed(zmap, key)
+
+    def peek_unflushed(self, zmap: ZMap, key: Key) -> bytes | None:
         with zipfile.ZipFile(self.path) as archive:
             name = f"{self.under}{key}"
             return archive.read(name) if name in archive.namelist() else None

@@ -38,6 +38,10 @@ class WritableStoreTests(StoreTests, ABC):
     def peek(self, zmap: ZMap, key: Key) -> bytes | None:
         """Read an object without the store; None: there is none."""
 
+    def peek_unflushed(self, zmap: ZMap, key: Key) -> bytes | None:
+        """Read as `peek` does what other processes see without a flush."""
+        return self.peek(zmap, key)
+
     @pytest.fixture
     def populate(self, zmap: ZMap) -> Populate:
         """Write the objects into the empty store."""

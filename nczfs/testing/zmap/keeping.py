@@ -56,7 +56,7 @@ _WAYS: Mapping[str, Callable[[ZMap], None]] = {
 
 
 class KeepingTests(WritableStoreTests):
-    """`Features.keeps_times` and `Features.markers`, as they say."""
+    """`Features.keeps_times`, `gathers_writes` and `markers`, as they say."""
 
     @pytest.mark.parametrize("way", _WAYS.values(), ids=_WAYS.keys())
     def test_a_time_that_was_given_is_kept_where_the_store_says_so(
@@ -94,6 +94,13 @@ class KeepingTests(WritableStoreTests):
                 zmap.set_mtime(seen, TIME_NS)
         else:
             assert zmap.set_mtime(seen, TIME_NS) == seen.version
+
+    def test_writes_are_gathered_until_a_flush_where_the_store_says_so(self, zmap: ZMap) -> None:
+        zmap.write(K, DATA)
+        seen = self.peek_unflushed(zmap, K)
+        assert seen == (None if zmap.features.gathers_writes else DATA)
+        zmap.flush()
+        assert self.peek(zmap, K) == DATA
 
     def test_a_marker_is_a_directory_where_the_store_says_so(self, zmap: ZMap) -> None:
         zmap.mark(MARKED)

@@ -58,7 +58,8 @@ def fill_group(
     place = MarkedPlace(dataset.zmap, dataset.prefix(path))
     apart = dataset.apart()
     changes = editor(apart)
-    place.put(Mark("import").started())
+    if not dataset.zmap.features.write_once:  # there the mark would stay for ever
+        place.put(Mark("import").started())
     try:
         variables = declare(changes, root, path)
         copy_contents(source, apart, variables, limit, progress)

@@ -1,7 +1,10 @@
 """Targets of transfers: a new dataset, or a new node of an existing one.
 
 Values are stored first. The documents that make them a dataset follow when all values are there,
-those of the root last; until then a key marks the place as unfinished (`unfinished`).
+those of the root last; until then a key marks the place as unfinished (`unfinished`). A store that
+gathers writes shows all of this at once, at the end, and so has the mark only if the run was
+interrupted and another run can continue it. An archive that is written once never has it: after an
+interrupted run nothing is stored.
 """
 
 from __future__ import annotations
@@ -14,7 +17,15 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.stores import create_store, open_store
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import Conflict, NczfsError, NoContent, NoSuchNode, NotADataset, ObjectExists
+from nczfs.errors import (
+    Conflict,
+    NczfsError,
+    NoContent,
+    NoSuchNode,
+    NotADataset,
+    NotWritable,
+    ObjectExists,
+)
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.registry import new_format, options_of
 from nczfs.library.api import OpenDataset
@@ -25,6 +36,7 @@ from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.registry import StoreOptions, missing_paths, remove_made
 from nczfs.zmap.url import StoreUrl, parse_url
+from nczfs.zmap.wrappers import KeptOpen
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +114,9 @@ def opened_target(
     ForeignObjects, NotADataset : files that belong to no dataset are there. StoreError.
     """
     with _opened_store(new) as store:
+        is_marked = not store.features.gathers_writes
         if new.path:
-            dataset = _opened(new, "r+")
+            dataset = _opened(new, store, "r+")
             place = MarkedPlace(store, dataset.engine_dataset.prefix(new.path))
         else:
             place = MarkedPlace(store, ROOT)
@@ -113,7 +126,8 @@ def opened_target(
                 resumes = _begun_member(dataset, new, mark, place)
                 if resumes:
                     _remove_documents(store, dataset.engine_dataset.format, nodes)
-            place.put(mark.started())
+            if is_marked:
+                place.put(mark.started())
         except BaseException:
             dataset.discard()
             raise
@@ -121,11 +135,15 @@ def opened_target(
             yield Target(dataset.engine_dataset, dataset.editor, new.path, not resumes)
             if not place.is_ours():
                 raise Conflict(f"{place.name}: another process has taken it over")
-            dataset.sync()
-            place.remove()
+            if is_marked:
+                dataset.sync()
+                place.remove()
+            else:
+                place.remove()
+                dataset.sync()
         except BaseException:
             dataset.discard()
-            _end(place, notice)
+            _end(place, mark, notice)
             raise
         dataset.discard()  # everything is stored
 
@@ -173,8 +191,8 @@ def _begun_dataset(
     if resumes:
         _remove_documents(place.zmap, new.metadata_format, nodes)
     if new.overwrite and not resumes:
-        _remove_dataset(new)
-    return _opened(new, "w" if new.overwrite else "x", resumes=resumes), resumes
+        _remove_dataset(new, place.zmap)
+    return _opened(new, place.zmap, "w" if new.overwrite else "x", resumes=resumes), resumes
 
 
 def _begun_member(dataset: OpenDataset, new: NewNode, mark: Mark, place: MarkedPlace) -> bool:
@@ -183,10 +201,13 @@ def _begun_member(dataset: OpenDataset, new: NewNode, mark: Mark, place: MarkedP
     Raises
     ------
     ObjectExists : there is something that must not be overwritten.
+    NotWritable : the documents above it cannot be replaced.
     """
+    opened = dataset.engine_dataset
+    if opened.zmap.features.write_once:
+        raise NotWritable(f"{place.name}: nothing can be added to a dataset that is written once")
     if _resumes(place, mark, overwrite=new.overwrite):
         return True
-    opened = dataset.engine_dataset
     if new.overwrite:
         with suppress(NoSuchNode):
             dataset.editor.remove(new.path)
@@ -225,10 +246,10 @@ def _remove_documents(zmap: ZMap, metadata_format: MetadataFormat, nodes: Sequen
     zmap.delete_many(keys)
 
 
-def _remove_dataset(new: NewNode) -> None:
+def _remove_dataset(new: NewNode, store: ZMap) -> None:
     """Remove an existing dataset; anything else stays."""
     try:
-        dataset = _opened(new, "r+")
+        dataset = _opened(new, store, "r+")
     except NotADataset:
         return
     try:
@@ -237,13 +258,14 @@ def _remove_dataset(new: NewNode) -> None:
         dataset.discard()
 
 
-def _opened(new: NewNode, mode: str, *, resumes: bool = False) -> OpenDataset:
+def _opened(new: NewNode, store: ZMap, mode: str, *, resumes: bool = False) -> OpenDataset:
+    """Open the dataset of a store, which stays open when the dataset is closed."""
     place = new.place
     options = replace(
         new.engine_options, memory_limit_bytes=new.memory_limit_bytes // 2, cache_bytes_max=0
     )
     return open_zmap(
-        open_store(place, new.store_options),
+        KeptOpen(store),
         mode,
         format=new.format,
         consolidated=new.consolidated or "consolidated" in place.modes,
@@ -254,17 +276,16 @@ def _opened(new: NewNode, mode: str, *, resumes: bool = False) -> OpenDataset:
     )
 
 
-def _end(place: MarkedPlace, notice: Notice) -> None:
+def _end(place: MarkedPlace, mark: Mark, notice: Notice) -> None:
     """Keep or remove an unfinished target."""
-    mark = place.mark
-    assert mark is not None
+    can_resume = bool(mark.plan) and not place.zmap.features.write_once
     try:
-        if mark.plan:
+        if can_resume:
             place.put(mark.stopped())
             notice(f"{place.name}: is unfinished; the same command continues it")
         else:
             place.clear(force=True)
             notice(f"{place.name}: what was written there has been removed")
     except NczfsError as error:
-        what = "could not be marked as unfinished" if mark.plan else "could not be removed"
+        what = "could not be marked as unfinished" if can_resume else "could not be removed"
         notice(f"{place.name}: is incomplete, and {what}: {error}")

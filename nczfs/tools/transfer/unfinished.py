@@ -107,11 +107,11 @@ class MarkedPlace:
         self.mark = mark
 
     def is_ours(self) -> bool:
-        """Return whether the store still has the mark that was put last."""
+        """Return whether the store still has the mark that was seen or put last, or still none."""
         try:
             return self.zmap.stat(self.key).version == self.version
         except NoSuchObject:
-            return False
+            return self.version == ABSENT
 
     def remove(self) -> None:
         """Remove the mark of a complete node. Raises StoreError: the mark is still there."""
@@ -125,8 +125,9 @@ class MarkedPlace:
         self.mark, self.version = None, ABSENT
 
     def left(self) -> Owned:
-        """Return the keys at the prefix, including the mark."""
-        return owned(self.prefix, [stat.key for stat in self.zmap.list(self.prefix)])
+        """Return the keys at the prefix, including that of the mark."""
+        found = {stat.key for stat in self.zmap.list(self.prefix)}
+        return owned(self.prefix, sorted(found | {self.key}))
 
     def clear(self, *, force: bool = False) -> None:
         """Delete what was made at the prefix, the mark last.

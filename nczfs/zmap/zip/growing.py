@@ -195,6 +195,12 @@ class GrowingArchive(ArchiveBytes):
             self._writing.append(parts)
         return start
 
+    def drop(self) -> None:
+        """Drop what was appended since the last commit; no member may use it."""
+        self._check_usable()
+        with translated(self.name):
+            self._writing.reset()
+
     def commit(self, closing: Iterable[Buffer], how: Commit) -> None:
         """Commit what was appended, followed by these bytes, a central directory.
 

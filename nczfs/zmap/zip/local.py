@@ -89,6 +89,7 @@ class LocalZipZMap(ZMap):
             conditional_writes=writable,
             write_once=options.write_once,
             dates_objects=False,
+            gathers_writes=writable,
         )
 
     @property
@@ -178,6 +179,7 @@ class _Archive:
             raise
         self._writers: set[int] = set()
         self._is_dirty = False
+        self._hides_flushed = False  # since the last flush, a member was replaced or deleted
         self._is_outdated = False
 
     @property
@@ -204,7 +206,7 @@ class _Archive:
         header = new.local_header()
         with self._lock:
             self.begin(handle)
-            self._check_replaceable(key, replaces, once=once)
+            self._hides_flushed |= self._check_replaceable(key, replaces, once=once)
             offset = self._bytes.append([header, view])
             entry = new.central_entry(offset - self.open.view.index.end.shift)
             size = len(view)
@@ -223,6 +225,7 @@ class _Archive:
             if once and self._is_committed(member):
                 raise ReadOnlyStore(f"{self.name}/{key}: the archive is written once")
             self.open.view.changes.put(key.encode(*ENCODING), None)
+            self._hides_flushed |= self._is_committed(member)
             self._is_dirty = True
 
     def flush(self, how: Commit) -> None:
@@ -230,8 +233,12 @@ class _Archive:
         with self._lock:
             if not self._is_dirty:
                 return
+            if not self._has_changed():
+                self._bytes.drop()
+                self._is_dirty = False
+                return
             self._bytes.commit(self._closing(), how)
-            self._is_dirty = False
+            self._is_dirty = self._hides_flushed = False
             view = self.open.view
             if len(view.changes) > _FOLD_LEAST + len(view.index) // 8:
                 self.open = self._opened(view.index.top)
@@ -243,7 +250,7 @@ class _Archive:
             if not self._writers and self._bytes.is_writing:
                 self._bytes.end()
                 if self._is_dirty:  # writes that could not be flushed are dropped
-                    self._is_dirty = False
+                    self._is_dirty = self._hides_flushed = False
                     self.open = self._opened(self.open.view.index.top)
 
     def close(self) -> None:
@@ -260,16 +267,31 @@ class _Archive:
         top = self.open.view.index.top
         return (f"{top}/{key}" if top else key).encode(*ENCODING)
 
-    def _check_replaceable(self, key: Key, replaces: Version | None, *, once: bool) -> None:
+    def _check_replaceable(self, key: Key, replaces: Version | None, *, once: bool) -> bool:
+        """Check that a key may be written. Returns whether a flushed member has it."""
         found = self.open.view.find(key.encode(*ENCODING))
         current = ABSENT if found is None else version_of(found)
-        if found is not None and (replaces == ABSENT or (once and self._is_committed(found))):
+        if found is not None and replaces == ABSENT:
             raise ObjectExists(f"{self.name}/{key}: exists already")
         if replaces is not None and replaces != current:
             raise Conflict(f"{self.name}/{key}: replaced by another client")
+        is_flushed = found is not None and self._is_committed(found)
+        if once and is_flushed:
+            raise ReadOnlyStore(f"{self.name}/{key}: the archive is written once")
+        return is_flushed
 
     def _is_committed(self, member: ZipMember) -> bool:
         return member.offset < self._bytes.committed_size
+
+    def _has_changed(self) -> bool:
+        """Return whether a flush would make another archive than the present one.
+
+        What was both written and deleted since the last flush leaves no trace.
+        """
+        written = self.open.view.changes.by_key.values()
+        return self._hides_flushed or any(
+            each is not None and not self._is_committed(each.member) for each in written
+        )
 
     def _closing(self) -> Iterator[Buffer]:
         """Return the new central directory and end record, of valid old entries and new ones."""

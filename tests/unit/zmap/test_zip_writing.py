@@ -412,12 +412,41 @@ def test_write_once_replaces_and_deletes_nothing_that_was_flushed(path: Path) ->
         zmap.write(A, b"one")
         zmap.write(A, b"two")  # nobody else has seen the first
         zmap.flush()
-        with pytest.raises(ObjectExists):
+        with pytest.raises(ReadOnlyStore, match="written once"):
             zmap.write(A, b"three")
+        with pytest.raises(ObjectExists):
+            zmap.write(A, b"three", replaces=ABSENT)
         with pytest.raises(ReadOnlyStore, match="written once"):
             zmap.delete(A)
         zmap.write(B, b"other")
     assert shown(path) == {"data/v/0.0": b"two", "data/v/0.1": b"other"}
+
+
+@pytest.mark.parametrize("write_once", [False, True])
+def test_what_is_deleted_before_a_flush_leaves_no_trace(path: Path, write_once: bool) -> None:
+    with opened(path, write_once=write_once) as zmap:
+        zmap.write(B, b"other")
+        zmap.flush()
+        before = path.read_bytes()
+        zmap.write(A, b"one")
+        zmap.delete(A)
+        zmap.flush()
+        assert path.read_bytes() == before
+        zmap.write(A, b"two")
+    assert shown(path) == {"data/v/0.0": b"two", "data/v/0.1": b"other"}
+
+
+def test_a_member_that_was_flushed_written_again_and_deleted_is_gone(path: Path) -> None:
+    with opened(path) as zmap:
+        zmap.write(A, b"one")
+        zmap.write(B, b"other")
+        zmap.flush()
+        zmap.write(A, b"two")
+        zmap.delete(A)
+        zmap.flush()
+        assert shown(path) == {"data/v/0.1": b"other"}
+        zmap.delete(B)
+    assert shown(path) == {}
 
 
 def test_read_only_is_read_only(path: Path) -> None:

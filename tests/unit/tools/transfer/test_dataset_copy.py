@@ -17,6 +17,7 @@ from nczfs.errors import (
     NczfsError,
     NoSuchNode,
     NotADataset,
+    NotWritable,
     ObjectExists,
     Unavailable,
     Unsupported,
@@ -31,7 +32,9 @@ from nczfs.zmap import registry
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, parse_key
 from nczfs.zmap.memory import MemoryZMap
-from nczfs.zmap.registry import open_store
+from nczfs.zmap.registry import StoreOptions, open_store
+from nczfs.zmap.zip.compact import compact
+from nczfs.zmap.zip.creating import create_archive
 from tests.support.array_cases import CASES
 from tests.support.arrays import Array
 from tests.support.copies import (
@@ -704,3 +707,66 @@ def test_a_copy_goes_into_a_directory_and_an_archive(
     back = new_url()
     copied(url, back)
     assert objects(back) == objects(source)
+
+
+# -- archives --------------------------------------------------------------------------------------
+
+ONCE = StoreOptions(zip_write_once=True)
+
+
+def interrupted(source: str, target: str, **options: Any) -> None:
+    """Begin a copy, and interrupt it."""
+
+    def progress(nbytes: float) -> None:
+        if nbytes:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copied(source, target, progress=progress, **options)
+
+
+def test_an_archive_that_is_written_once_takes_a_copy(source: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "d.zip")
+    copied(source, url, store_options=ONCE)
+    assert objects(url) == objects(source)
+
+
+def test_a_copy_that_was_interrupted_leaves_nothing_in_an_archive_that_is_written_once(
+    source: str, tmp_path: Path
+) -> None:
+    url = str(tmp_path / "d.zip")
+    create_archive(url, "top")
+    before = Path(url).read_bytes()
+    interrupted(source, url, store_options=ONCE)
+    assert Path(url).read_bytes() == before
+    copied(source, url, store_options=ONCE)
+    assert objects(url) == objects(source)
+
+
+def test_an_interrupted_copy_into_an_archive_is_continued(source: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "d.zip")
+    interrupted(source, url)
+    assert json.loads(objects(url)[UNFINISHED])["process"] is None
+    with pytest.raises(NotADataset, match="unfinished"):
+        nczfs.open(url)
+    done = chunk_keys(url)
+    copied(source, url)
+    assert done
+    assert objects(url) == objects(source)
+
+
+def test_a_new_archive_has_one_directory_and_no_unused_members(source: str, tmp_path: Path) -> None:
+    new, empty = (tmp_path / name for name in ("d.zip", "empty.zip"))
+    copied(source, str(new))
+    create_archive(str(empty), "top")
+    its_end = empty.stat().st_size - (30 + len("empty/"))  # which the first flush leaves behind
+    assert compact(str(new), dry_run=True).dead_bytes <= its_end
+
+
+def test_nothing_is_added_to_a_dataset_that_is_written_once(source: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "d.zip")
+    copied(source, url, store_options=ONCE)
+    before = Path(url).read_bytes()
+    with pytest.raises(NotWritable, match=r"d\.zip/h: nothing can be added to a dataset that is"):
+        copied(source, url, path="h", store_options=ONCE)
+    assert Path(url).read_bytes() == before
