@@ -86,8 +86,9 @@ def test_every_slice_reads_and_writes_the_elements_that_it_does_in_numpy(length:
 
 def test_the_last_value_stays_where_a_position_is_given_many_times() -> None:
     written, values = np.full(4, -1), np.arange(200)
-    for selected in select([0, 1, 3, 1] * 50, (4,)).by_chunk((4,)):
-        written[selected.source] = values[selected.target]
+    for selected in select([0, 1, 3, 1] * 50, (4,)).by_chunk((2,)):
+        part = chunk_of(written, (2,), selected.chunk)
+        part[selected.source] = values[selected.target]
     assert written.tolist() == [196, 199, -1, 198]
 
 
