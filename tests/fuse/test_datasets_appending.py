@@ -216,7 +216,7 @@ def test_the_loser_appends_behind_the_winner_and_sees_its_records_there(
 def test_records_at_an_offset_keep_their_place_and_merge(
     place: Place, mounts: list[Served]
 ) -> None:
-    """SEMANTICS W34. A Fortran program writes a record by its number."""
+    """SEMANTICS W55. A Fortran program writes a record by its number."""
     size = 4 * WIDTH
     fds = [os.open(file_of(mount), os.O_RDWR) for mount in mounts]
     for writer, fd in enumerate(fds):
@@ -241,7 +241,7 @@ def test_appenders_in_one_mount_are_not_disturbed(place: Place, mounts: list[Ser
 def test_without_conditional_writes_they_append_by_turns(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """SEMANTICS W34, W43."""
+    """SEMANTICS W56, W43."""
     place = with_records(bucket_of(request.getfixturevalue("swift")))
     with ExitStack() as stack:
         expect = "EAGAIN|ETIMEDOUT"

@@ -162,7 +162,7 @@ def test_a_mapping_that_was_there_at_a_refresh_is_stored(mount: Served, store: P
 def test_pages_that_are_written_back_through_a_file_for_appending_stay_where_they_are(
     mount: Served, store: Path
 ) -> None:
-    """SEMANTICS W1, W8."""
+    """SEMANTICS W1, W8, W58."""
     raw = raw_of(mount, "r")
     with raw.open("r+b") as file:
         pages = mmap.mmap(file.fileno(), 0)

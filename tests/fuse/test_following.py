@@ -39,7 +39,7 @@ def reader(place: Place, tmp_path: Path) -> Iterator[Served]:
 def test_what_is_opened_anew_shows_each_line_that_was_appended(
     writer: Served, reader: Served
 ) -> None:
-    """SEMANTICS O2, O3."""
+    """SEMANTICS O21, O3."""
     log = writer.path / "objects/run.log"
     shown = reader.path / "objects/run.log"
     versions = [""]
@@ -70,7 +70,7 @@ def _ends_with(path: Path, text: str) -> bool:
 def test_tail_follows_a_file_that_ends_with_a_page(
     writer: Served, reader: Served, tmp_path: Path, size: int
 ) -> None:
-    """SEMANTICS O2: nothing of what it asks for is in the version that it opened."""
+    """SEMANTICS O20: nothing of what it asks for is in the version that it opened."""
     path, log = reader.path / "objects/run.log", writer.path / "objects/run.log"
     path.write_text("." * size)
     with tail(path, tmp_path / "seen", "-f") as seen:
@@ -85,7 +85,7 @@ def test_tail_follows_a_file_that_ends_with_a_page(
 def test_tail_follows_what_any_mount_appends(
     writer: Served, reader: Served, tmp_path: Path, option: str
 ) -> None:
-    """SEMANTICS O2, O7: by a descriptor, and by the name."""
+    """SEMANTICS O20, O7: by a descriptor, and by the name."""
     path, log = reader.path / "objects/run.log", writer.path / "objects/run.log"
     path.write_text("".join(f"begin {number}\n" for number in range(1000)))
     path.read_text()  # the kernel has its pages when tail begins

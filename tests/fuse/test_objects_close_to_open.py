@@ -57,7 +57,7 @@ def make_known(mounts: list[Path]) -> None:
 
 
 def test_an_object_is_what_the_other_mount_closed(mounts: list[Path], turns: int) -> None:
-    """SEMANTICS O2: who asks for attributes right before opens it all the same as it is."""
+    """SEMANTICS O21: who asks for attributes right before opens it all the same as it is."""
     make_known(mounts)
     for turn, wanted in enumerate(contents(turns)):
         writer, reader = mounts if turn % 2 else mounts[::-1]
@@ -82,7 +82,7 @@ def test_an_object_is_what_the_other_mount_closed(mounts: list[Path], turns: int
 
 
 def test_an_append_is_behind_what_the_other_mount_closed(mounts: list[Path], turns: int) -> None:
-    """SEMANTICS O2."""
+    """SEMANTICS O21."""
     make_known(mounts)
     wanted = b""
     for turn in range(turns // 2):
@@ -96,7 +96,7 @@ def test_an_append_is_behind_what_the_other_mount_closed(mounts: list[Path], tur
 def test_what_the_other_mount_made_renamed_and_removed_is_so(
     mounts: list[Path], turns: int
 ) -> None:
-    """SEMANTICS O2: a file is opened by the name that it has by now."""
+    """SEMANTICS O21: a file is opened by the name that it has by now."""
     make_known(mounts)
     for turn, wanted in enumerate(contents(turns // 4)):
         writer, reader = mounts if turn % 2 else mounts[::-1]
@@ -108,7 +108,7 @@ def test_what_the_other_mount_made_renamed_and_removed_is_so(
 def test_a_file_that_the_other_mount_has_just_made_is_not_made_again(
     mounts: list[Path], turns: int
 ) -> None:
-    """SEMANTICS O2: although a listing without it is believed for a second."""
+    """SEMANTICS O21: although a listing without it is believed for a second."""
     make_known(mounts)
     for turn in range(turns // 4):
         writer, appender = mounts if turn % 2 else mounts[::-1]

@@ -83,7 +83,7 @@ def test_a_page_of_a_file_opened_for_appending_goes_where_it_is(
 
 
 def test_an_append_goes_behind_what_another_client_has_appended(tmp_path: Path) -> None:
-    """SEMANTICS O2: right after it, though the kernel was told the size a moment before."""
+    """SEMANTICS O21: right after it, though the kernel was told the size a moment before."""
     place = directory_at(tmp_path / "store")
     stored = tmp_path / "store/f"
     with settled(place.url, tmp_path / "spool") as mount:
@@ -103,7 +103,7 @@ def test_an_append_goes_behind_what_another_client_has_appended(tmp_path: Path) 
 
 
 def test_every_fsync_holds_while_the_directory_is_renamed(objects: Path, place: Place) -> None:
-    """SEMANTICS O11."""
+    """SEMANTICS O25."""
     (objects / "d0").mkdir()
     for number in range(30):
         (objects / f"d0/other{number}").write_bytes(b"other")
@@ -139,7 +139,7 @@ def test_every_fsync_holds_while_the_directory_is_renamed(objects: Path, place: 
 
 
 def test_who_is_in_a_directory_stays_there_while_one_above_is_renamed(objects: Path) -> None:
-    """SEMANTICS O11: what a program does there by names without a path never fails."""
+    """SEMANTICS O25: what a program does there by names without a path never fails."""
     (objects / "d0/sub/deep").mkdir(parents=True)
     for number in range(40):
         (objects / f"d0/sub/f{number}").write_bytes(b"data")

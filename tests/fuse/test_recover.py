@@ -69,7 +69,7 @@ def stored(store: Path) -> list[int]:
 def test_values_that_a_later_mount_stored_are_put_over_by_force_alone(
     store: Path, spool: Path
 ) -> None:
-    """SEMANTICS W20."""
+    """SEMANTICS W51."""
     with killed(store, spool) as path:
         write(path, 1, -1, sync=False)
         write(path, 9, -9, sync=False)

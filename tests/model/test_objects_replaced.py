@@ -47,7 +47,7 @@ def warned(expected_warnings: ExpectedWarnings) -> None:
 class ReplacedObject(RuleBasedStateMachine):
     """Programs write a file; somebody else replaces or removes its object before they have closed.
 
-    SEMANTICS O9, O11.
+    SEMANTICS O9, O24.
 
     Attributes
     ----------

@@ -289,7 +289,7 @@ class Chosen:
 
 @pytest.mark.parametrize("more", [0, 2])
 def test_a_late_claim_leaves_no_record_of_fill(more: int) -> None:
-    """SEMANTICS W34. Its answer was lost, and another mount appends behind it meanwhile."""
+    """SEMANTICS W57. Its answer was lost, and another mount appends behind it meanwhile."""
     machine = Appenders()
     machine.begin(layout="nczarr-L3", consolidated=False, names="r", ttl_s=60.0)
     ours, theirs = machine.handles

@@ -27,6 +27,7 @@ from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.url import parse_url
 from tests.support.killed import left_by
+from tests.support.power import Disk
 
 
 class Place:
@@ -102,6 +103,17 @@ def test_it_lists_what_there_is_since_when_and_why_and_changes_nothing(
     assert len(list(place.spool.glob("*/*.unsaved"))) == 1
 
 
+def test_what_it_has_put_back_survives_a_power_failure(place: Place, tmp_path: Path) -> None:
+    """SEMANTICS W53."""
+    place.die(at1=11, at5=15)
+    disk = Disk(Path(place.url))
+    with disk.watched():
+        assert place.recover() == 0
+    assert list(place.spool.iterdir()) == []
+    with open_url(str(disk.after_failure(tmp_path / "after"))) as dataset:
+        assert dataset.variables["v"][:6].tolist() == [-1, 11, -1, -1, -1, 15]
+
+
 def test_it_puts_everything_back(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     place.die(at1=11)
     place.die(at5=15)
@@ -166,7 +178,7 @@ def test_only_what_is_named_is_put_back(place: Place, capsys: pytest.CaptureFixt
 def test_what_is_of_the_same_object_is_put_back_with_what_is_named(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SEMANTICS W20."""
+    """SEMANTICS W59."""
     place.die(at1=11, at5=15)
     place.die(at1=21, at2=22)
     assert place.recover("--list", "--json") == 0

@@ -119,6 +119,7 @@ def values_of(url: str, name: str = "v") -> Any:
 def test_elements_that_others_have_stored_since_are_put_over_by_force_alone(
     url: str, spool_dir: Path
 ) -> None:
+    """SEMANTICS W51."""
     create(url)
     with dying_mount(url, spool_dir) as v:
         write(v, (1,), [11, 12])
@@ -137,6 +138,7 @@ def test_elements_that_others_have_stored_since_are_put_over_by_force_alone(
 def test_elements_are_put_over_what_others_stored_before_they_were_written(
     url: str, spool_dir: Path
 ) -> None:
+    """SEMANTICS W51."""
     create(url)
     with dying_mount(url, spool_dir) as v:
         forget_versions(v)
@@ -150,7 +152,7 @@ def test_elements_are_put_over_what_others_stored_before_they_were_written(
 def test_a_chunk_that_was_put_there_since_with_an_older_time_is_newer(
     url: str, spool_dir: Path, tmp_path: Path
 ) -> None:
-    """SEMANTICS W20: as by ``cp -p`` or ``rsync -t`` of a backup."""
+    """SEMANTICS W51: as by ``cp -p`` or ``rsync -t`` of a backup."""
     create(url)
     with open_url(url, "r+") as dataset:
         dataset.variables["v"][:4] = [1, 2, 3, 4]

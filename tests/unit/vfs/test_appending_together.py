@@ -68,7 +68,7 @@ def record(writer: int, number: int) -> list[int]:
 def test_no_writer_is_disturbed_by_others_of_the_mount(
     fs: TreeFileSystem, memory: GatedZMap
 ) -> None:
-    """SEMANTICS W34. None of them is told that its file is stale."""
+    """SEMANTICS W34, W54. None of them is told that its file is stale."""
 
     def each_with(work: Callable[[HandleNo, int], None], flags: int) -> Callable[[], None]:
         def run() -> None:
@@ -117,7 +117,7 @@ def test_no_writer_is_disturbed_by_others_of_the_mount(
 def test_a_record_of_a_page_is_appended_wherever_the_kernel_took_the_end_to_be(
     fs: TreeFileSystem, memory: GatedZMap, flags: int
 ) -> None:
-    """SEMANTICS W34: the file has grown since, and only a mapping writes pages elsewhere."""
+    """SEMANTICS W34, W58: the file has grown since, and only a mapping writes pages elsewhere."""
     width = PAGE_BYTES // 4
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
         root.create_dimension("p", width)

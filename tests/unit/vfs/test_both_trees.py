@@ -108,7 +108,7 @@ def keys(store: MemoryZMap) -> list[str]:
 def test_renaming_its_directory_stores_what_was_written_to_a_dataset(
     fs: TreeFileSystem, store: GatedZMap
 ) -> None:
-    """SEMANTICS O11."""
+    """SEMANTICS O27."""
     handle = open_file(fs, RAW)
     put(fs, handle, 1, 11)
     rename(fs, "objects/d.zarr", "objects/e.zarr")
@@ -119,7 +119,7 @@ def test_renaming_its_directory_stores_what_was_written_to_a_dataset(
 def test_what_is_written_after_its_directory_was_renamed_is_refused_and_kept(
     fs: TreeFileSystem, store: GatedZMap, tmp_path: Path
 ) -> None:
-    """SEMANTICS O11, W22: also when the store was asked less than a second ago."""
+    """SEMANTICS O27, W22: also when the store was asked less than a second ago."""
     handle = open_written(fs)
     rename(fs, "objects/d.zarr", "objects/e.zarr")
     put(fs, handle, 2, 12)
@@ -133,7 +133,7 @@ def test_what_is_written_after_its_directory_was_renamed_is_refused_and_kept(
 def test_nothing_of_a_dataset_is_stored_while_its_directory_is_renamed(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    """SEMANTICS O11: what was copied before is deleted, and newer values would go with it."""
+    """SEMANTICS O27: what was copied before is deleted, and newer values would go with it."""
     handle = open_written(fs)
     with store.stopping("delete", "d.zarr/.zgroup") as gate:
         renaming = threads.submit(rename, fs, "objects/d.zarr", "objects/e.zarr")

@@ -220,7 +220,7 @@ def test_all_handles_of_a_file_see_what_was_written(fs: TreeFileSystem) -> None:
 def test_a_file_is_not_opened_while_the_kernel_believes_another_size(
     fs: TreeFileSystem, store: ZMap
 ) -> None:
-    """SEMANTICS O2: the kernel appends, and reads, by the size that it was told last."""
+    """SEMANTICS O21: the kernel appends, and reads, by the size that it was told last."""
     ino = find(fs, NOTES).ino
     store.write(parse_key("plain/notes.txt"), b"hello from elsewhere")
     for flags in (os.O_WRONLY | os.O_APPEND, os.O_RDONLY):
@@ -492,7 +492,7 @@ def test_a_large_object_is_renamed_through_the_spool(
 
 
 def test_an_open_file_follows_its_name(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS O11."""
+    """SEMANTICS O24."""
     new = open_file(fs, "objects/new", os.O_CREAT | os.O_RDWR)
     fs.write(new, 0, b"new")
     rename(fs, "objects/new", "objects/new2")
@@ -656,6 +656,7 @@ def test_names_that_cannot_be_keys_are_refused(fs: TreeFileSystem, name: bytes) 
 
 
 def test_trees_cannot_be_mixed(fs: TreeFileSystem) -> None:
+    """SEMANTICS O29."""
     with pytest.raises(CrossesTrees):
         rename(fs, NOTES, "datasets/plain/notes.txt")
     with pytest.raises((NotPermitted, CrossesTrees)):

@@ -227,7 +227,7 @@ def test_what_another_client_stored_meanwhile_stays(
 def test_a_file_goes_on_over_a_rename_onto_it_whose_answer_was_lost(
     fs: TreeFileSystem, store: Faulty, source: str, *, is_written: bool
 ) -> None:
-    """SEMANTICS O9, O11: `mv b a` fails, and a is open and written."""
+    """SEMANTICS O9, O28: `mv b a` fails, and a is open and written."""
     store.write(KEY, b"a, as it was")
     store.write(Key("b"), b"b, as it was")
     handle = open_file(fs, PATH, os.O_RDWR)

@@ -46,7 +46,7 @@ def reader(fs: TreeFileSystem) -> HandleNo:
 def test_a_reader_goes_on_with_a_version_that_has_all_it_has_read(
     fs: TreeFileSystem, store: MemoryZMap
 ) -> None:
-    """SEMANTICS O2."""
+    """SEMANTICS O20."""
     handle = reader(fs)
     assert bytes(fs.read(handle, 2, 4)) == b"2345"
     store.write(KEY, b"0123456789+")
@@ -62,7 +62,7 @@ def test_a_reader_goes_on_with_a_version_that_has_all_it_has_read(
 def test_a_reader_never_goes_on_with_another_file(
     fs: TreeFileSystem, store: MemoryZMap, newer: bytes
 ) -> None:
-    """SEMANTICS O2."""
+    """SEMANTICS O2, O20."""
     handle = reader(fs)
     assert bytes(fs.read(handle, 2, 4)) == b"2345"
     store.write(KEY, newer)
@@ -75,7 +75,7 @@ def test_a_reader_never_goes_on_with_another_file(
 def test_who_has_read_nothing_does_not_go_on_unless_there_was_nothing(
     fs: TreeFileSystem, store: MemoryZMap
 ) -> None:
-    """SEMANTICS O2."""
+    """SEMANTICS O20."""
     handle = reader(fs)
     store.write(KEY, b"0123456789+")
     with pytest.raises(StaleHandle):
@@ -91,7 +91,7 @@ def test_who_has_read_nothing_does_not_go_on_unless_there_was_nothing(
 
 
 def test_what_another_handle_has_read_counts_too(fs: TreeFileSystem, store: MemoryZMap) -> None:
-    """SEMANTICS O2: the kernel has its pages for both."""
+    """SEMANTICS O20: the kernel has its pages for both."""
     first, second = reader(fs), reader(fs)
     assert bytes(fs.read(first, 0, 1)) == b"0"
     assert bytes(fs.read(second, 8, 1)) == b"8"
@@ -105,7 +105,7 @@ def test_what_another_handle_has_read_counts_too(fs: TreeFileSystem, store: Memo
 def test_pages_of_which_nothing_is_known_are_not_mixed_with_a_newer_version(
     fs: TreeFileSystem, store: MemoryZMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEMANTICS O2: read by those who have closed the file long since."""
+    """SEMANTICS O20: read by those who have closed the file long since."""
     monkeypatch.setattr(delivered, "OBJECTS_MAX", 0)
     fs.release(reader(fs))
     ino = find(fs, PATH).ino
@@ -133,7 +133,7 @@ def test_an_empty_file_that_was_removed_does_not_go_on_with_one_that_has_its_nam
 def test_who_has_read_very_much_does_not_go_on(
     fs: TreeFileSystem, store: MemoryZMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEMANTICS O2."""
+    """SEMANTICS O20."""
     monkeypatch.setattr(delivered, "READS_MAX", 3)
     handle = reader(fs)
     for offset in range(4):
@@ -147,7 +147,7 @@ def test_who_has_read_very_much_does_not_go_on(
 def test_a_writer_does_not_go_on_with_what_another_client_appended(
     fs: TreeFileSystem, store: MemoryZMap
 ) -> None:
-    """SEMANTICS O2, O9."""
+    """SEMANTICS O20, O9."""
     handle = open_file(fs, PATH)
     assert bytes(fs.read(handle, 0, 4)) == b"0123"
     store.write(KEY, b"0123456789+")
@@ -160,7 +160,7 @@ def test_a_writer_does_not_go_on_with_what_another_client_appended(
 def test_who_opens_the_file_to_write_while_a_reader_goes_on_cuts_off_nothing(
     tmp_path: Path, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS O2, O9: what another client has appended stays."""
+    """SEMANTICS O20, O9: what another client has appended stays."""
     expected_warnings.add("not stored")
     store = GatedZMap()
     store.write(KEY, b"0123456789")

@@ -16,11 +16,11 @@ from nczfs.vfs.base import AttributeChanges, HandleNo, NodeAttributes
 from nczfs.vfs.effects import TimedRequest
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects.store import ObjectStore
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.base import Features, Stat
 from nczfs.zmap.keys import ROOT, Key
 from tests.support.gated import WAIT_S, GatedZMap
-from tests.support.trees import find, listing, read, tree_over
+from tests.support.trees import exists, find, listing, read, tree_over
 from tests.support.writing import close, mkdir, open_file, rename, write
 
 
@@ -57,7 +57,7 @@ def fsync(fs: TreeFileSystem, handle: HandleNo) -> None:
 def test_an_append_goes_behind_what_the_file_has_wherever_the_kernel_takes_its_end_to_be(
     fs: TreeFileSystem, store: GatedZMap
 ) -> None:
-    """SEMANTICS O2: another mount has made it longer, and the kernel has not looked since."""
+    """SEMANTICS O21: another mount has made it longer, and the kernel has not looked since."""
     find(fs, "objects/a")
     store.write(Key("a"), b"old, longer")
     handle = open_file(fs, "objects/a", os.O_WRONLY | os.O_APPEND)
@@ -220,7 +220,7 @@ def test_a_second_appender_goes_on_where_the_first_has_stored(
 def test_what_is_written_while_a_directory_is_renamed_is_stored_at_its_new_place(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, *, new: bool
 ) -> None:
-    """SEMANTICS O11."""
+    """SEMANTICS O25."""
     name = "new" if new else "a"
     handle = open_file(fs, f"objects/d/{name}", os.O_RDWR | os.O_CREAT)
     fs.write(handle, 0, b"1")
@@ -248,7 +248,7 @@ def test_what_is_written_while_a_directory_is_renamed_is_stored_at_its_new_place
 def test_a_reader_goes_on_while_its_directory_is_renamed(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11: its object is gone already where it was."""
+    """SEMANTICS O25: its object is gone already where it was."""
     handle = fs.open(find(fs, "objects/d/a").ino, os.O_RDONLY).handle
     with store.stopping("delete", "d/b") as gate:
         renaming = threads.submit(rename, fs, "objects/d", "objects/e")
@@ -265,7 +265,7 @@ def test_a_reader_goes_on_while_its_directory_is_renamed(
 def test_an_open_file_has_attributes_while_its_directory_is_renamed(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11, O12: fstat, futimens and fchmod."""
+    """SEMANTICS O25, O12: fstat, futimens and fchmod."""
     ino = find(fs, "objects/d/a").ino
     handle = fs.open(ino, os.O_RDONLY).handle
     with store.stopping("delete", "d/b") as gate:
@@ -288,7 +288,7 @@ def test_an_open_file_has_attributes_while_its_directory_is_renamed(
 def test_an_open_file_has_attributes_though_its_directory_is_renamed_back(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11: it was not there, and is there again when that has been told."""
+    """SEMANTICS O25: it was not there, and is there again when that has been told."""
     ino = find(fs, "objects/d/a").ino
     handle = fs.open(ino, os.O_RDONLY).handle
     with (
@@ -311,7 +311,7 @@ def test_an_open_file_has_attributes_though_its_directory_is_renamed_back(
 def test_what_is_opened_while_a_directory_is_renamed_is_at_its_new_place(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11."""
+    """SEMANTICS O25."""
     ino, directory = find(fs, "objects/d/a").ino, find(fs, "objects/d").ino
     with store.stopping("delete", "d/b") as gate:
         renaming = threads.submit(rename, fs, "objects/d", "objects/e")
@@ -344,7 +344,7 @@ def test_names_below_a_directory_that_is_renamed_change_afterwards(
     change: str,
     names: list[str],
 ) -> None:
-    """SEMANTICS O11: what was copied already would have the name still."""
+    """SEMANTICS O25: what was copied already would have the name still."""
     directory, a = find(fs, "objects/d").ino, find(fs, "objects/d/a").ino
     mkdir(fs, "objects/d/sub")
     changes: dict[str, Callable[[], object]] = {
@@ -369,7 +369,7 @@ def test_names_below_a_directory_that_is_renamed_change_afterwards(
 def test_a_file_or_directory_has_attributes_while_one_above_is_renamed(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11, O12: stat, utimes and chmod of what nobody has open."""
+    """SEMANTICS O25, O12: stat, utimes and chmod of what nobody has open."""
     store.write(Key("d/sub/f"), b"old")
     file, sub = find(fs, "objects/d/a").ino, find(fs, "objects/d/sub").ino
     with store.stopping("delete", "d/b") as gate:
@@ -395,7 +395,7 @@ def test_a_file_or_directory_has_attributes_while_one_above_is_renamed(
 def test_a_directory_is_looked_into_while_it_is_renamed(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O4, O11: what has moved already is not absent."""
+    """SEMANTICS O4, O25: what has moved already is not absent."""
     directory = find(fs, "objects/d").ino
     handle = fs.opendir(directory)
     with store.stopping("delete", "d/b") as gate:
@@ -416,7 +416,7 @@ def test_a_directory_is_looked_into_while_it_is_renamed(
 def test_what_another_client_stores_while_a_directory_is_copied_goes_with_it(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11: a newer version of what was copied already, and what is new."""
+    """SEMANTICS O26: a newer version of what was copied already, and what is new."""
     reading = fs.open(find(fs, "objects/d/a").ino, os.O_RDONLY).handle
     with store.stopping("write", "e/b") as gate:
         renaming = threads.submit(rename, fs, "objects/d", "objects/e")
@@ -434,7 +434,7 @@ def test_what_another_client_stores_while_a_directory_is_copied_goes_with_it(
 def test_what_another_client_stores_while_a_directory_is_deleted_stays(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11."""
+    """SEMANTICS O26."""
     with store.stopping("delete", "d/a") as gate:
         renaming = threads.submit(rename, fs, "objects/d", "objects/e")
         assert gate.reached.wait(WAIT_S)
@@ -447,7 +447,7 @@ def test_what_another_client_stores_while_a_directory_is_deleted_stays(
 def test_what_another_client_stores_while_a_written_file_is_renamed_with_its_directory_stays(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O9, O11."""
+    """SEMANTICS O9, O26."""
     handle = open_file(fs, "objects/d/a")
     fs.write(handle, 0, b"ours")
     with store.stopping("write", "e/b") as gate:
@@ -491,7 +491,7 @@ def test_attributes_of_a_directory_go_with_the_one_above(
 def test_a_directory_that_is_renamed_while_it_is_looked_up_is_the_one_it_was(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11: nothing is made in its former place."""
+    """SEMANTICS O25: nothing is made in its former place."""
     above = find(fs, "objects").ino
     fs.refresh("")
     with store.stopping("search", "d", "after") as gate:
@@ -509,7 +509,7 @@ def test_a_directory_that_is_renamed_while_it_is_looked_up_is_the_one_it_was(
 def test_nothing_is_made_where_a_directory_was_before_it_was_renamed(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, change: str
 ) -> None:
-    """SEMANTICS O11: the rename ends after the request has come, and before it has an effect."""
+    """SEMANTICS O25: the rename ends after the request has come, and before it has an effect."""
     directory, above = find(fs, "objects/d").ino, find(fs, "objects").ino
     a = find(fs, "objects/a").ino
     changes: dict[str, Callable[[], object]] = {
@@ -532,7 +532,7 @@ def test_nothing_is_made_where_a_directory_was_before_it_was_renamed(
 def test_a_directory_is_renamed_when_what_is_changed_below_it_has(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11: what is removed is not back at the new place."""
+    """SEMANTICS O25: what is removed is not back at the new place."""
     directory = find(fs, "objects/d").ino
     with store.stopping("delete", "d/a") as gate:
         removing = threads.submit(fs.unlink, directory, b"a")
@@ -548,7 +548,7 @@ def test_a_directory_is_renamed_when_what_is_changed_below_it_has(
 def test_a_rename_and_who_makes_files_below_never_wait_for_each_other(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O11: a file that was made is where its directory is."""
+    """SEMANTICS O25: a file that was made is where its directory is."""
     directory = find(fs, "objects/d").ino
 
     def make(part: int) -> list[str]:
@@ -618,11 +618,8 @@ def test_a_rename_that_fails_halfway_shows_what_is_where(
     store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     """SEMANTICS O11, O14: at once, though listings of a far store are believed for a minute."""
-    with (
-        mock.patch("nczfs.vfs.tree.open_store", return_value=store),
-        mock.patch.object(GatedZMap, "features", Features(near=False)),
-    ):
-        fs = mount_tree("memory://x", None, VfsOptions(read_only=False, spool_dir=tmp_path / "s"))
+    with mock.patch.object(GatedZMap, "features", Features(near=False)):
+        fs = tree_over(store, VfsOptions(read_only=False, spool_dir=tmp_path / "s"))
         assert listing(fs, "objects").keys() == {"a", "d"}
         assert listing(fs, "objects/d").keys() == {"a", "b"}
         with store.stopping("delete", "d/b") as gate:
@@ -635,6 +632,26 @@ def test_a_rename_that_fails_halfway_shows_what_is_where(
         assert listing(fs, "objects").keys() == {"a", "d", "e"}
         assert listing(fs, "objects/d").keys() == {"b"}
         assert listing(fs, "objects/e").keys() == {"a", "b"}
+        fs.close()
+
+
+def test_who_opens_a_far_file_to_write_has_what_another_client_stored(
+    store: GatedZMap, tmp_path: Path
+) -> None:
+    """SEMANTICS O22: though the kernel and the mount have known another size for a while."""
+    with mock.patch.object(GatedZMap, "features", Features(near=False)):
+        fs = tree_over(store, VfsOptions(read_only=False, spool_dir=tmp_path / "s"))
+        assert listing(fs, "objects").keys() == {"a", "d"}
+        assert read(fs, "objects/a") == b"old"
+        store.write(Key("a"), b"theirs")
+        store.write(Key("new"), b"theirs")
+        with pytest.raises(StaleHandle):
+            open_file(fs, "objects/a", os.O_WRONLY | os.O_APPEND)
+        handle = open_file(fs, "objects/a", os.O_WRONLY | os.O_APPEND)  # as the kernel then does
+        fs.write(handle, len(b"theirs"), b"+ours")
+        close(fs, handle)
+        assert stored(store)["a"] == b"theirs+ours"
+        assert not exists(fs, "objects/new")  # until the listing is asked for again
         fs.close()
 
 
@@ -661,7 +678,7 @@ def test_a_file_that_is_removed_while_it_is_uploaded_is_gone(
 def test_many_at_one_file_lose_nothing(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS O6, O11: each has a byte of its own, and has it stored after each change."""
+    """SEMANTICS O6, O25: each has a byte of its own, and has it stored after each change."""
     mkdir(fs, "objects/m")
     write(fs, "objects/m/f", bytes(4))
     handles = [open_file(fs, "objects/m/f") for _ in range(4)]

@@ -164,6 +164,7 @@ def test_who_stores_second_finds_his_records_behind(
 def test_what_is_claimed_is_left_free_until_it_is_stored(
     store: MemoryZMap, clients: tuple[Client, Client]
 ) -> None:
+    """SEMANTICS W57."""
     one, other = clients
     one.append(1, 2)
     assert one.dataset.appends.claim() == {}
@@ -178,6 +179,7 @@ def test_what_is_claimed_is_left_free_until_it_is_stored(
 def test_records_at_an_index_keep_their_place(
     store: MemoryZMap, clients: tuple[Client, Client]
 ) -> None:
+    """SEMANTICS W55."""
     one, other = clients
     one.write(3, 1)
     other.append(11)
@@ -348,7 +350,7 @@ def test_after_a_kill_the_journal_has_what_was_moved_and_what_stayed(
 def test_records_that_could_not_be_moved_keep_the_place_that_was_claimed(
     store: MemoryZMap, clients: tuple[Client, Client], tmp_path: Path, survives: Survives
 ) -> None:
-    """SEMANTICS W34: whichever write fails, because the disk of the journal is full."""
+    """SEMANTICS W57: whichever write fails, because the disk of the journal is full."""
     spool = Spool(tmp_path / "spool", "memory://store", survives=survives)
     one, other = Client(store, spool), clients[1]
     wanted = [0, 0]
@@ -417,7 +419,7 @@ def journaling(store: MemoryZMap, tmp_path: Path) -> Iterator[Client]:
 def test_records_that_a_kill_left_without_a_place_are_put_where_they_were(
     store: MemoryZMap, journaling: Client, tmp_path: Path, *, is_claimed: bool, count: int
 ) -> None:
-    """SEMANTICS W21: also when recover is interrupted after the first entry."""
+    """SEMANTICS W21, W52: also when recover is interrupted after the first entry."""
     journaling.append(5, 6, 7)
     if is_claimed:
         assert journaling.dataset.appends.claim() == {}
@@ -452,7 +454,7 @@ def test_records_without_a_place_are_not_put_over_those_of_others(
     *,
     is_before: bool,
 ) -> None:
-    """SEMANTICS W20: whether those were stored before they were written, or since."""
+    """SEMANTICS W52: whether those were stored before they were written, or since."""
     journaling.write(1, 9)  # which keeps its place
 
     def others_append() -> None:

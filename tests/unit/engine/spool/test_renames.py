@@ -38,6 +38,7 @@ def content(store: MemoryZMap) -> dict[str, bytes]:
 
 
 def test_a_rename_is_noted_until_it_has_ended(tmp_path: Path) -> None:
+    """SEMANTICS O23."""
     spool = Spool(tmp_path, "memory://s")
     with noted(spool, Prefix("a"), Prefix("b")):
         (path,) = tmp_path.glob(f"*/*{SUFFIX}")
@@ -56,6 +57,7 @@ def test_a_rename_is_noted_until_it_has_ended(tmp_path: Path) -> None:
 def test_a_rename_is_ended_from_wherever_it_stopped(
     store: MemoryZMap, done: list[str], deleted: list[str]
 ) -> None:
+    """SEMANTICS O23."""
     for name in done:
         store.write(Key(f"b/{name}"), OLD[f"a/{name}"])
     for name in deleted if len(done) == 2 else []:
@@ -83,6 +85,7 @@ def test_a_failure_while_it_is_ended_loses_nothing(store: MemoryZMap) -> None:
 def test_what_is_newer_than_the_rename_is_neither_moved_nor_replaced_but_by_force(
     store: MemoryZMap,
 ) -> None:
+    """SEMANTICS O23."""
     store.write(Key("b/x"), b"1")
     entry = begun()
     store.write(Key("a/new"), b"4")
