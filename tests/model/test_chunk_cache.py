@@ -56,10 +56,13 @@ class ChunkCacheMachine(RuleBasedStateMachine):
         self.cache.close()
 
     def load(self, number: int, known: LoadedChunk | None) -> LoadedChunk:
-        self.oldest[number] = self.stored[number]
         if known is not None and known.version == str(self.stored[number]):
             return known
         return chunk(number, self.stored[number])
+
+    def load_now(self, number: int, known: LoadedChunk | None) -> LoadedChunk:
+        self.oldest[number] = self.stored[number]
+        return self.load(number, known)
 
     def check(self, number: int, values: Any, where: tuple[slice, ...], *, fresh: bool) -> None:
         oldest = self.stored[number] if fresh else self.oldest[number]
@@ -80,7 +83,7 @@ class ChunkCacheMachine(RuleBasedStateMachine):
         chunk_id: ChunkId = (A, (number,))
         with self.cache.pinned(
             chunk_id,
-            lambda known: self.load(number, known),
+            lambda known: self.load_now(number, known),
             NBYTES,
             self.seconds if fresh else 0.0,
             ChunkAccess(part, part.size / NBYTES),
@@ -102,8 +105,10 @@ class ChunkCacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.ahead)
     @rule()
     def finish(self) -> None:
+        """Until then, who asks for nothing fresh may be shown what was there before."""
         number, loaded = self.ahead.popitem()
         self.cache.finish_load((A, (number,)), NBYTES, loaded)
+        self.oldest[number] = max(self.oldest[number], int(loaded.version or 0))
 
     @rule(number=CHUNKS)
     def change_by_somebody_else(self, number: int) -> None:
