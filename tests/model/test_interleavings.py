@@ -3,14 +3,15 @@ said to be stored is there, whatever came in between."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.killed import recovered
+from tests.support.rawchunks import raw_array
 from tests.support.stopping import Steps, Work
 from tests.support.trees import find, read, tree_over
 from tests.support.writing import close, open_file, rename, write
@@ -34,14 +36,23 @@ from tests.support.writing import close, open_file, rename, write
 LENGTH, CHUNK, FILL = 16, 4, -1
 OPTIONS = EngineOptions(cache_bytes_max=0, metadata_ttl_s=0.0, store_threads=2, fetch_threads=2)
 V, R = "datasets/d.zarr/v/values.raw", "datasets/d.zarr/r/values.raw"
+NETCDF = {"datasets/d.zarr/d.classic.nc": ">i4", "datasets/d.zarr/v/v.nc": "<i4"}
 BLOCKED_S = 0.02
 """How long the other one may take before it is believed to wait for the one that has stopped."""
 AT_MOST = [2, pytest.param(10**6, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
 """How many steps of an operation are tried with each other one."""
 
 
+Template: TypeAlias = tuple[dict[Key, bytes], Path]
+Operation: TypeAlias = "Callable[[World], None]"
+
+
 class World:
     """A mount in which files are open and written.
+
+    Parameters
+    ----------
+    operations : those that will be done; netCDF files are open for them alone.
 
     Attributes
     ----------
@@ -49,7 +60,9 @@ class World:
     contents, names : of the files in the end, by the names that they had.
     """
 
-    def __init__(self, memory: MemoryZMap, spool: Path, dead: Path) -> None:
+    def __init__(
+        self, memory: MemoryZMap, spool: Path, dead: Path, operations: Collection[Operation]
+    ) -> None:
         self.memory, self.spool, self.dead = memory, spool, dead
         options = VfsOptions(engine=OPTIONS, read_only=False, spool_dir=spool)
         self.fs: TreeFileSystem = tree_over(memory, options)
@@ -63,6 +76,13 @@ class World:
         self.inode_of_a = find(self.fs, "objects/dir/a").ino
         self.put(self.v[0], 5, 7)
         self.put_bytes(self.a[0], 30, b"earlier")
+        names = NETCDF if World.write_netcdf in operations else ()
+        self.netcdf = {path: open_file(self.fs, path) for path in names}
+        self.begins = {path: self.begin_of_values(path) for path in names}
+
+    def begin_of_values(self, path: str) -> int:
+        content = bytes(self.fs.read(self.netcdf[path], 0, 1 << 20))
+        return content.index(np.array(self.values, NETCDF[path]).tobytes())
 
     def put(self, handle: HandleNo, start: int, *given: int) -> None:
         self.fs.write(handle, start * 4, np.array(given, "<i4").tobytes())
@@ -81,6 +101,14 @@ class World:
     def sync_values(self) -> None:
         self.fs.fsync(self.v[0], data_only=False)
         assert self.stored_values()[5] == 7
+
+    def write_netcdf(self) -> None:
+        for position, path in enumerate(NETCDF, 6):
+            data = np.array([position], NETCDF[path]).tobytes()
+            self.fs.write(self.netcdf[path], self.begins[path] + position * 4, data)
+            self.values[position] = position
+            self.fs.fsync(self.netcdf[path], data_only=False)
+            assert self.stored_values()[position] == position
 
     def append(self) -> None:
         self.fs.write(self.r, 0, np.array([1, 2, 3], "<i4").tobytes())
@@ -128,7 +156,7 @@ class World:
     # The end
 
     def check(self) -> None:
-        for handle in (*self.v, self.r, *self.a):
+        for handle in (*self.v, self.r, *self.a, *self.netcdf.values()):
             close(self.fs, handle)
         assert self.stored_values() == self.values
         assert self.stored_records() == self.records
@@ -142,12 +170,10 @@ class World:
         assert [path for path in self.spool.rglob("*") if path.is_file()] == []
 
     def stored_values(self) -> list[int]:
-        with client(self.memory, "r") as root:
-            return list(map(int, root["v"][...]))
+        return list(map(int, raw_array(self.memory, "d.zarr/v")))
 
     def stored_records(self) -> list[int]:
-        with client(self.memory, "r") as root:
-            return list(map(int, root["r"][...].reshape(-1)))
+        return list(map(int, raw_array(self.memory, "d.zarr/r")))
 
     def stored_objects(self) -> dict[str, bytes]:
         return {
@@ -157,9 +183,10 @@ class World:
         }
 
 
-OPERATIONS: tuple[Callable[[World], None], ...] = (
+OPERATIONS: tuple[Operation, ...] = (
     World.write_values,
     World.sync_values,
+    World.write_netcdf,
     World.append,
     World.write_object,
     World.sync_object,
@@ -178,6 +205,11 @@ EXCLUDED = (
     # While its directory is being renamed, a file may have no name for a moment: ENOENT.
     {World.rename_directory, World.change_times},
 )
+PAIRS = [
+    (first, second)
+    for first, second in itertools.permutations(OPERATIONS, 2)
+    if {first, second} not in EXCLUDED
+]
 
 
 def client(memory: MemoryZMap, mode: str) -> Any:
@@ -185,7 +217,7 @@ def client(memory: MemoryZMap, mode: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[Key, bytes], Path]:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     """What the store holds in the beginning, and the spool of a mount that was killed."""
     memory = MemoryZMap()
     with client(memory, "w") as root:
@@ -210,14 +242,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[Key, bytes]
 
 
 @contextmanager
-def world(template: tuple[dict[Key, bytes], Path], place: Path) -> Iterator[World]:
+def world(template: Template, place: Path, *operations: Operation) -> Iterator[World]:
     stored, dead = template
     memory = MemoryZMap()
     for key, data in stored.items():
         memory.write(key, data)
     shutil.copytree(dead, place / "dead")
     try:
-        yield World(memory, place / "spool", place / "dead")
+        yield World(memory, place / "spool", place / "dead", operations)
     finally:
         shutil.rmtree(place)
 
@@ -229,40 +261,38 @@ def warned(expected_warnings: ExpectedWarnings) -> None:
 
 
 @pytest.mark.parametrize("at_most", AT_MOST)
-@pytest.mark.parametrize("first", OPERATIONS, ids=lambda operation: operation.__name__)
+@pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda operation: operation.__name__)
 def test_another_operation_comes_between_two_steps(
-    template: tuple[dict[Key, bytes], Path],
+    template: Template,
     tmp_path: Path,
-    first: Callable[[World], None],
+    first: Operation,
+    second: Operation,
     at_most: int,
 ) -> None:
     """SEMANTICS O6, O11, O12, O14, W1, W2, W8, W20."""
     watched = Steps()
-    with world(template, tmp_path / "alone") as alone:
+    with world(template, tmp_path / "alone", first) as alone:
         watched.start(lambda: first(alone)).end()
         alone.check()
     count = len(watched.names)
-    for second in OPERATIONS:
-        if second is first or {first, second} in EXCLUDED:
-            continue
-        drawn = random.Random(f"{first.__name__} {second.__name__}")
-        for step in drawn.sample(range(count), min(count, at_most)):
-            try:
-                _interleave(template, tmp_path / "world", first, step, second)
-            except BaseException as error:
-                error.add_note(f"{second.__name__} before the step {watched.names[step]}")
-                raise
+    drawn = random.Random(f"{first.__name__} {second.__name__}")
+    for step in drawn.sample(range(count), min(count, at_most)):
+        try:
+            _interleave(template, tmp_path / "world", first, step, second)
+        except BaseException as error:
+            error.add_note(f"before the step {watched.names[step]}")
+            raise
 
 
 def _interleave(
-    template: tuple[dict[Key, bytes], Path],
+    template: Template,
     place: Path,
-    first: Callable[[World], None],
+    first: Operation,
     step: int,
-    second: Callable[[World], None],
+    second: Operation,
 ) -> None:
     steps = Steps(step)
-    with world(template, place) as found:
+    with world(template, place, first, second) as found:
         stopped = steps.start(lambda: first(found))
         other = Work(lambda: second(found))
         other.wait(BLOCKED_S)
