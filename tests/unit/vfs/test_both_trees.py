@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,23 @@ def store() -> GatedZMap:
 
 
 @pytest.fixture
-def fs(store: GatedZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
+def mounted(store: GatedZMap, tmp_path: Path) -> Iterator[Callable[[], TreeFileSystem]]:
     options = VfsOptions(
         engine=OPTIONS, read_only=False, allow_delete=True, spool_dir=tmp_path / "spool"
     )
-    tree = tree_over(store, options)
-    yield tree
-    tree.close()
+    with ExitStack() as ends:
+
+        def mount() -> TreeFileSystem:
+            tree = tree_over(store, options)
+            ends.callback(tree.close)
+            return tree
+
+        yield mount
+
+
+@pytest.fixture
+def fs(mounted: Callable[[], TreeFileSystem]) -> TreeFileSystem:
+    return mounted()
 
 
 @pytest.fixture
@@ -130,10 +141,19 @@ def test_what_is_written_after_its_directory_was_renamed_is_refused_and_kept(
     check_kept(fs, handle, tmp_path)
 
 
+@pytest.mark.parametrize("near", [True, False], ids=["near", "far"])
 def test_nothing_of_a_dataset_is_stored_while_its_directory_is_renamed(
-    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
+    store: GatedZMap,
+    mounted: Callable[[], TreeFileSystem],
+    threads: ThreadPoolExecutor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    near: bool,
 ) -> None:
     """SEMANTICS O27: what was copied before is deleted, and newer values would go with it."""
+    monkeypatch.setattr(GatedZMap, "features", replace(store.features, near=near))
+    fs = mounted()
     handle = open_written(fs)
     with store.stopping("delete", "d.zarr/.zgroup") as gate:
         renaming = threads.submit(rename, fs, "objects/d.zarr", "objects/e.zarr")

@@ -19,6 +19,7 @@ from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.base import Features, Stat
 from nczfs.zmap.keys import ROOT, Key
+from tests.conftest import ExpectedWarnings
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.trees import exists, find, listing, read, tree_over
 from tests.support.writing import close, mkdir, open_file, rename, write
@@ -612,6 +613,32 @@ def test_a_file_follows_its_object_though_the_store_went_away_while_its_director
     assert stored(store) == {"a": b"old", "e/a": b"12d", "d/b": b"o2d", "e/b": b"old"}
     for entry in (tmp_path / "spool").glob("*/*.unsaved"):
         entry.unlink()
+
+
+@pytest.mark.parametrize("theirs", [b"theirs", None], ids=["replaced", "deleted"])
+@pytest.mark.parametrize(("path", "goal"), [("d/a", "d/c"), ("d", "e")], ids=["file", "directory"])
+def test_a_written_file_whose_object_another_client_has_taken_is_not_renamed(
+    fs: TreeFileSystem,
+    store: GatedZMap,
+    path: str,
+    goal: str,
+    theirs: bytes | None,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    """SEMANTICS O24: although none of its bytes would have to come from the store."""
+    expected_warnings.add("d/a: (was )?not stored")
+    handle = open_file(fs, "objects/d/a")
+    fs.write(handle, 0, b"ours")
+    if theirs is None:
+        store.delete(Key("d/a"))
+    else:
+        store.write(Key("d/a"), theirs)
+    before = stored(store)
+    with pytest.raises(StaleHandle):
+        rename(fs, f"objects/{path}", f"objects/{goal}")
+    assert stored(store) == before
+    with pytest.raises(StaleHandle):
+        close(fs, handle)
 
 
 def test_a_rename_that_fails_halfway_shows_what_is_where(
