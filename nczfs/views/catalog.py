@@ -155,8 +155,9 @@ def group_views(
         node = opened.follow(dataset.node)
         if isinstance(node, Variable):  # it has become one
             return _info(dataset, node, list(notes()))
+        more = notes()
         with PARSING.visit():
-            return Layout([Literal(info.group_info(opened.follow(dataset.group), notes()))])
+            return Layout([Literal(info.group_info(opened.follow(dataset.group), more))])
 
     def printed(_: Variables) -> Layout:
         with PARSING.visit():

@@ -7,8 +7,11 @@ from typing import Final
 
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import Variable
-from nczfs.views.catalog import ATTRIBUTES, CHUNKS, INFO, LINES, RAW, VARIABLE_VIEWS
+from nczfs.views.catalog import ATTRIBUTES, CDL_SUFFIX, CHUNKS, INFO, LINES, RAW, VARIABLE_VIEWS
 from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4
+
+_SUFFIXES: Final = (CDL_SUFFIX, CLASSIC.suffix, NETCDF4.suffix)
+"""Of the files that are named after a group; one that ends with another comes before it."""
 
 COPY: Final = "copy"
 """The word of `--views` for the files that a copy of a dataset needs, each value once."""
@@ -25,11 +28,13 @@ class Choice:
         """Whether programs that copy directories find each value once, and can write it."""
         return self.words is not None and COPY in self.words
 
+    def has(self, name: str) -> bool:
+        """Return whether virtual files of a name, or suffix, were asked for."""
+        return self.words is None or view_word(name) in self.words
+
     def shows(self, node: Node, name: str) -> bool:
         """Return whether a virtual file or directory of a node is shown."""
-        if self.words is None or view_word(name) in self.words:
-            return True
-        return self.is_for_copies and name in copied_names(node)
+        return self.has(name) or (self.is_for_copies and name in copied_names(node))
 
 
 def copied_names(node: Node) -> tuple[str, ...]:
@@ -41,12 +46,12 @@ def copied_names(node: Node) -> tuple[str, ...]:
 
 def view_words() -> tuple[str, ...]:
     """Return the words that `--views` can have."""
-    return (*VARIABLE_VIEWS, ATTRIBUTES, CHUNKS, "cdl", "nc", "classic.nc", COPY)
+    return (*VARIABLE_VIEWS, ATTRIBUTES, CHUNKS, *map(view_word, _SUFFIXES), COPY)
 
 
 def view_word(name: str) -> str:
     """Return the word of `--views` for a file: its name, or the suffix if named after a group."""
-    for suffix in (".cdl", CLASSIC.suffix, NETCDF4.suffix):
+    for suffix in _SUFFIXES:
         if name.endswith(suffix):
             return suffix.removeprefix(".")
     return name

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
 from nczfs.engine.chunks.storedarray import StoredArray, newest_revision
-from nczfs.engine.opennode import OpenNode
 from nczfs.errors import MetadataError, NotPermitted, StaleHandle
-from nczfs.library.resolved import At
-from nczfs.model.hierarchy import Group
+from nczfs.formats.names import below
 from nczfs.vfs.base import AttributeChanges
-from nczfs.vfs.datasets.netcdfversions import NetcdfPlace
+from nczfs.vfs.datasets.netcdfversions import NetcdfSource
 from nczfs.vfs.datasets.viewfile import OpenView, ViewContext
 from nczfs.vfs.datasets.writing import WritingView
 from nczfs.vfs.nodes import File, NodeStat, OpenFile, TreeNode
-from nczfs.views.netcdf.version import NetcdfFormat, NetcdfVersion
+from nczfs.views.netcdf.version import NetcdfVersion
 
 
 class NetcdfFile(File):
@@ -28,36 +25,24 @@ class NetcdfFile(File):
 
     Parameters
     ----------
-    name : of the file.
-    group : returns what the file shows, by the path of its node.
+    mtime_ns : of its node.
     """
 
-    def __init__(
-        self,
-        context: ViewContext,
-        at: At,
-        name: str,
-        form: NetcdfFormat,
-        group: Callable[[str], Group],
-    ) -> None:
+    def __init__(self, context: ViewContext, source: NetcdfSource, mtime_ns: int) -> None:
         self._context = context
         self._versions = context.netcdf
-        self._dataset = at.dataset
-        self._node: OpenNode = at.dataset.open_node(at.path)
-        self._name = name
-        self._form = form
-        self._group = group
-        self._node_mtime_ns = context.mtime_ns_of(at.loaded)
-        self._place = NetcdfPlace(at.dataset.zmap, self._node.prefix, form.kind.suffix)
+        self._source = source
+        self._dataset = source.dataset
+        self._node_mtime_ns = mtime_ns
         self._lock = threading.Lock()
         self._version: NetcdfVersion | None = None
-        self.writable = context.editing_of(at.dataset) is not None
+        self.writable = context.editing_of(source.dataset) is not None
 
     @property
     def token(self) -> object:
         version = self._version
-        digest = self._versions.digest(self._place) if version is None else version.digest
-        return self._place, digest
+        place = self._source.place
+        return place, self._versions.digest(place) if version is None else version.digest
 
     @property
     def pages_token(self) -> object:
@@ -69,7 +54,7 @@ class NetcdfFile(File):
         return () if version is None else version.layout.arrays
 
     def looked_up(self) -> None:
-        self._fix(anew=False)
+        self._fixed()
 
     def succeeds(self, old: TreeNode) -> None:
         """Show what the inode has shown, although the group may have changed since the listing."""
@@ -81,7 +66,7 @@ class NetcdfFile(File):
         return self._stat_of(self._fixed())
 
     def listing_stat(self) -> NodeStat:
-        version = self._version or self._versions.known(self._dataset, self._place)
+        version = self._version or self._versions.known(self._source)
         if version is None:
             return NodeStat(0, self._node_mtime_ns, exact=False)
         return self._stat_of(version)
@@ -127,39 +112,35 @@ class NetcdfFile(File):
     def reader(self) -> OpenView:
         """Return the file, open for reading."""
         context, layout = self._context, self._fixed().layout
-        what = f"{self._dataset.url('')} /{self._node.path} {self._name}"
+        what = f"{self._dataset.url('')} /{self._source.node.path} {self._source.place.name}"
         access = context.access_log.opened(what, layout)
         return OpenView(context.engine, layout, access, context.fresh_since, self._store)
 
     @property
     def place(self) -> str:
         """The place of the file in its dataset, for messages."""
-        path = self._node.path
-        return f"/{path}/{self._name}" if path else f"/{self._name}"
+        return f"/{below(self._source.node.path, self._source.place.name)}"
 
     def _fixed(self) -> NetcdfVersion:
         """Return the version of this file: the present one of when it was first needed."""
         version = self._version
-        return self._fix(anew=False) if version is None else version
-
-    def _fix(self, *, anew: bool) -> NetcdfVersion:
+        if version is not None:
+            return version
         with self._lock:
             if self._version is None:
-                self._version = self._present(anew=anew)
+                self._version = self._versions.present(self._source)
             return self._version
 
     def _present(self, *, anew: bool) -> NetcdfVersion:
         if anew:
             self._look_anew()
-        return self._versions.present(
-            self._dataset, self._place, self._node, self._form, self._group, anew=anew
-        )
+        return self._versions.present(self._source, anew=anew)
 
     def _look_anew(self) -> None:
         """Ask the store for the documents of everything that the file shows."""
         shown = self._version
         paths = set() if shown is None else {each.variable.path for each in shown.elements}
-        for path in {self._node.path} | paths:
+        for path in {self._source.node.path} | paths:
             with suppress(MetadataError):  # the file is made of the others
                 self._context.load(self._dataset, path)
 

@@ -13,6 +13,7 @@ from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.metadata.turns import PARSING
 from nczfs.engine.opennode import OpenNode
 from nczfs.engine.weight import weight_of_node
+from nczfs.errors import Unsupported
 from nczfs.model.hierarchy import Group
 from nczfs.views.netcdf.version import NetcdfFormat, NetcdfVersion, version_of
 from nczfs.zmap.base import ZMap
@@ -20,15 +21,45 @@ from nczfs.zmap.keys import Prefix, is_within
 
 DIGESTS_MAX = 1 << 16
 SEGMENT_BYTES = 500  # about what a variable takes in a layout
+LINES_MAX = 100  # of problems about one file
 
 
 @dataclass(frozen=True, slots=True)
 class NetcdfPlace:
-    """The place of a netCDF file: a node of a store, and a format."""
+    """The place of a netCDF file: a node of a store, and the name of the file."""
 
     zmap: ZMap
     prefix: Prefix
-    suffix: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NetcdfSource:
+    """What a netCDF file is made of.
+
+    Attributes
+    ----------
+    place : where the file was found.
+    node : of the dataset: a group, or a variable. It may be renamed.
+    stem : of the file's name.
+    group : returns what the file shows, by the path of its node.
+    """
+
+    place: NetcdfPlace
+    dataset: Dataset
+    node: OpenNode
+    stem: str
+    form: NetcdfFormat
+    group: Callable[[str], Group]
+
+
+def netcdf_source(
+    dataset: Dataset, path: str, stem: str, form: NetcdfFormat, group: Callable[[str], Group]
+) -> NetcdfSource:
+    """Return the source of a netCDF file that is found in the directory of a node now."""
+    node = dataset.open_node(path)
+    place = NetcdfPlace(dataset.zmap, node.prefix, stem + form.kind.suffix)
+    return NetcdfSource(place, dataset, node, stem, form, group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +116,32 @@ class NetcdfVersions:
         """Return the digest of the version that was made last. Makes nothing."""
         return self._digests.get(place)
 
-    def known(self, dataset: Dataset, place: NetcdfPlace) -> NetcdfVersion | None:
+    def known(self, source: NetcdfSource) -> NetcdfVersion | None:
         """Return the present version if that is known now, without waiting."""
-        made = self._made.get(place)
-        return made.version if made is not None and self._is_current(made, dataset) else None
+        made = self._made.get(source.place)
+        if made is not None and self._is_current(made, source.dataset):
+            return made.version
+        return None
 
-    def present(
-        self,
-        dataset: Dataset,
-        place: NetcdfPlace,
-        node: OpenNode,
-        form: NetcdfFormat,
-        group: Callable[[str], Group],
-        *,
-        anew: bool = False,
-    ) -> NetcdfVersion:
+    def omitted(self, source: NetcdfSource) -> tuple[str, ...]:
+        """Return a line for each member that the present version of a file leaves out.
+
+        Raises what `present` raises, except Unsupported, which is a line.
+        """
+        name = source.place.name
+        try:
+            lines = self.present(source).omitted
+        except Unsupported as error:
+            return (f"{name}: cannot be made: {error}",)
+        more = len(lines) - LINES_MAX
+        ended = (f"{name} leaves out {more} more",) if more > 0 else ()
+        return (*(f"{name} leaves out {line}" for line in lines[:LINES_MAX]), *ended)
+
+    def present(self, source: NetcdfSource, *, anew: bool = False) -> NetcdfVersion:
         """Return the present version; makes it if its group has changed. May block.
 
         Parameters
         ----------
-        group : returns what the file shows, by the path of its node.
         anew : whether the group is looked at, however lately that was done.
 
         Raises
@@ -112,14 +149,15 @@ class NetcdfVersions:
         StructureChanged : the node was removed. Unsupported : the file cannot be made.
         NczfsError : the group cannot be read.
         """
+        place, dataset = source.place, source.dataset
         with self._turn(place).lock:
             made = self._made.get(place)
             if made is not None and not anew and self._is_current(made, dataset):
                 return made.version
             seen_at, revision = now(), dataset.edits.revision
             with PARSING.visit():
-                found = node.follow(group)
-            version = self._version(dataset, place, found, form, made)
+                found = source.node.follow(source.group)
+            version = self._version(source, found, made)
             weight = _weight(found) + SEGMENT_BYTES * len(version.elements)
             self._made.put(place, _Made(found, version, seen_at, revision), weight)
             return version
@@ -130,17 +168,13 @@ class NetcdfVersions:
             if is_within(place.prefix, prefix) or is_within(prefix, place.prefix):
                 self._made.pop(place)
 
-    def _version(
-        self,
-        dataset: Dataset,
-        place: NetcdfPlace,
-        group: Group,
-        form: NetcdfFormat,
-        made: _Made | None,
-    ) -> NetcdfVersion:
+    def _version(self, source: NetcdfSource, group: Group, made: _Made | None) -> NetcdfVersion:
         if made is not None and made.group == group and made.version.has_newest_texts:
             return made.version
-        version = version_of(dataset, group, form, self._record_dimensions)
+        version = version_of(
+            source.dataset, group, source.form, self._record_dimensions, source.stem
+        )
+        place = source.place
         shown = self._shown.get((place, version.digest))
         if shown is not None and shown.layout.arrays == version.layout.arrays:
             return shown

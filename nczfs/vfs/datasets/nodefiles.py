@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 
 from nczfs.library.resolved import At, Broken
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
+from nczfs.vfs.datasets.netcdfversions import NetcdfSource, netcdf_source
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import TreeNode
 from nczfs.views import catalog
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO
 from nczfs.views.netcdf.surroundings import variable_group
-from nczfs.views.netcdf.version import NetcdfFormat
+from nczfs.views.netcdf.types import fault_of
 
 
 def node_files(
@@ -29,9 +31,14 @@ def node_files(
     # First, because programs copy in the order of the listing: then values find their variable.
     files: dict[str, Callable[[], TreeNode]] = {INFO: lambda: info_file(context, at, views[INFO])}
     opened = at.dataset.open_node(at.path)
+    sources = list(_netcdf_sources(context, at, stem(name)))
 
     def notes() -> tuple[str, ...]:
-        return context.refusals.of(opened.prefix)
+        refused = context.refusals.of(opened.prefix)
+        if isinstance(node, Variable):
+            return (*refused, *_netcdf_faults(context, node))
+        omitted = map(context.netcdf.omitted, sources)
+        return (*refused, *chain.from_iterable(omitted))
 
     if isinstance(node, GroupHeader):
         views = catalog.group_views(at.dataset, node, stem(name), notes)
@@ -44,10 +51,8 @@ def node_files(
     for file_name, view in views.items():
         if file_name != INFO:
             files[file_name] = _maker(context, at, file_name, view)
-    for form in context.netcdf.formats:
-        if isinstance(node, GroupHeader) or (form.is_of_variables and _fits(node, form)):
-            file_name = f"{stem(name)}{form.kind.suffix}"
-            files[file_name] = _netcdf_maker(context, at, file_name, form)
+    for source in sources:
+        files[source.place.name] = _netcdf_maker(context, at, source)
     return files
 
 
@@ -63,15 +68,31 @@ def _maker(context: ViewContext, at: At, name: str, view: View) -> Callable[[], 
     return lambda: view_file(context, at, name, view)
 
 
-def _fits(variable: Variable, form: NetcdfFormat) -> bool:
-    """Return whether a netCDF file can hold the values of a variable."""
-    return (variable.array.decoded_bytes or 0) <= form.kind.values_bytes_max
+def _netcdf_sources(context: ViewContext, at: At, stem: str) -> Iterator[NetcdfSource]:
+    """Yield the sources of the netCDF files of a node."""
+    dataset, node = at.dataset, at.loaded.node
+    for form in context.netcdf.formats:
+        if isinstance(node, Variable):
+            if form.is_of_variables and fault_of(node, form.kind) is None:
+                yield netcdf_source(
+                    dataset, at.path, stem, form, lambda path: variable_group(dataset, path)
+                )
+        elif form.kind.has_groups or not _has_groups_alone(node):
+            yield netcdf_source(dataset, at.path, stem, form, dataset.group)
 
 
-def _netcdf_maker(
-    context: ViewContext, at: At, name: str, form: NetcdfFormat
-) -> Callable[[], TreeNode]:
-    dataset = at.dataset
-    if isinstance(at.loaded.node, GroupHeader):
-        return lambda: NetcdfFile(context, at, name, form, dataset.group)
-    return lambda: NetcdfFile(context, at, name, form, lambda path: variable_group(dataset, path))
+def _netcdf_faults(context: ViewContext, variable: Variable) -> Iterator[str]:
+    """Yield a line for each netCDF file that cannot be made of a variable."""
+    for form in context.netcdf.formats:
+        fault = fault_of(variable, form.kind) if form.is_of_variables else None
+        if fault is not None:
+            yield f"{variable.name}{form.kind.suffix}: {fault}"
+
+
+def _has_groups_alone(header: GroupHeader) -> bool:
+    """Return whether the metadata of a group say that it has nothing but groups."""
+    return header.arrays == () and not (header.attributes or header.dimensions)
+
+
+def _netcdf_maker(context: ViewContext, at: At, source: NetcdfSource) -> Callable[[], TreeNode]:
+    return lambda: NetcdfFile(context, source, context.mtime_ns_of(at.loaded))

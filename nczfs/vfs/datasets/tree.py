@@ -107,7 +107,12 @@ class DatasetsTree:
             access_log,
             self._opened,
             Refusals(edited),
-            NetcdfVersions(engine, metadata.ttl_s, netcdf.formats, netcdf.record_dimensions),
+            NetcdfVersions(
+                engine,
+                metadata.ttl_s,
+                [form for form in netcdf.formats if choice.has(form.kind.suffix)],
+                netcdf.record_dimensions,
+            ),
             self.editing,
             self.arrivals,
         )

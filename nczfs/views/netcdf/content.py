@@ -131,7 +131,8 @@ class FileContent:
     Attributes
     ----------
     root : its attributes name what was left out, in `nczfs_omitted`.
-    omitted : a line for each member that the format cannot hold, and why.
+    omitted : a line for each member that the format cannot hold, and why; without those that
+        cannot be read.
     """
 
     root: FileGroup

@@ -30,7 +30,11 @@ _RANK_MAX = {NETCDF4: 32, CLASSIC: 1024}  # H5S_MAX_RANK, NC_MAX_VAR_DIMS
 
 
 def file_content(
-    group: Group, kind: FileKind, texts: ReadTexts, record_dimensions: Collection[str] = ()
+    group: Group,
+    kind: FileKind,
+    texts: ReadTexts,
+    record_dimensions: Collection[str] = (),
+    title: str = "",
 ) -> FileContent:
     """Return what a group, and what is below it, shows as a netCDF file.
 
@@ -40,12 +44,13 @@ def file_content(
     texts : reads strings, which become part of the content.
     record_dimensions : names of dimensions that are unlimited in the file, where the dataset's
         format cannot say so.
+    title : the name of a variable without one, which is a dataset by itself.
 
     Raises
     ------
     StoreError : strings could not be read. What a file cannot hold is no error: it is left out.
     """
-    return _Fitting(group, kind, texts, frozenset(record_dimensions)).content()
+    return _Fitting(group, kind, texts, frozenset(record_dimensions), title).content()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,19 @@ class _Fitting:
     """A walk through a group: first what the file holds, then the names, then the content."""
 
     def __init__(
-        self, group: Group, kind: FileKind, texts: ReadTexts, records: Collection[str]
+        self,
+        group: Group,
+        kind: FileKind,
+        texts: ReadTexts,
+        records: Collection[str],
+        title: str,
     ) -> None:
+        self._title = title
         self._kind = kind
         self._read = texts
         self._texts_room = FILE_TEXTS_BYTES_MAX
         self._room = kind.values_bytes_max
+        self._broken: list[str] = []
         self._omitted: list[str] = []
         self._base = group.header.path
         if not kind.has_groups:
@@ -101,8 +113,8 @@ class _Fitting:
                 tuple(built.pop(id(child)) for child in group.groups),
             )
         root = built[id(self._groups[0])]
-        if self._omitted:
-            ours = omitted_attribute(self._omitted)
+        if self._broken or self._omitted:
+            ours = omitted_attribute([*self._broken, *self._omitted])
             kept = (a for a in root.attributes if a.name != ours.name)
             root = replace(root, attributes=(*kept, ours))
         return FileContent(root, tuple(self._omitted))
@@ -126,7 +138,7 @@ class _Fitting:
     def _members(self, group: Group) -> Iterator[_Member]:
         here = group.header.path
         for name, why in group.broken:
-            self._omit(below(here, name), f"cannot be read: {why}")
+            self._broken.append(self._line(below(here, name), f"cannot be read: {why}"))
         for variable in group.variables:
             dimensions = [self._declared[d.group][d.name] for d in self._homes.of(variable, here)]
             try:
@@ -190,6 +202,7 @@ class _Fitting:
             ],
             widths,
             (member.type.type for member in everything),
+            self._title,
         )
 
     def _variable(self, member: _Member, names: FileNames) -> FileVariable:
@@ -204,7 +217,7 @@ class _Fitting:
         else:
             assert type_.cell is not None
             values = Elements(variable, type_.cell)
-        original = None if name == variable.name else variable.name
+        original = variable.name if variable.name and variable.name != name else None
         omit = partial(self._omit, variable.path)
         attributes = variable_attributes(variable, type_, self._kind, omit, original=original)
         return FileVariable(name, names.type(type_.type), dimensions, attributes, values)
@@ -214,5 +227,8 @@ class _Fitting:
         return group_attributes(group.header.attributes, self._kind, omit, original=original)
 
     def _omit(self, path: str, why: str) -> None:
+        self._omitted.append(self._line(path, why))
+
+    def _line(self, path: str, why: str) -> str:
         inside = path.removeprefix(self._base).strip("/") if self._base else path
-        self._omitted.append(printable(f"/{inside}: {why}"))
+        return printable(f"/{inside}: {why}")

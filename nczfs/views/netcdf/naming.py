@@ -41,11 +41,17 @@ class FileNames:
     groups : each before those below it; the first one is the root.
     widths : of dimensions of characters, which the root declares.
     types : that the root names.
+    title : the name of a variable without one, which is a dataset by itself.
     """
 
     def __init__(
-        self, groups: Sequence[Named], widths: Iterable[int], types: Iterable[UnnamedType]
+        self,
+        groups: Sequence[Named],
+        widths: Iterable[int],
+        types: Iterable[UnnamedType],
+        title: str = "",
     ) -> None:
+        self._title = title
         self._paths = {id(groups[0].group): ""}
         self._variables: dict[int, str] = {}
         self._dimensions: dict[tuple[str, str], FileDimension] = {}
@@ -96,7 +102,7 @@ class FileNames:
             self._dimensions[dimension.group, dimension.name] = found
             declared.append(found)
         for variable in named.variables:
-            self._variables[id(variable)] = variables.given(variable.name)
+            self._variables[id(variable)] = variables.given(variable.name or self._title)
         names = dimensions | variables
         for child in group.groups:
             self._paths[id(child)] = below(path, names.given(child.name))

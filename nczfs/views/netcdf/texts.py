@@ -8,11 +8,10 @@ import numpy as np
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
-from nczfs.errors import CodecError
+from nczfs.errors import Unsupported
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
-
-TEXT_BYTES_MAX = 8 << 20
+from nczfs.views.netcdf.types import TEXTS_BYTES_MAX
 
 
 def texts_of(dataset: Dataset, variable: Variable) -> tuple[str, ...]:
@@ -20,21 +19,20 @@ def texts_of(dataset: Dataset, variable: Variable) -> tuple[str, ...]:
 
     Raises
     ------
-    CodecError : they cannot be decoded, or are too large together. StoreError : the store could not
-        be asked.
+    Unsupported : they are too large together. CodecError : they cannot be decoded.
+    StoreError : the store could not be asked.
     """
     array, shape = dataset.array(variable), variable.array.shape
     array.require_codecs()
     values: np.ndarray[Any, np.dtype[Any]] = np.empty(shape, variable.array.dtype.native)
     array.read_box(Box((0,) * len(shape), shape), values, Tally())
     found: list[str] = []
-    room = TEXT_BYTES_MAX
+    room = TEXTS_BYTES_MAX
     for value in values.reshape(-1).tolist():
         text = _text(value)
         room -= len(text)
         if room < 0:
-            place = dataset.url(variable.path)
-            raise CodecError(f"{place}: its strings take more than {TEXT_BYTES_MAX} bytes")
+            raise Unsupported(f"has strings of more than {TEXTS_BYTES_MAX} bytes")
         found.append(text)
     return tuple(found)
 

@@ -86,6 +86,18 @@ def shown_type(variable: Variable, kind: FileKind) -> ShownType:
     return ShownType(cell, cell)
 
 
+def fault_of(variable: Variable, kind: FileKind) -> str | None:
+    """Return why files of a kind cannot hold the values of a variable, by its metadata alone."""
+    nbytes = variable.array.decoded_bytes or 0
+    if nbytes > kind.values_bytes_max:
+        return f"its {nbytes} bytes are more than the file can have"
+    try:
+        shown_type(variable, kind)
+    except Unsupported as error:
+        return str(error)
+    return None
+
+
 def is_text(variable: Variable) -> bool:
     """Return whether elements are netCDF strings; those of `|Sn` in pure Zarr are bytes."""
     dtype = variable.array.dtype

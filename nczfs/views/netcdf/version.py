@@ -46,7 +46,7 @@ class NetcdfVersion:
     digest : the same for the same bytes of the header and the same places of all values.
     elements : of the variables, each of which is as it was.
     mtime_ns : of the newest of its documents; None if the store has no times.
-    omitted : a line for each member that the file does not show, and why.
+    omitted : as of its content.
     texts : the arrays whose values are part of the header, and their revisions.
     """
 
@@ -64,9 +64,13 @@ class NetcdfVersion:
 
 
 def version_of(
-    dataset: Dataset, group: Group, form: NetcdfFormat, record_dimensions: Collection[str]
+    dataset: Dataset,
+    group: Group,
+    form: NetcdfFormat,
+    record_dimensions: Collection[str],
+    title: str,
 ) -> NetcdfVersion:
-    """Make the netCDF file of a group. Reads the values of its strings.
+    """Make the netCDF file of a group, as `file_content` does. Reads the values of its strings.
 
     Raises
     ------
@@ -79,7 +83,7 @@ def version_of(
         read.append((array.stored, array.stored.revision))
         return texts_of(dataset, variable)
 
-    content = file_content(group, form.kind, texts, record_dimensions)
+    content = file_content(group, form.kind, texts, record_dimensions, title)
     shown: list[ArrayElements] = []
 
     def elements(variable: Variable) -> ElementSource:

@@ -26,8 +26,10 @@ def unread(variable: Variable) -> tuple[str, ...]:
     raise AssertionError(f"{variable.path} is read")
 
 
-def content(of: Group, kind: FileKind = NETCDF4, **more: tuple[str, ...]) -> FileContent:
-    return file_content(of, kind, unread, **more)
+def content(
+    of: Group, kind: FileKind = NETCDF4, record_dimensions: tuple[str, ...] = (), title: str = ""
+) -> FileContent:
+    return file_content(of, kind, unread, record_dimensions, title)
 
 
 def only(of: Variable, kind: FileKind = NETCDF4) -> FileVariable:
@@ -370,3 +372,9 @@ def test_many_members_take_time_in_proportion(kind: FileKind) -> None:
 
     small = taken(2000)
     assert taken(20_000) < 30 * small + 5
+
+
+@BOTH
+def test_a_variable_without_a_name_has_the_title(kind: FileKind) -> None:
+    (found,) = content(group("", variable("", "<i4")), kind, title="sst").root.variables
+    assert (found.name, found.attributes) == ("sst", ())

@@ -1,0 +1,101 @@
+"""The info.json names what netCDF files leave out; a file that would show nothing is not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+import nczfs
+from nczfs.vfs.base import FileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from tests.support.trees import listing, read
+
+
+def array(place: Path, dtype: str, *filters: str) -> None:
+    """Make an array of two elements, without dimension names and chunks."""
+    place.mkdir(parents=True, exist_ok=True)
+    document = {
+        "zarr_format": 2,
+        "shape": [2],
+        "chunks": [2],
+        "dtype": dtype,
+        "fill_value": None,
+        "order": "C",
+        "compressor": None,
+        "filters": [{"id": name} for name in filters],
+    }
+    (place / ".zarray").write_text(json.dumps(document))
+
+
+def problems(fs: FileSystem, path: str) -> list[str]:
+    found: list[str] = json.loads(read(fs, f"{path}/info.json"))["problems"]
+    return found
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """A group with a number, lists of bytes, and a group of complex numbers."""
+    place = tmp_path / "d.zarr"
+    array(place / "number", "<f8")
+    array(place / "lists", "|O", "vlen-bytes")
+    array(place / "sub/waves", "<c16")
+    for group in (place, place / "sub"):
+        (group / ".zgroup").write_text('{"zarr_format": 2}')
+    return place
+
+
+def test_the_problems_of_a_group_name_what_its_files_leave_out(dataset: Path) -> None:
+    """SEMANTICS D20."""
+    fs = mount_tree(str(dataset))
+    assert problems(fs, "datasets/d.zarr") == [
+        "d.nc leaves out /lists: is of type |O bytes",
+        "d.classic.nc leaves out /sub: is a group",
+        "d.classic.nc leaves out /lists: is of type |O bytes",
+    ]
+    assert problems(fs, "datasets/d.zarr/sub") == [
+        "sub.classic.nc leaves out /waves: is of type <c16"
+    ]
+    fs.close()
+
+
+def test_the_problems_are_of_files_that_the_mount_shows(dataset: Path) -> None:
+    """SEMANTICS D20."""
+    fs = mount_tree(str(dataset), options=VfsOptions(views=frozenset({"info.json", "nc"})))
+    assert problems(fs, "datasets/d.zarr") == ["d.nc leaves out /lists: is of type |O bytes"]
+    fs.close()
+
+
+def test_a_variable_that_netcdf_cannot_hold_has_no_file(dataset: Path) -> None:
+    """SEMANTICS D21."""
+    fs = mount_tree(str(dataset))
+    assert "number.nc" in listing(fs, "datasets/d.zarr/number")
+    assert problems(fs, "datasets/d.zarr/number") == []
+    assert "lists.nc" not in listing(fs, "datasets/d.zarr/lists")
+    assert problems(fs, "datasets/d.zarr/lists") == ["lists.nc: is of type |O bytes"]
+    fs.close()
+
+
+def test_a_group_of_nothing_but_groups_has_no_classic_file(tmp_path: Path) -> None:
+    """SEMANTICS D21."""
+    with nczfs.open(str(tmp_path / "d.zarr"), "w") as root:
+        inner = root.create_group("outer/inner")
+        inner.create_dimension("x", 2)
+        inner.create_variable("v", ("x",), data=np.arange(2.0))
+    fs = mount_tree(str(tmp_path / "d.zarr"))
+    assert {"outer.nc", "outer.cdl"} <= set(listing(fs, "datasets/d.zarr/outer"))
+    assert "outer.classic.nc" not in listing(fs, "datasets/d.zarr/outer")
+    assert "inner.classic.nc" in listing(fs, "datasets/d.zarr/outer/inner")
+    fs.close()
+
+
+def test_an_array_that_is_a_dataset_by_itself_has_the_name_of_the_file(tmp_path: Path) -> None:
+    array(tmp_path / "sst.zarr", "<f8")
+    fs = mount_tree(str(tmp_path / "sst.zarr"))
+    with netCDF4.Dataset("memory", memory=read(fs, "datasets/sst.zarr/sst.nc")) as file:
+        assert list(file.variables) == ["sst"]
+        assert file["sst"].ncattrs() == []
+    fs.close()
