@@ -22,6 +22,7 @@ from nczfs.fuse import mounting
 
 SAMPLE = Path(__file__).parent / "sample" / "ostia.zarr"
 VARIABLE = "surface_temperature"
+NETCDF = "ostia.nc"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +107,10 @@ def _digest(directory: Path) -> str:
 
 
 def introduction(mountpoint: Path, store: Path) -> str:
-    """Return the text of the demo: the tree, what the values are, and five commands to try."""
+    """Return the text of the demo: the tree, what the values are, and commands to try.
+
+    One of them needs ncdump, and is shown where that is installed.
+    """
     dataset = mountpoint / "datasets" / SAMPLE.name
     variable = dataset / VARIABLE
     scale, offset, land = (
@@ -135,6 +139,7 @@ def introduction(mountpoint: Path, store: Path) -> str:
         f"  {sys.executable} -c \"import numpy; print((numpy.load('{variable}/values.npy',"
         f" mmap_mode='r')[:, 9, 288] {unpacked}).round(1))\"",
         f"  od -A d -t d2 -N 32 {variable}/chunks/0.0.0",
+        *([f"  ncdump -h {dataset}/{NETCDF}"] if shutil.which("ncdump") else []),
         "",
         f"Ctrl-C, or `{program} umount {mountpoint}`, ends it.",
     ]
