@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,20 +51,22 @@ def run(request: CommandLine) -> int:
 
     arguments = request.arguments
     spool_dir = Path(request.settings.maybe_text("spool-dir") or default_spool_dir())
-    found = recovery.entries(spool_dir, force=arguments.force)
-    _check(found, arguments.names)
+    is_read_only = arguments.list or arguments.export is not None
     if arguments.discard and not arguments.names:
         raise UsageError("--discard: name the entries to delete; --list shows them")
-    if not found and not arguments.json:
-        print(f"{spool_dir}: nothing is unsaved")
-    is_to_store = not (arguments.list or arguments.export or arguments.discard)
-    groups = recovery.together(found) if is_to_store else [[each] for each in found]
-    names = set(arguments.names or [each.name for each in found])
-    work = _Work(arguments, store_options(request.settings))
-    try:
-        done = [work.take(group) for group in groups if any(each.name in names for each in group)]
-    finally:
-        work.close()
+    with nullcontext() if is_read_only else recovery.alone(spool_dir):
+        found = recovery.entries(spool_dir, force=arguments.force)
+        _check(found, arguments.names)
+        if not found and not arguments.json:
+            print(f"{spool_dir}: nothing is unsaved")
+        is_single = is_read_only or arguments.discard
+        groups = [[each] for each in found] if is_single else recovery.together(found)
+        names = set(arguments.names or [each.name for each in found])
+        work = _Work(arguments, store_options(request.settings))
+        try:
+            done = [work.take(group) for group in groups if names & {each.name for each in group}]
+        finally:
+            work.close()
     return 0 if all(done) else 1
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +57,30 @@ def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
             except (OSError, NczfsError) as error:
                 log.warning("%s: cannot be read: %s", directory, error)
     return sorted(found, key=lambda each: each.entry.written_ns if each.entry is not None else 0)
+
+
+@contextlib.contextmanager
+def alone(spool_dir: Path) -> Iterator[None]:
+    """Wait until no other process puts back what is in a spool, or discards it.
+
+    Two at once would lose nothing, but each would take for another client's what the other stores.
+    Where the spool is on a network file system that locks no directories, that can happen.
+    """
+    try:
+        fd = os.open(spool_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield  # there is no spool
+        return
+    try:
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.warning("%s: waiting for another nczfs recover to end", spool_dir)
+                fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def together(entries: Iterable[Found]) -> list[list[Found]]:

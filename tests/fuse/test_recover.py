@@ -8,13 +8,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import numpy as np
 import pytest
 
 from nczfs.cli.main import main
 from nczfs.library.opening import open_url
+from nczfs.tools import recovery
 from tests.support.mounts import Served, nczfs, served
+from tests.support.refusing import small_disk
 
 VALUES = np.arange(24, dtype="<i4").reshape(4, 6)
 WAITING = r"of what was written in an earlier mount are not stored"
@@ -87,6 +90,44 @@ def test_values_that_a_later_mount_stored_are_put_over_by_force_alone(
     wanted[1] = -1
     assert stored(store) == wanted
     assert list(spool.iterdir()) == []
+
+
+def test_what_is_put_back_from_a_full_disk_leaves_it(store: Path, tmp_path: Path) -> None:
+    """SEMANTICS W53."""
+    spool, filler = tmp_path / "disk/spool", tmp_path / "disk/filler"
+    with small_disk(tmp_path / "disk", 2):
+        with killed(store, spool) as path:
+            write(path, 1, -1, sync=False)
+            write(path, 9, -9, sync=False)
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        done = nczfs("recover", "--spool-dir", spool)
+        assert (done.returncode, list(spool.iterdir())) == (0, []), done
+        assert "nczfs recover` may find again what is stored" in done.stderr
+    wanted = list(range(24))
+    wanted[1], wanted[9] = -1, -9
+    assert stored(store) == wanted
+
+
+def test_of_two_recovers_one_waits_for_the_other(store: Path, spool: Path) -> None:
+    """SEMANTICS W60."""
+    with killed(store, spool) as path:
+        write(path, 1, -1, sync=False)
+    words = [sys.executable, "-m", "nczfs.cli.main", "recover", "--spool-dir", str(spool)]
+    with recovery.alone(spool):
+        process = Popen(words, stdout=PIPE, stderr=PIPE, text=True)
+        try:
+            assert process.stderr is not None
+            assert "waiting for another nczfs recover to end" in process.stderr.readline()
+            listed = nczfs("recover", "--spool-dir", spool, "--list")
+            assert listed.stdout.count(": unsaved (") == 1
+        except BaseException:
+            process.kill()
+            raise
+    assert process.communicate(timeout=60)[0].endswith(": stored\n")
+    assert process.returncode == 0
+    assert stored(store)[1] == -1
 
 
 KILLS_ITSELF = """

@@ -12,6 +12,7 @@ from nczfs.errors import SpoolError
 from nczfs.tools import recovery
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT
+from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.url import parse_url
 from nczfs.zmap.wrappers import Prefixed
 
@@ -22,6 +23,14 @@ def left_by(spool_dir: Path, copy: Path) -> Path:
         shutil.copytree(spool_dir, copy)
     else:
         copy.mkdir()
+    return copy
+
+
+def copied(store: MemoryZMap) -> MemoryZMap:
+    """A store with the same versions of the same objects."""
+    copy = MemoryZMap()
+    copy._objects.update(store._objects)
+    copy._writes = store._writes
     return copy
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempprefix
@@ -23,7 +24,9 @@ from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import FileData, LogFile, free, packed
 from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.spool.space import KEPT, LOCK, SUFFIX
-from nczfs.errors import SpoolError
+from nczfs.errors import NoSpace, SpoolError
+
+log = logging.getLogger(__name__)
 
 _UNCLOSED: Final = "the program was killed before it closed the file"
 
@@ -127,8 +130,6 @@ class Found:
                 path.unlink(missing_ok=True)
             if files and self.home.directory.exists():
                 sync_directory(self.home.directory)
-        if self.entry is not None and self.entry.voiding is not None:
-            self.home.say(dict(self.entry.voiding))
         self.home.forget(self)
 
 
@@ -149,6 +150,7 @@ class Home:
         self._found: dict[str, Found] = {}
         self._log: LogFile | None = None
         self._unneeded: list[Path] = []
+        self._unsaid: list[Mapping[str, Any]] = []
         with _locked(directory, fcntl.LOCK_SH) as is_dead:
             self.in_use = not is_dead
             said = _said_of(directory)
@@ -173,17 +175,17 @@ class Home:
         """What is in it; of a living mount: what it leaves to `nczfs recover`."""
         return list(self._found.values())
 
-    def say(self, document: dict[str, Any]) -> None:
-        """Add a record to the log of a mount that is gone, durably."""
+    def say(self, *documents: Mapping[str, Any]) -> None:
+        """Add records to the log of a mount that is gone, durably. Raises NoSpace, Unavailable."""
         if self._log is None:
             logs = logs_in(self.directory)
             number = int(logs[-1].suffix[1:]) + 1 if logs else 1
             path = self.directory / f"{BEFORE}{number}"
             self._log = LogFile(path, free, waits=True)
-            self._log.append([packed({"is": "log", "format": FORMAT})])
             with disk(self.directory):
                 sync_directory(self.directory)
-        self._log.append([packed(document)])
+        heading = [] if self._log.size else [{"is": "log", "format": FORMAT}]
+        self._log.append([packed(document) for document in [*heading, *documents]])
 
     def first_appended(self, key: str) -> int | None:
         """Return the first record of an array whose place is not certain; None: there is none."""
@@ -193,9 +195,21 @@ class Home:
         return min(firsts, default=None)
 
     def forget(self, found: Found) -> None:
-        """Note that something is gone; with the last one the directory is removed."""
+        """Note that something is gone; with the last one the directory is removed.
+
+        A full disk has room for the note when others have gone, or needs none in the end.
+        """
         del self._found[found.name]
         self._tidy()
+        if found.entry is not None and found.entry.voiding is not None:
+            self._unsaid.append(found.entry.voiding)
+        if self._found and self._unsaid:
+            try:
+                self.say(*self._unsaid)
+            except NoSpace as error:
+                log.warning("%s; `nczfs recover` may find again what is stored", error)
+            else:
+                self._unsaid.clear()
 
     def _look(self, files: dict[str, Path], *, has_journal: bool) -> None:
         contents = LogContents(self.directory)

@@ -73,10 +73,16 @@ class UnfinishedRename(SpoolEntry):
             if stat.stored_ns is not None and stat.stored_ns > self.written_ns and not force:
                 staying.append(f"{stat.key} is newer than the rename")
             elif _copy(zmap, stat, moved(stat.key, prefix, goal), force=force):
-                done.append(stat.key)
+                done.append(stat)
             else:
                 staying.append(f"{moved(stat.key, prefix, goal)} exists, and is another object")
-        zmap.delete_many(done)
+        for stat in done:
+            try:
+                zmap.delete(stat.key, version=stat.version)
+            except NoSuchObject:
+                continue
+            except Conflict:
+                staying.append(f"{stat.key} is newer than the rename")
         if staying:
             raise SpoolError(
                 f"{prefix}: {len(staying)} objects stay there: {staying[0]}; --force moves them to "

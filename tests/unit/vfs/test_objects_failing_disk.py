@@ -22,7 +22,7 @@ from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
 from tests.support.failingdisk import FailingDisk, failing_disk
 from tests.support.gated import WAIT_S, GatedZMap
-from tests.support.killed import left_by, recovered
+from tests.support.killed import copied, left_by, recovered
 from tests.support.trees import find, tree_over
 from tests.support.waiting import until
 from tests.support.writing import open_file
@@ -106,14 +106,6 @@ def change(fs: TreeFileSystem, handle: HandleNo, content: Content, store: GatedZ
     write(299_000, b"fifth")
     truncate(299_500)
     write(250_000, b"sixth")
-
-
-def copied(store: MemoryZMap) -> MemoryZMap:
-    """A store with the same versions of the same objects."""
-    copy = MemoryZMap()
-    copy._objects.update(store._objects)
-    copy._writes = store._writes
-    return copy
 
 
 def whole(fs: TreeFileSystem, handle: HandleNo) -> bytes:

@@ -33,7 +33,7 @@ from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.url import parse_url
-from tests.support.killed import Kept, left_by
+from tests.support.killed import Kept, copied, left_by
 
 LAYOUTS = ("nczarr-L3", "nczarr-L2l")
 WIDTH = 3
@@ -127,14 +127,6 @@ def stored(store: MemoryZMap, name: str = "r") -> list[int]:
 def columns(store: MemoryZMap, number: int) -> list[int]:
     with open_zmap(store) as root:
         return [int(value) for value in root.variables["r"][...][:, number]]
-
-
-def copied(store: MemoryZMap) -> MemoryZMap:
-    """A store with the same versions of the same objects."""
-    copy = MemoryZMap()
-    copy._objects.update(store._objects)
-    copy._writes = store._writes
-    return copy
 
 
 def shape_document(store: MemoryZMap) -> dict[str, object]:

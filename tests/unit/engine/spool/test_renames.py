@@ -99,6 +99,19 @@ def test_what_is_newer_than_the_rename_is_neither_moved_nor_replaced_but_by_forc
     assert content(store) == NEW | {"b/new": b"4"}
 
 
+def test_what_is_stored_below_the_old_name_after_the_copy_stays_there(store: MemoryZMap) -> None:
+    """SEMANTICS O23."""
+    entry = begun()
+
+    def write(operation: str, key: str) -> None:
+        if operation == "delete" and key == "a/x":
+            store.write(Key("a/x"), b"new")
+
+    with pytest.raises(SpoolError, match="a: 1 objects stay there: a/x is newer than the rename"):
+        entry.end(Faulty(store, before_call=write))
+    assert content(store) == NEW | {"a/x": b"new"}
+
+
 def test_a_copy_that_was_made_before_is_known_by_its_bytes(store: MemoryZMap) -> None:
     entry = begun()
     copies = {key: store.write(Key(key), data) for key, data in NEW.items()}

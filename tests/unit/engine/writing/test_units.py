@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from nczfs.zmap.url import parse_url
 from tests.conftest import ExpectedWarnings
 from tests.support import spooling
 from tests.support.clients import FILL, LENGTH, WRITES, Client, another, chunk_keys, created, stored
-from tests.support.killed import Kept, left_by, recovered
+from tests.support.killed import Kept, copied, left_by, recovered
 from tests.support.paired import all_paired
 from tests.support.spooling import CHUNK, DOWN, Mount, mounted, new_memory, put_all_back, recover
 
@@ -254,7 +256,7 @@ def left(
 def test_what_several_mounts_left_of_an_object_is_put_back_by_one_write(
     left: tuple[MemoryZMap, Path, list[int]],
 ) -> None:
-    """SEMANTICS W20."""
+    """SEMANTICS W59."""
     memory, directory, wanted = left
     calls: list[tuple[str, str]] = []
     zmap = Faulty(memory, before_call=lambda *call: calls.append(call))
@@ -284,6 +286,59 @@ def test_wherever_it_ends_putting_back_what_mounts_left_of_an_object_can_be_done
                 found.remove()
     recover(memory, directory)
     assert spooling.stored(memory)[: 4 * CHUNK] == wanted
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@contextmanager
+def killed_at(step: int) -> Iterator[None]:
+    """End the block at a use of the disk, counted from 0: nothing has an effect afterwards."""
+    left = step
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def use(*arguments: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return call(*arguments, **options)
+
+        return use
+
+    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+        for name in (
+            "open",
+            "fsync",
+            "fdatasync",
+            "ftruncate",
+            "rename",
+            "rmdir",
+            "unlink",
+            "writev",
+        ):
+            patch.setattr(os, name, counted(getattr(os, name)))
+        yield
+
+
+def test_at_whichever_use_of_the_disk_putting_back_is_killed_it_can_be_done_again(
+    left: tuple[MemoryZMap, Path, list[int]],
+) -> None:
+    """SEMANTICS W59."""
+    before, directory, wanted = left
+    for step in range(1000):
+        memory, trial = copied(before), directory.with_name(f"trial{step}")
+        shutil.copytree(directory, trial)
+        with killed_at(step):
+            recover(memory, trial)
+        is_whole = not list(trial.iterdir())
+        recover(memory, trial)
+        assert spooling.stored(memory)[: 4 * CHUNK] == wanted, step
+        assert list(trial.iterdir()) == []
+        if is_whole:
+            break
+    assert step > 15
 
 
 @pytest.mark.parametrize("when", ["before", "answer lost", "while it is on its way"])
