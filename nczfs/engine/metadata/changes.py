@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, TypeVar
 
 from nczfs.engine.chunks.storedarray import has_same_chunks
-from nczfs.errors import NameTaken, NczfsError, NoSuchNode, StructureChanged
+from nczfs.engine.retrying import may_pass
+from nczfs.errors import NameTaken, NczfsError, NoSuchNode, StoreError, StructureChanged
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import (
     ArrayDescription,
@@ -35,6 +36,10 @@ class Change(ABC):
     """
 
     outlasts_refusals: ClassVar[bool] = False
+
+    def may_be_stored_after(self, error: NczfsError) -> bool:
+        """Return whether the change is worth another try after an attempt to store it failed."""
+        return isinstance(error, StoreError) and (self.outlasts_refusals or may_pass(error))
 
     @property
     @abstractmethod

@@ -17,8 +17,8 @@ from nczfs.engine.metadata.claims import covered_names, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.lengths import as_long_as_stored, declaring, having, is_length
 from nczfs.engine.pools import Pools
-from nczfs.engine.retrying import may_pass, until_stored
-from nczfs.errors import Conflict, DatasetError, NczfsError, ObjectExists, StoreError
+from nczfs.engine.retrying import until_stored
+from nczfs.errors import Conflict, DatasetError, NczfsError, ObjectExists
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.zmap.base import Version
@@ -27,7 +27,6 @@ from nczfs.zmap.keys import Key, Prefix, is_within, join
 log = logging.getLogger(__name__)
 
 MAX_DEPTH = 1024  # levels of groups: a key has 1024 bytes
-
 
 Refused: TypeAlias = "list[tuple[Change, NczfsError]]"
 """Changes that could not be stored, each with the reason."""
@@ -80,6 +79,7 @@ class Edits:
         self._dimensions: dict[str, dict[str, Dimension]] = {}
         self.own_claims: set[str] = set()
         self._begun: set[str] = set()  # new nodes of which some documents may be in the store
+        self._doubtful: set[str] = set()  # documents whose last write got no answer
         self.revision = 0
 
     def add(self, path: str, change: Change) -> None:
@@ -330,7 +330,7 @@ class Edits:
         """Note why changes were not stored, and withdraw those that never can be."""
         for _, error in refused:
             failures.setdefault(path, error)
-        if lost := [change for change, error in refused if not _may_be_stored(change, error)]:
+        if lost := [change for change, error in refused if not change.may_be_stored_after(error)]:
             log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
             self._done(path, lost)
@@ -410,8 +410,11 @@ class Edits:
                 written[key] = data
         if any(documents.used[key] != version for key, version in seen.items()):
             raise Conflict(f"/{path}: another client changed it while it was read")
-        for key, data in written.items():
+        # What arrived after its deadline is not written again, but has changed all the same.
+        doubtful = self._doubtful.intersection(self.format.keys(path))
+        for key in {*written, *doubtful}:
             self._storing(key)
+        for key, data in written.items():
             document, covered = without_covered(self.format, data, key, self.own_claims)
             try:
                 self.store(key, document, documents.used[join(self._root, key)])
@@ -419,9 +422,11 @@ class Edits:
                 raise
             except NczfsError:
                 self._begun.add(path)  # it is unknown whether it was written
+                self._doubtful.add(key)
                 raise
             self._begun.add(path)
             self.own_claims -= covered
+        self._doubtful -= doubtful
         return refused
 
     def _changed(
@@ -482,11 +487,6 @@ class Edits:
         if isinstance(node, GroupHeader):
             return declaring(node, self._dimensions.get(node.path, {}))
         return having(node, self._dimensions)
-
-
-def _may_be_stored(change: Change, error: NczfsError) -> bool:
-    """Return whether a change that could not be stored is worth another try."""
-    return isinstance(error, StoreError) and (change.outlasts_refusals or may_pass(error))
 
 
 def _moved(path: str, start: str, goal: str) -> str:

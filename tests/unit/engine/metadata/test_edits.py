@@ -9,12 +9,20 @@ from typing import Any
 import pytest
 
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import AccessDenied, NameTaken, NoSuchNode, StoreError, Unavailable
+from nczfs.errors import (
+    AccessDenied,
+    DeadlinePassed,
+    NameTaken,
+    NoSuchNode,
+    StoreError,
+    Unavailable,
+)
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.late import LateZMap
 
 FORMATS = ("nczarr-L3", "nczarr-L2l", "nczarr-L1", "zarr2")
 WRITES = frozenset({"write"})
@@ -224,6 +232,33 @@ def test_the_consolidated_copy_is_owed_until_it_is_stored(
         assert not inner.has_changes
         assert inner.engine.trouble is None
         assert copied()["v/.zattrs"]["units"] == "km"
+
+
+@pytest.mark.parametrize("change", ["attribute", "length"])
+def test_a_document_that_arrives_without_an_answer_is_copied(change: str) -> None:
+    late = LateZMap()
+    with open_zmap(late, "w", consolidated=True) as made:
+        made.create_dimension("t", None)
+        made.create_variable("r", ("t",), "i4", chunks=(2,))
+
+    def copied(name: str) -> Any:
+        return json.loads(bytes(late.read(parse_key(".zmetadata")).data))["metadata"][f"r/{name}"]
+
+    with open_zmap(late, "r+") as dataset:
+        if change == "attribute":
+            dataset.variables["r"].attrs["units"] = "km"
+        else:
+            dataset.resize_dimension("t", 3)
+        late.delay(1)
+        with pytest.raises(DeadlinePassed):
+            dataset.sync()
+        late.delay(0)
+        assert late.land() == 1
+        dataset.sync()
+    if change == "attribute":
+        assert copied(".zattrs")["units"] == "km"
+    else:
+        assert copied(".zarray")["shape"] == [3]
 
 
 def change_much(dataset: OpenDataset) -> None:
