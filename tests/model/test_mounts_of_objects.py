@@ -26,6 +26,7 @@ from nczfs.errors import (
     DeadlinePassed,
     DirectoryNotEmpty,
     NoSuchObject,
+    StaleHandle,
     StoreError,
     Unavailable,
 )
@@ -109,6 +110,7 @@ class Content:
     path : "" once the name is gone.
     possible : what the store may hold; None: nothing.
     pages : of mappings that were changed, and not written back.
+    is_whole : whether its bytes could be saved before its object was replaced.
     """
 
     path: str
@@ -116,6 +118,7 @@ class Content:
     is_dirty: bool = True
     possible: set[bytes | None] = field(default_factory=lambda: {None})
     pages: dict[int, bytes] = field(default_factory=dict)
+    is_whole: bool = True
 
     def put(self, offset: int, data: bytes) -> None:
         before = self.seen.ljust(offset, b"\0")
@@ -178,6 +181,7 @@ class MountsOfObjects(RuleBasedStateMachine):
             assert self.faulty.fired or self.memory.missed
             raise
         finally:
+            self.has_failed = bool(self.faulty.fired)
             self.faulty.arm()
             self.memory.delay(0)
 
@@ -336,6 +340,7 @@ class MountsOfObjects(RuleBasedStateMachine):
         else:
             is_moved = True
         if goal in self.files:
+            self.files[goal].is_whole = not self.has_failed
             self.gone(self.files[goal])
         if is_moved:
             self.moved(content, goal)
@@ -432,12 +437,18 @@ class MountsOfObjects(RuleBasedStateMachine):
 
     @invariant()
     def programs_see_what_was_written(self) -> None:
+        """SEMANTICS O10."""
         for path, content in self.files.items():
             assert find(self.fs, f"objects/{path}").size == len(content.seen)
             assert read(self.fs, f"objects/{path}") == content.seen
         for found in self.handles:
             if found.flags & os.O_ACCMODE != os.O_WRONLY:
-                assert bytes(self.fs.read(found.handle, 0, 1000)) == found.content.seen
+                with (
+                    contextlib.nullcontext()
+                    if found.content.is_whole
+                    else contextlib.suppress(StaleHandle)
+                ):
+                    assert bytes(self.fs.read(found.handle, 0, 1000)) == found.content.seen
 
     def version(self, path: str) -> Version | None:
         try:

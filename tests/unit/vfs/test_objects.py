@@ -526,6 +526,23 @@ def test_a_file_renamed_over_an_open_one_leaves_it_alone(fs: TreeFileSystem, sto
     assert stored(store) == {"plain/notes.txt": b"saved"}
 
 
+def test_who_has_a_replaced_file_open_is_told_where_its_bytes_could_not_be_saved(
+    faulty_fs: TreeFileSystem, faulty: Faulty, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS O10."""
+    expected_warnings.add("plain/notes.txt: cannot be kept for the programs that have it open: ")
+    write(faulty_fs, "objects/plain/tmp", b"saved")
+    old = open_file(faulty_fs, NOTES, os.O_RDONLY)
+    faulty.arm(Fault(0, AccessDenied, operations=frozenset({"read"})))
+    rename(faulty_fs, "objects/plain/tmp", NOTES)
+    assert faulty.fired
+    faulty.arm()
+    with pytest.raises(StaleHandle):
+        faulty_fs.read(old, 0, 10)
+    assert read(faulty_fs, NOTES) == b"saved"
+    close(faulty_fs, old)
+
+
 @pytest.mark.parametrize(
     "change",
     [
