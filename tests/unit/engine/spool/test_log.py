@@ -228,50 +228,99 @@ def test_a_file_whose_log_a_power_failure_took_away_is_shown(tmp_path: Path) -> 
         assert found.path.read_bytes()[:3] == b"new"
 
 
-def test_files_of_a_log_whose_values_are_stored_go_and_the_last_one_stays(tmp_path: Path) -> None:
-    used = [0]
+class Budget:
+    """A budget that can be full, and the log that is written in it."""
 
-    def reserve(count: int, *, always: bool = False) -> None:
-        used[0] += count
+    def __init__(self, directory: Path) -> None:
+        self.used = 0
+        self.is_full = False
+        self.directory = directory
+        self.log = spool_log.Log(directory, {"url": URL}, lambda: None, self.reserve, None)
+        self.log.hold(spool_log.VALUES, lambda: [packed({"is": "chunk"})])
 
-    log = spool_log.Log(tmp_path, {"url": URL}, lambda: None, reserve, None)
-    log.hold(spool_log.VALUES, lambda: [packed({"is": "chunk"})])
+    def reserve(self, count: int, *, always: bool = False) -> None:
+        if self.is_full and count >= 0 and not always:
+            raise NoSpace("no room")
+        self.used += count
+
+    def append(self, count: int) -> None:
+        for number in range(count):
+            self.log.append([packed({"is": "wrote", "number": number, "text": "x" * 50})])
+
+    @property
+    def files(self) -> list[int]:
+        """The numbers of the files of the log."""
+        names = (path.name.removeprefix(spool_log.BEFORE) for path in self.directory.iterdir())
+        return sorted(map(int, names))
+
+    @property
+    def content(self) -> bytes:
+        return b"".join(path.read_bytes() for path in self.directory.iterdir())
+
+
+@pytest.fixture
+def budget(tmp_path: Path) -> Budget:
+    return Budget(tmp_path)
+
+
+def test_files_of_a_log_whose_values_are_stored_go_and_the_later_ones_stay(budget: Budget) -> None:
+    log = budget.log
     log.open()
     assert log.ended() is None
-    for number in range(90):
-        log.append([packed({"is": "wrote", "number": number, "text": "x" * 50})])
-    files = {int(path.name.removeprefix(spool_log.BEFORE)) for path in tmp_path.iterdir()}
-    assert len(files) > 2
-    ended = log.ended()
-    assert ended == max(files) - 1
-    log.drop(min(files))
-    assert not (tmp_path / f"{spool_log.BEFORE}{min(files)}").exists()
-    log.drop(ended)
-    (last,) = tmp_path.iterdir()
-    assert last.name == f"{spool_log.BEFORE}{max(files)}"
-    assert used[0] == last.stat().st_size
+    budget.append(90)
+    first, *later = budget.files
+    assert len(later) > 1
+    assert log.ended() == later[-2]
+    log.drop(first)
+    assert budget.files == later
+    log.drop(later[-2])
+    assert budget.files == later[-1:]
+    assert budget.used == len(budget.content)
     assert log.ended() is None
     log.close()
 
 
-def test_what_voids_records_is_said_and_files_go_without_room_in_the_budget(tmp_path: Path) -> None:
-    is_full = False
+def test_what_holds_stays_when_the_values_in_older_files_are_stored(budget: Budget) -> None:
+    log = budget.log
+    log.hold("file", lambda: [packed({"is": "file", "file": "name"})])
+    budget.append(90)
+    last = budget.files[-1]
+    assert not log.release(spool_log.VALUES)
+    assert budget.files == [last]
+    assert b'"name"' in budget.content
+    assert log.release("file")
+    assert (budget.files, budget.used) == ([last], 0)
+    log.close()
+    assert budget.files == []
 
-    def reserve(count: int, *, always: bool = False) -> None:
-        if is_full and count >= 0 and not always:
-            raise NoSpace("no room")
 
-    log = spool_log.Log(tmp_path, {"url": URL}, lambda: None, reserve, None)
-    log.hold(spool_log.VALUES, lambda: [packed({"is": "chunk"})])
-    for number in range(30):
-        log.append([packed({"is": "wrote", "number": number, "text": "x" * 50})])
-    is_full = True
+def test_numbers_that_were_said_before_a_file_began_anew_never_seem_to_hold(budget: Budget) -> None:
+    """Else values would be put back into another chunk."""
+    log, ages = budget.log, []
+    for turn in range(4):
+        log.hold(spool_log.VALUES, list)
+        ages.append(log.open())
+        budget.append(10 * (turn + 1))
+        if log.open() != ages[-1]:
+            ages.append(log.open())
+        assert log.release(spool_log.VALUES)
+    assert len(ages) > 5
+    assert len(set(ages)) == len(ages)
+    log.close()
+
+
+def test_what_voids_records_is_said_and_files_go_without_room_in_the_budget(budget: Budget) -> None:
+    log = budget.log
+    budget.append(30)
+    budget.is_full = True
     with pytest.raises(NoSpace):
-        log.append([packed({"is": "wrote"})])
+        budget.append(1)
     log.note({"is": "stored", "number": 29})
+    log.owe({"is": "done", "file": "name"})
     ended = log.ended()
     assert ended is not None
     log.drop(ended)
-    (last,) = tmp_path.iterdir()
-    assert b"stored" in last.read_bytes()
+    assert len(budget.files) == 1
+    assert b"stored" in budget.content
+    assert b"done" in budget.content
     log.close()
