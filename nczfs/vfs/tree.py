@@ -150,7 +150,9 @@ class _Mounted:
             zmap, self._engine.options, self._engine.pools, ledger=self._engine.ledger
         )
         self._access_log = AccessLog()
-        self._netcdf = NetcdfFiles(options.record_dimensions, options.engine.cache_dir)
+        self._netcdf = NetcdfFiles(
+            options.record_dimensions, options.engine.cache_dir, options.engine.memory_limit_bytes
+        )
         self._datasets = self._datasets_tree(place, options)
         self._paths = MountPaths(
             place.last_word, not isinstance(self._datasets.resolve_root(keys.ROOT), Plain)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.metadata.ledger import Shelf
-from nczfs.engine.metadata.room import Room
+from nczfs.engine.metadata.room import LEVELS_MAX, Room
 from nczfs.engine.values.quantize import ATTRIBUTE as ROUNDING
 from nczfs.engine.weight import weight_of_node
 from nczfs.errors import BadMetadata, MetadataError, NczfsError, NoSuchNode, NotADataset
@@ -26,7 +26,6 @@ from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
 log = logging.getLogger(__name__)
 
 HELD_BYTES_MAX = 16 << 10
-LEVELS_MAX = 512  # levels of groups: a key has 1024 bytes
 
 
 @dataclass(frozen=True)
@@ -255,15 +254,15 @@ class Hierarchy:
             group = replace(group, header=header)
         return group
 
-    def _whole(self, header: GroupHeader, room: Room) -> Group:
-        room.enter(self.url(header.path))
+    def _whole(self, header: GroupHeader, room: Room, level: int = 0) -> Group:
+        room.enter(self.url(header.path), level)
         nodes, broken = self._loaded_members(header.path, self._documented_names(header), room)
         variables = tuple(node for node in nodes if isinstance(node, Variable))
         groups: list[Group] = []
         for node in nodes:
             if isinstance(node, GroupHeader):
                 try:
-                    groups.append(self._whole(node, room))
+                    groups.append(self._whole(node, room, level + 1))
                 except NczfsError as error:
                     broken.append((node.name, str(error)))
         dimensions = dimensions_of(header, variables, tuple(groups))

@@ -6,6 +6,9 @@ from typing import Final
 
 from nczfs.errors import BadMetadata
 
+LEVELS_MAX: Final = 100
+"""Groups in groups: what makes texts and files of a tree calls itself for each level."""
+
 GROUPS_MAX: Final = 10_000  # of one tree: links in a directory can make any number
 
 
@@ -17,8 +20,10 @@ class Room:
         self._taken = 0
         self._groups = 0
 
-    def enter(self, place: str) -> None:
-        """Count a group. Raises BadMetadata if there are too many."""
+    def enter(self, place: str, level: int) -> None:
+        """Count a group, so many levels below the first. Raises BadMetadata if that is too many."""
+        if level > LEVELS_MAX:
+            raise BadMetadata(f"{place}: left out: it is over {LEVELS_MAX} groups deep")
         self._groups += 1
         if self._groups > GROUPS_MAX:
             raise BadMetadata(f"{place}: left out: there are over {GROUPS_MAX} groups")

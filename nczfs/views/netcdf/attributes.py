@@ -104,8 +104,22 @@ def _fitted(
         if weight_of_objects([attribute.value]) > ATTRIBUTE_BYTES_MAX:
             omit(f"attribute {shown(attribute.name)}: takes more than {ATTRIBUTE_BYTES_MAX} bytes")
             continue
+        if kind.has_strings and _has_nul(attribute):
+            omit(f"attribute {shown(attribute.name)}: its strings contain NUL")
+            continue
+        if len(found) + len(ours) >= kind.attributes_max:
+            omit(f"attribute {shown(attribute.name)} and those after it: are too many")
+            break
         found.append(replace(_in_kind(attribute, kind), name=names.given(attribute.name)))
     return (*found, *ours)
+
+
+def _has_nul(attribute: Attribute) -> bool:
+    """Return whether strings have NUL, with which they end in HDF5."""
+    if attribute.type is not NcType.STRING:
+        return False
+    assert isinstance(attribute.value, tuple)
+    return any("\0" in str(text) for text in attribute.value)
 
 
 def _in_kind(attribute: Attribute, kind: FileKind) -> Attribute:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 from nczfs.errors import CodecError, Unsupported
 from nczfs.formats.homes import DimensionHomes, groups_of
@@ -158,7 +159,8 @@ class _Fitting:
         if any(d.size > self._kind.length_max for d in dimensions):
             raise Unsupported(f"has a dimension longer than {self._kind.length_max}")
         if type_.cell is not None:
-            nbytes = variable.array.size * type_.cell.itemsize
+            # A length of 0 may be that of the record dimension, and rise.
+            nbytes = prod(max(1, d.size) for d in dimensions) * type_.cell.itemsize
             if nbytes > self._room:
                 raise Unsupported(f"its {nbytes} bytes are more than the file can have")
             self._room -= nbytes
@@ -175,6 +177,8 @@ class _Fitting:
         if type_.type is NcType.CHAR:
             width = max(sizes, default=1) or 1
             size = width * len(texts)
+        if type_.type is NcType.STRING and any("\0" in text for text in texts):
+            raise Unsupported("has strings that contain NUL")
         if size > self._texts_room:
             raise Unsupported(
                 f"has strings of {size} bytes; those of a file are limited to "

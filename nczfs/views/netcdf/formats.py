@@ -22,13 +22,18 @@ class NetcdfFiles:
     ----------
     record_dimensions : names of dimensions that are unlimited in the files.
     cache_dir : where templates outlive the mount; None: nowhere.
+    memory_bytes : that making a file may take.
     """
 
     def __init__(
-        self, record_dimensions: Collection[str] = (), cache_dir: str | None = None
+        self,
+        record_dimensions: Collection[str] = (),
+        cache_dir: str | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         self.record_dimensions = frozenset(record_dimensions)
-        self._templates = Templates(cache_dir and os.path.join(cache_dir, TEMPLATES))
+        directory = cache_dir and os.path.join(cache_dir, TEMPLATES)
+        self._templates = Templates(directory, memory_bytes)
         self.formats = (
             NetcdfFormat(
                 NETCDF4,

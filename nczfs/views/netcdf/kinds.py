@@ -16,6 +16,7 @@ class FileKind:
         length 0, and types that the file names.
     has_strings : whether it has strings of variable length.
     length_max : of a dimension. For one without a variable, HDF5 has an array of four-byte numbers.
+    attributes_max : of a group or a variable. HDF5 numbers them in 16 bits; some are netCDF's own.
     values_bytes_max : of all values together. HDF5 counts the bytes of an array in 63 bits.
     """
 
@@ -23,6 +24,7 @@ class FileKind:
     has_groups: bool
     has_strings: bool
     length_max: int
+    attributes_max: int
     values_bytes_max: int
 
 
@@ -33,12 +35,14 @@ NETCDF4 = FileKind(
     has_groups=True,
     has_strings=True,
     length_max=1 << 60,
+    attributes_max=65_000,
     values_bytes_max=(1 << 62) - _HEADER_BYTES,
 )
 CLASSIC = FileKind(
     ".classic.nc",
     has_groups=False,
     has_strings=False,
-    length_max=(1 << 63) - 1,
+    length_max=(1 << 63) - 4,
+    attributes_max=(1 << 31) - 1,
     values_bytes_max=(1 << 63) - _HEADER_BYTES,
 )

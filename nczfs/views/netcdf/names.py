@@ -13,7 +13,7 @@ NAME_BYTES_MAX = 256  # NC_MAX_NAME
 ORIGINAL_NAME = "nczfs_name"
 """The attribute with the name in the dataset of what has another one in the file."""
 
-_ROOM = NAME_BYTES_MAX - len("%89abcdef")
+_ROOM = 255 - len("%89abcdef")  # ncdump and others have no room for NUL after 256 bytes
 
 
 class Names:

@@ -23,6 +23,8 @@ def texts_of(dataset: Dataset, variable: Variable) -> tuple[str, ...]:
     StoreError : the store could not be asked.
     """
     array, shape = dataset.array(variable), variable.array.shape
+    if not variable.array.size:
+        return ()  # numpy has no empty array of just any shape
     array.require_codecs()
     values: np.ndarray[Any, np.dtype[Any]] = np.empty(shape, variable.array.dtype.native)
     array.read_box(Box((0,) * len(shape), shape), values, Tally())

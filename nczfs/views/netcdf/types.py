@@ -20,6 +20,9 @@ TEXTS_MAX = 65_536
 TEXTS_BYTES_MAX = 8 << 20
 """The strings of a variable are read for a file up to this number, and these bytes."""
 
+ELEMENT_BYTES_MAX = 1 << 20
+"""An element of a named type: HDF5 writes one when it gives a variable its place."""
+
 ENCODING = "_Encoding"
 
 _TIME_UNITS = {
@@ -83,6 +86,8 @@ def shown_type(variable: Variable, kind: FileKind) -> ShownType:
     cell = _named_type(native) if kind.has_groups else None
     if cell is None:
         raise Unsupported(f"is of type {dtype.typestr[:80]}")
+    if cell.itemsize > ELEMENT_BYTES_MAX:
+        raise Unsupported(f"has elements of {cell.itemsize} bytes, more than {ELEMENT_BYTES_MAX}")
     return ShownType(cell, cell)
 
 

@@ -26,6 +26,9 @@ MEMBERS_MAX: Final = 200_000
 """Groups, dimensions, variables and attributes of a file. A fifth of them (10,000 variables with
 three attributes each) takes HDF5 3.2 s and 110 MB."""
 
+MEMBERS_LEAST: Final = 10_000
+_MEMBER_BYTES: Final = 2_500
+
 KEPT_MAX: Final = 256  # templates, of which each may take a descriptor
 KEPT_BYTES_MAX: Final = 1 << 30
 
@@ -43,9 +46,14 @@ class Templates:
     ----------
     directory : of templates that outlive the mount; None: nothing of them remains after any end of
         the process.
+    memory_bytes : that building one may take; None: no limit besides `MEMBERS_MAX`.
     """
 
-    def __init__(self, directory: str | None = None) -> None:
+    def __init__(self, directory: str | None = None, memory_bytes: int | None = None) -> None:
+        self._members_max = MEMBERS_MAX
+        if memory_bytes is not None:
+            fitting = max(MEMBERS_LEAST, memory_bytes // _MEMBER_BYTES)
+            self._members_max = min(MEMBERS_MAX, fitting)
         self._stored = StoredTemplates(directory) if directory is not None else None
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Template] = OrderedDict()
@@ -61,7 +69,7 @@ class Templates:
         Unsupported : HDF5 refuses the content.
         Unavailable : the mount is ending.
         """
-        _check_members(content)
+        _check_members(content, self._members_max)
         digest = digest_of(content)
         with self._lock:
             if (found := self._kept.get(digest)) is not None:
@@ -141,13 +149,13 @@ def _literal_bytes(templates: OrderedDict[str, Template]) -> int:
     return sum(template.literal_bytes for template in templates.values())
 
 
-def _check_members(content: FileContent) -> None:
+def _check_members(content: FileContent, most: int) -> None:
     members = sum(
         1 + len(group.dimensions) + len(group.attributes) + len(group.variables)
         for group in content.groups()
     ) + sum(len(variable.attributes) for variable in content.variables())
-    if members > MEMBERS_MAX:
+    if members > most:
         raise ObjectTooLarge(
             f"a netCDF file of {members} groups, dimensions, variables and attributes is not made: "
-            f"at most {MEMBERS_MAX}; its groups and variables have files of their own"
+            f"at most {most} (--memory-limit); its groups and variables have files of their own"
         )
