@@ -313,17 +313,22 @@ class Dataset(Hierarchy):
         with self.engine.arrays.gate.closed(self.root) as narrow:
             yield narrow
 
-    def append(
-        self, path: str, array: StoredArray, values: Values, grow: Callable[[int], None]
-    ) -> int:
+    def append(self, array: StoredArray, values: Values, grow: Callable[[int], None]) -> int:
         """Append records; see `Appends.add`. When memory is short of room, they are stored."""
-        first = self.appends.add(path, array, values, grow)
+        first = self.appends.add(lambda: self.path_of(array), array, values, grow)
         if self.engine.writeback.is_crowded:
             try:
-                self.store((path,))
+                self.store((self.path_of(array),))
             except NczfsError as error:
                 log.info("%s: appended records are kept, and tried again: %s", self.url(""), error)
         return first
+
+    def claim(self, array: StoredArray) -> None:
+        """Claim a place for the records that were appended to an array; see `Appends`."""
+        path = None
+        while path != self.path_of(array):  # it may be renamed meanwhile
+            path = self.path_of(array)
+            self.appends.claim_for(path)
 
     @property
     def has_changes(self) -> bool:

@@ -7,7 +7,7 @@ Another client may append to the same array at the same time: who claims a place
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nczfs.engine.arrays.array import Array
@@ -55,9 +55,9 @@ class Appends:
     """The appended records of one dataset whose place is not certain, by the path of the variable.
 
     They are dirty, and shown, like all that was written; but `StoredArray.held_from` keeps them
-    from being stored until their place is claimed. `Edits.naming`, under which lengths are changed,
-    guards all of it; who stores a dataset holds it, so that no length is stored of records that are
-    added meanwhile.
+    from being stored until their place is claimed. Records are added under the lock of
+    `Edits.names`; who claims a place holds the path of the variable, so that none are added
+    meanwhile.
 
     Parameters
     ----------
@@ -88,29 +88,37 @@ class Appends:
         return list(self._rows)
 
     def add(
-        self, path: str, array: StoredArray, values: Values, grow: Callable[[int], None]
+        self,
+        path_of: Callable[[], str],
+        array: StoredArray,
+        values: Values,
+        grow: Callable[[int], None],
     ) -> int:
         """Append records to a variable. Returns the provisional index of the first one.
+
+        Parameters
+        ----------
+        path_of : returns the path of the variable.
 
         Raises
         ------
         NoSpace, CodecError, StoreError.
         """
-        with self._edits.naming:
-            length = self._variable(path).array.shape[0]
-            rows = self._rows.get(path)
-            if rows is not None and (rows.is_unsettled or rows.stop != length):
-                self.claim_for(path)  # another client has extended it, or they are half moved
-                length, rows = self._variable(path).array.shape[0], None
-            if rows is None:
-                rows = self._rows[path] = _Rows(array, grow, length, length)
-                array.held_from = array.appended_from = length
-            start, stop = rows.stop, rows.stop + len(values)
-            grow(stop)
-            longer = self._array(path)
-            longer.hold(_box(longer, start, stop), longer.storable(values))
-            rows.stop = stop
-            return start
+        while True:
+            with self._edits.names.changing(path_of):
+                path = path_of()
+                length, rows = self._variable(path).array.shape[0], self._rows.get(path)
+                if rows is None:
+                    rows = self._rows[path] = _Rows(array, grow, length, length)
+                    array.held_from = array.appended_from = length
+                if not rows.is_unsettled and rows.stop == length:
+                    start, stop = length, length + len(values)
+                    grow(stop)
+                    longer = self._array(path)
+                    longer.hold(_box(longer, start, stop), longer.storable(values))
+                    rows.stop = stop
+                    return start
+            self.claim_for(path)  # another client has extended it, or they are half moved
 
     def claim_for(self, path: str) -> None:
         """Claim a place for all records that were appended to a variable.
@@ -120,7 +128,7 @@ class Appends:
         StructureChanged, NoSuchNode : the variable is no more. CodecError, MetadataError,
             StoreError : they wait for a place.
         """
-        with self._edits.naming:
+        with self._edits.names.held(path):
             rows = self._rows.get(path)
             if rows is None:
                 return
@@ -132,10 +140,10 @@ class Appends:
                 raise
             self._release(path)
 
-    def claim(self) -> dict[str, NczfsError]:
-        """Claim places for all variables. Returns the errors by path."""
+    def claim(self, paths: Iterable[str]) -> dict[str, NczfsError]:
+        """Claim places in some variables. Returns the errors by path."""
         failures: dict[str, NczfsError] = {}
-        for path in list(self._rows):
+        for path in [path for path in paths if path in self._rows]:
             try:
                 self.claim_for(path)
             except NczfsError as error:
@@ -143,10 +151,9 @@ class Appends:
         return failures
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Drop the records of removed variables."""
-        with self._edits.naming:
-            for path in [path for path in self._rows if is_gone(path)]:
-                self._release(path)
+        """Drop the records of removed variables, whose paths the caller holds."""
+        for path in filter(is_gone, self.paths):
+            self._release(path)
 
     def _claim(self, path: str, rows: _Rows) -> None:
         if rows.claimed is None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeAlias
 
 from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.chunks.storedarray import StoredArray, StoredArrays
 from nczfs.engine.metadata.consolidate import ConsolidatedCopy
 from nczfs.engine.metadata.hierarchy import Hierarchy
+from nczfs.engine.metadata.lengths import Lengths
 from nczfs.engine.retrying import Trouble, may_pass
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import is_within
+
+_Place: TypeAlias = "tuple[str, str]"
+"""The group and the name of a dimension."""
 
 
 class Storing:
@@ -67,17 +72,17 @@ class Storing:
     def store(self, asked: Iterable[str] | None) -> None:
         """Store all, or what some nodes need. Parameters and errors are those of `Dataset.store`.
 
-        Records can be appended meanwhile, except while new lengths are stored: a reader must not
-        see an array longer than its stored values.
+        Records can be appended meanwhile, except to variables whose values are stored before their
+        new lengths: a reader must not see an array longer than its stored values.
         """
         paths = None if asked is None else frozenset(asked)
         failures: list[NczfsError] = []
         later = self._later()
-        flushed = None if paths is None else paths | later
+        flushed = None if paths is None else paths | self._lengthened(paths)
         reason = self._reason_not_flushed(flushed)
         with self._gate.inside(lambda: self._hierarchy.root):
             is_first = self._is_first(paths, later)
-            found = self._edits.flush(self._hierarchy.known_node, is_first, lengths=False)
+            found = self._edits.flush(self._hierarchy.known_node, is_first, lengths={})
         now = later | self._later()
         if now if paths is None else now & paths:
             found |= self._store_lengths(paths, later, flushed, reason, found, failures)
@@ -162,31 +167,68 @@ class Storing:
         -------
         the errors of nodes by path.
         """
-        edits = self._edits
-        with edits.naming:  # nothing is appended meanwhile
-            unplaced: dict[str, NczfsError] = {}
-            if self._appends.is_any:
-                unplaced = self._appends.claim()
-                reason = self._reason_not_flushed(
-                    None if flushed is None else flushed | self._later()
-                )
-            elif flushed is not None and (others := self._later() - flushed):
-                reason = reason or self._reason_not_flushed(others)
-            if reason is not None and self._is_unsaved(paths):
-                failures.append(reason)
-            later |= self._later()
-            reason = reason or next(iter(unplaced.values()), None)
-            waiting = (found[path] for path in later if path in found)
-            reason = reason or next(filter(may_pass, waiting), None)
-            # Other clients must see an array no longer than its stored values.
-            if reason is not None:
-                return {path: reason for path in edits.pending() if path in later} | unplaced
+        edits, appends = self._edits, self._appends
+        lengths: Lengths | None = None
+        while lengths is None:
+            variables = self._lengthened(paths)
+            with edits.names.held(*variables):  # nothing is appended to these meanwhile
+                is_any = appends.is_any
+                unplaced = appends.claim(variables)
+                lengths = self._lengths(variables)
+                later |= self._later()
+                if is_any or reason is None:  # what had no place before may have one now
+                    reason = self._reason_not_flushed(
+                        None if flushed is None else flushed | variables
+                    )
+        if reason is not None and self._is_unsaved(paths):
+            failures.append(reason)
+        reason = reason or next(iter(unplaced.values()), None)
+        waiting = (found[path] for path in later if path in found)
+        reason = reason or next(filter(may_pass, waiting), None)
+        # Other clients must see an array no longer than its stored values.
+        if reason is not None:
+            return {path: reason for path in edits.pending() if path in later} | unplaced
 
-            def is_wanted(path: str) -> bool:
-                return path in later or edits.creates(path)
+        def is_wanted(path: str) -> bool:
+            return path in later or edits.creates(path)
 
-            with self._gate.inside(lambda: self._hierarchy.root):
-                return edits.flush(self._hierarchy.known_node, is_wanted)
+        with self._gate.inside(lambda: self._hierarchy.root):
+            return edits.flush(self._hierarchy.known_node, is_wanted, lengths=lengths)
+
+    def _lengthened(self, paths: Collection[str] | None) -> frozenset[str]:
+        """Return the paths of the variables that get new lengths together with those at some paths.
+
+        Variables beside them, which share none of these dimensions, are left for others to store.
+        """
+        found = {path: self._dimensions(path, axes) for path, axes in self._edits.growing().items()}
+        found |= {path: set() for path in self._appends.paths if path not in found}
+        if paths is None:
+            return frozenset(found)
+        new = [path for path in paths if self._edits.creates(path)]  # they are made visible last
+        asked = found.keys() & paths | {p for p in found if any(is_within(p, each) for each in new)}
+        shared = set().union(*(found[path] for path in asked))
+        return frozenset(path for path in found if path in asked or found[path] & shared)
+
+    def _lengths(self, variables: Collection[str]) -> Lengths | None:
+        """Return the new lengths of variables, to which nothing is appended, and their dimensions.
+
+        None: another variable, to which something may be appended, has one of these dimensions.
+        """
+        own: set[_Place] = set()
+        others: set[_Place] = set()
+        with self._edits.names.changing(lambda: ""):
+            for path, axes in self._edits.growing().items():
+                (own if path in variables else others).update(self._dimensions(path, axes))
+            return None if own & others else self._edits.lengths(variables, others)
+
+    def _dimensions(self, path: str, axes: Iterable[int]) -> set[_Place]:
+        """Return some dimensions of a variable, as far as it is known."""
+        try:
+            node = self._hierarchy.known_node(path)
+        except NczfsError:  # of which storing it finds out
+            return set()
+        dimensions = node.dimensions if isinstance(node, Variable) else ()
+        return {(d.group, d.name) for axis, d in enumerate(dimensions) if axis in axes}
 
     def _reason_not_flushed(self, paths: Collection[str] | None) -> NczfsError | None:
         """Store the chunks of some variables; None: of all. Returns why some of them are not."""

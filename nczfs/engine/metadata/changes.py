@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import ClassVar, Protocol, TypeVar
 
 from nczfs.engine.chunks.storedarray import has_same_chunks
@@ -18,6 +19,8 @@ from nczfs.model.hierarchy import (
     GroupHeader,
     Variable,
 )
+
+MAX_DEPTH = 1024  # levels of groups: a key has 1024 bytes
 
 _NewLength = TypeVar("_NewLength", "Resize", "ResizeDimension")
 
@@ -322,6 +325,18 @@ def apply_all(node: Node | None, changes: Sequence[Change]) -> Node:
     for change in changes:
         node = change.apply(node)
     return _there(node)
+
+
+def in_order_of_storing(nodes: Mapping[str, Node]) -> list[list[str]]:
+    """Return paths, grouped: variables, then groups, the deepest first, the root last."""
+
+    def level(path: str) -> int:
+        if isinstance(nodes[path], Variable):
+            return -MAX_DEPTH
+        return -path.count("/") if path else 1
+
+    found = sorted(nodes, key=lambda path: (level(path), path))
+    return [list(those) for _, those in groupby(found, key=level)]
 
 
 def _with_attributes(node: Node, changes: Sequence[SetAttribute]) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -12,10 +12,19 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
-from nczfs.engine.metadata.changes import Change, Create, Resize, apply_all
+from nczfs.engine.metadata.changes import Change, Create, Resize, apply_all, in_order_of_storing
 from nczfs.engine.metadata.claims import covered_names, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
-from nczfs.engine.metadata.lengths import as_long_as_stored, declaring, having, is_length
+from nczfs.engine.metadata.lengths import (
+    Lengths,
+    as_long_as_stored,
+    growing,
+    is_length,
+    lengths_of,
+    with_dimensions,
+    with_lengths,
+)
+from nczfs.engine.metadata.names import Names
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import until_stored
 from nczfs.errors import Conflict, DatasetError, NczfsError, ObjectExists
@@ -25,8 +34,6 @@ from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 log = logging.getLogger(__name__)
-
-MAX_DEPTH = 1024  # levels of groups: a key has 1024 bytes
 
 Refused: TypeAlias = "list[tuple[Change, NczfsError]]"
 """Changes that could not be stored, each with the reason."""
@@ -48,7 +55,7 @@ class Edits:
     Attributes
     ----------
     format : of the single documents, which are the ones that change.
-    naming : is held while a name is checked and taken, or a length is changed.
+    names : who may make and lengthen what at present.
     """
 
     def __init__(
@@ -73,7 +80,7 @@ class Edits:
         self._lock = threading.Lock()
         self._flushing: set[str] = set()
         self._landed = threading.Condition(self._lock)
-        self.naming = threading.RLock()
+        self.names = Names()
         self._changes: dict[str, dict[tuple[str, ...], Change]] = {}
         self._applied: dict[str, tuple[Node | None, Node | None]] = {}
         self._dimensions: dict[str, dict[str, Dimension]] = {}
@@ -137,7 +144,7 @@ class Edits:
                     known = (node, self._changed(path, node, changes.values())[0])
                     self._applied[path] = known
                 node = known[1]
-        return node if node is None or not self._dimensions else self._with_dimensions(node)
+        return node if node is None else with_dimensions(node, self._dimensions)
 
     def created_below(self, path: str) -> list[str]:
         """Return the names of new nodes right below a group that are not in the store yet."""
@@ -154,7 +161,7 @@ class Edits:
         load: Callable[[str], Node],
         is_wanted: Callable[[str], bool] = lambda _: True,
         *,
-        lengths: bool = True,
+        lengths: Lengths | None = None,
     ) -> dict[str, NczfsError]:
         """Store the pending changes: arrays first, then groups, the deepest first.
 
@@ -167,20 +174,18 @@ class Edits:
         load : returns a node, which may have changed since: it is read again to be stored.
         is_wanted : returns whether the changes of the node at a path are to be stored. It may be
             called at any time, and must not ask for changes itself.
-        lengths : whether new lengths are stored, too. Nobody must append to a dimension meanwhile.
+        lengths : the new lengths that are stored; None: all.
 
         Returns
         -------
         the errors of nodes that could not be stored, by their paths.
         """
-        with self._turn(is_wanted, lengths=lengths) as paths:
+        with self._turn(is_wanted, lengths) as paths:
             failures: dict[str, NczfsError] = {}
-            nodes, wanted = self._taken(load, paths, failures, lengths=lengths)
+            nodes, wanted = self._taken(load, paths, failures, lengths)
             self._ask_again([nodes[p] for p in nodes if not self._suffices(wanted.get(p, []))])
-            in_order = sorted(nodes, key=lambda path: _order(path, nodes[path]))
             stored: dict[str, list[Change]] = {}
-            for _, stage in groupby(in_order, key=lambda path: _order(path, nodes[path])[0]):
-                together = list(stage)
+            for together in in_order_of_storing(nodes):
                 if (reason := self._reason_to_wait(failures)) is not None:
                     failures |= dict.fromkeys(together, reason)
                     continue
@@ -215,7 +220,7 @@ class Edits:
     def move(self, path: str, goal: str) -> None:
         """Move the pending changes of a node, and of all below it, to another path.
 
-        Nothing new below it is pending, since `naming` is held while something is made.
+        Nothing new below it is pending, since who moves it holds it in `names`.
         """
         with self._lock:
             for known in [p for p in self._changes if is_within(p, path)]:
@@ -233,6 +238,20 @@ class Edits:
     def pending(self) -> list[str]:
         """Return the paths of the nodes that have changes."""
         return list(self._changes)
+
+    def growing(self) -> dict[str, set[int]]:
+        """Return the paths of the variables with new lengths, and the axes."""
+        with self._lock:
+            return growing(self._changes)
+
+    def lengths(self, variables: Collection[str], others: Collection[tuple[str, str]]) -> Lengths:
+        """Return the present new lengths; see `lengths_of`."""
+        with self._lock:
+            return lengths_of(self._changes, variables, others)
+
+    def _wanted(self, path: str, lengths: Lengths | None) -> list[Change]:
+        """Return changes of a node, with given lengths; None: all. The caller has `_lock`."""
+        return with_lengths(self._changes.get(path, {}), lengths, path)
 
     def grows(self, path: str) -> bool:
         """Return whether a change of the node at a path changes a length."""
@@ -271,15 +290,13 @@ class Edits:
             return list(self._changes.get(path, {}).values())
 
     @contextmanager
-    def _turn(self, is_wanted: Callable[[str], bool], *, lengths: bool) -> Iterator[set[str]]:
+    def _turn(
+        self, is_wanted: Callable[[str], bool], lengths: Lengths | None
+    ) -> Iterator[set[str]]:
         """Wait until no other thread stores a wanted node. Yields the paths with changes."""
-
-        def has_some(path: str) -> bool:
-            return lengths or not all(map(is_length, self._changes[path].values()))
-
         with self._landed:
             while True:
-                paths = {p for p in self._changes if is_wanted(p) and has_some(p)}
+                paths = {p for p in self._changes if is_wanted(p) and self._wanted(p, lengths)}
                 if paths.isdisjoint(self._flushing):
                     break
                 self._landed.wait()
@@ -296,18 +313,13 @@ class Edits:
         load: Callable[[str], Node],
         paths: set[str],
         failures: dict[str, NczfsError],
-        *,
-        lengths: bool,
+        lengths: Lengths | None,
     ) -> tuple[dict[str, Node], dict[str, list[Change]]]:
         """Return the nodes to store with their changes, all as of one time."""
         nodes: dict[str, Node] = {}
         while True:
             with self._lock:
-                found = {path: list(self._changes.get(path, {}).values()) for path in paths}
-            if not lengths:
-                found = {
-                    path: [c for c in each if not is_length(c)] for path, each in found.items()
-                }
+                found = {path: self._wanted(path, lengths) for path in paths}
             changes = {path: each for path, each in found.items() if each}
             missing = [path for path in changes if path not in nodes and path not in failures]
             if not missing:
@@ -483,18 +495,6 @@ class Edits:
             self.revision += 1
         self._changed_at(path)
 
-    def _with_dimensions(self, node: Node) -> Node:
-        if isinstance(node, GroupHeader):
-            return declaring(node, self._dimensions.get(node.path, {}))
-        return having(node, self._dimensions)
-
 
 def _moved(path: str, start: str, goal: str) -> str:
     return goal + path[len(start) :]
-
-
-def _order(path: str, node: Node) -> tuple[int, str]:
-    """Return the sort key of a flush: variables, then groups, the deepest first, the root last."""
-    if isinstance(node, Variable):
-        return -MAX_DEPTH, path
-    return -path.count("/") if path else 1, path

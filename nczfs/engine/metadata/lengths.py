@@ -2,20 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard
+from typing import TypeAlias, TypeGuard
 
 from nczfs.engine.metadata.changes import Change, Resize, ResizeDimension
 from nczfs.engine.metadata.documents import StoreDocuments
-from nczfs.formats.base import MetadataFormat
+from nczfs.formats.base import MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
+
+Pending: TypeAlias = "Mapping[str, Mapping[tuple[str, ...], Change]]"
+"""Changes by the path of their node and their subject."""
+
+Lengths: TypeAlias = "Mapping[str, Sequence[Change]]"
+"""New lengths, as of one time, by the path of their node."""
 
 
 def is_length(change: Change) -> TypeGuard[Resize | ResizeDimension]:
     """Return whether a change is one of a length."""
     return isinstance(change, Resize | ResizeDimension)
+
+
+def growing(pending: Pending) -> dict[str, set[int]]:
+    """Return the paths of the variables with new lengths, and the axes."""
+    found = {
+        path: {change.axis for change in changes.values() if isinstance(change, Resize)}
+        for path, changes in pending.items()
+    }
+    return {path: axes for path, axes in found.items() if axes}
+
+
+def lengths_of(
+    pending: Pending, variables: Collection[str], others: Collection[tuple[str, str]]
+) -> Lengths:
+    """Return the new lengths of variables, and of all but some dimensions.
+
+    Parameters
+    ----------
+    others : the groups and names of these dimensions.
+    """
+
+    def is_wanted(path: str, change: Change) -> bool:
+        if isinstance(change, Resize):
+            return path in variables
+        return isinstance(change, ResizeDimension) and (path, change.name) not in others
+
+    return {
+        path: [change for change in changes.values() if is_wanted(path, change)]
+        for path, changes in pending.items()
+    }
+
+
+def with_lengths(
+    changes: Mapping[tuple[str, ...], Change], lengths: Lengths | None, path: str
+) -> list[Change]:
+    """Return the changes of a node with those of its new lengths that still hold; None: all.
+
+    A length that has grown since is stored as it was: what was appended may have no values yet.
+    """
+    if lengths is None:
+        return list(changes.values())
+    found = [change for change in changes.values() if not is_length(change)]
+    for length in filter(is_length, lengths.get(path, ())):
+        now = changes.get(length.subject)
+        if now is length or (now is not None and is_length(now) and now.grows and length.grows):
+            found.append(length)
+    return found
 
 
 def as_long_as_stored(
@@ -37,13 +90,22 @@ def as_long_as_stored(
     return variable
 
 
-def declaring(group: GroupHeader, declared: Mapping[str, Dimension]) -> GroupHeader:
+def with_dimensions(node: Node, declared: Mapping[str, Mapping[str, Dimension]]) -> Node:
+    """Return a node with the dimensions that groups declare for it, by the path of the group."""
+    if not declared:
+        return node
+    if isinstance(node, GroupHeader):
+        return _declaring(node, declared.get(node.path, {}))
+    return _having(node, declared)
+
+
+def _declaring(group: GroupHeader, declared: Mapping[str, Dimension]) -> GroupHeader:
     """Return a group that declares some dimensions, too."""
     known = {dimension.name: dimension for dimension in group.dimensions}
     return replace(group, dimensions=tuple({**known, **declared}.values()))
 
 
-def having(variable: Variable, declared: Mapping[str, Mapping[str, Dimension]]) -> Variable:
+def _having(variable: Variable, declared: Mapping[str, Mapping[str, Dimension]]) -> Variable:
     """Return the variable with the dimensions declared for it, if their lengths match its own."""
 
     def found(dimension: Dimension) -> Dimension:

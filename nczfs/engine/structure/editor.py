@@ -63,7 +63,7 @@ class Editor:
     def __init__(self, dataset: Dataset, separator: str) -> None:
         self._dataset = dataset
         self._separator = separator
-        self._lock = dataset.edits.naming
+        self._names = dataset.edits.names
 
     def create_root(self) -> None:
         """Make the root group."""
@@ -76,7 +76,7 @@ class Editor:
         ------
         NameTaken : a group or variable is there. UsageError : a name is invalid.
         """
-        with self._lock:
+        with self._names.changing(lambda: path):
             above = ""
             steps = [checked_name(step) for step in path.split("/")]
             for step in steps[:-1]:
@@ -88,14 +88,14 @@ class Editor:
 
     def create_dimension(self, group: str, name: str, size: int | None) -> Dimension:
         """Declare a dimension; None: unlimited, with the length 0 for now."""
-        with self._lock:
+        with self._names.changing(lambda: group):
             wanted = Dimension(name, size or 0, size is None, group)
             return self.create_dimensions(group, [wanted])[0]
 
     def create_dimensions(self, group: str, declared: Sequence[Dimension]) -> Sequence[Dimension]:
         """Declare dimensions of a group, as described, in linear time. Raises NameTaken."""
         made: dict[str, Dimension] = {}
-        with self._lock:
+        with self._names.changing(lambda: group):
             header = self._group(group)
             known = {each.name for each in (*header.dimensions, *self._in_use(group))}
             for wanted in declared:
@@ -117,7 +117,7 @@ class Editor:
         ------
         NameTaken, NoSuchNode (a dimension that no group declares), and as `described`.
         """
-        with self._lock:
+        with self._names.changing(lambda: group):
             name = checked_name(declaration.name)
             path = below(group, name)
             self._check_free(path)
@@ -126,7 +126,7 @@ class Editor:
 
     def add_variable(self, variable: Variable) -> Variable:
         """Make a variable exactly as it is described. Raises NameTaken, Unsupported."""
-        with self._lock:
+        with self._names.changing(lambda: variable.path):
             above = parent_of(variable.path)
             self._check_free(variable.path)
             self._add(variable.path, Create(variable))
@@ -141,7 +141,7 @@ class Editor:
         ------
         NameTaken, Unsupported.
         """
-        with self._lock:
+        with self._names.changing(lambda: path):
             return self._add_group(path, attributes)
 
     def add_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
@@ -155,7 +155,7 @@ class Editor:
         ------
         NameTaken : the group has another one of that name. Unsupported.
         """
-        with self._lock:
+        with self._names.changing(lambda: dimension.group):
             if dimension.anonymous:
                 name = self.anonymous_dimension(dimension.size)
                 return self.dimension("", name)
@@ -177,7 +177,7 @@ class Editor:
         ------
         Unsupported : the format has no such datasets.
         """
-        with self._lock:
+        with self._names.changing(lambda: ""):
             if self._dataset.format.declares:
                 raise Unsupported(f"{self._dataset.format.name}: the root has to be a group")
             self._dataset.edits.forget("")
@@ -192,7 +192,7 @@ class Editor:
         NotWritable : the group has members or dimensions, or is the root.
         NoSuchNode (a dimension), StoreError, and as `described`.
         """
-        with self._lock:
+        with self._names.held(path):
             header = self._group(path)
             self.check_empty(path)
             declared = {attribute.name for attribute in declaration.attributes}
@@ -268,7 +268,7 @@ class Editor:
 
     def anonymous_dimension(self, size: int) -> str:
         """Return the full name of an anonymous dimension of a length, made if needed."""
-        with self._lock:
+        with self._names.changing(lambda: ""):
             dimension = anonymous(size)
             header = self._group("")
             if self._dataset.format.declares and self._declared(header, dimension.name) is None:
@@ -333,7 +333,7 @@ class Editor:
 
     def change_format(self, metadata_format: MetadataFormat) -> None:
         """Change the format of a dataset without variables. Raises NotWritable."""
-        with self._lock:
+        with self._names.held(""):
             self.sync()
             self._dataset.copy.distrust()
             relayout.change_format(self._dataset, metadata_format)
@@ -359,7 +359,7 @@ class Editor:
 
     def grow(self, variable: Variable, shape: Sequence[int]) -> None:
         """Extend the unlimited dimensions of a variable to a shape."""
-        with self._lock:
+        with self._names.changing(lambda: variable.path):
             node = self._dataset.node(variable.path)
             for dimension, size in zip(_dimensions(node), shape, strict=True):
                 if size > dimension.size:
@@ -388,7 +388,7 @@ class Editor:
         """
         if not 0 <= size <= LENGTH_MAX:
             raise UsageError(f"dimension {dimension.name!r}: {size} is not a length")
-        with self._lock:
+        with self._names.changing(lambda: dimension.group) if grows else self._names.held(""):
             resizing.resize(self._dataset, dimension, size, grows=grows)
 
     def rename(self, path: str, name: str) -> str:
@@ -397,12 +397,12 @@ class Editor:
 
     def remove(self, path: str) -> int:
         """Remove a group or variable and all below it. Returns the number of objects."""
-        with self._lock:
+        with self._names.held(path):
             return removal.remove(self._dataset, path)
 
     def remove_hollow(self, path: str) -> bool:
         """Remove a group if it holds nothing. Returns whether it did. Raises as `remove`."""
-        with self._lock:
+        with self._names.held(path):
             is_hollow = removal.is_hollow(self._dataset, path)
             if is_hollow:
                 removal.remove(self._dataset, path)

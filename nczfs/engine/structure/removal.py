@@ -203,7 +203,9 @@ def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: st
     changes = [RemoveMember(name) for name in names]
     for change in changes:
         edits.add(group, change)
-    failures = edits.flush(dataset.node, lambda p: leaving is None or not is_within(p, leaving))
+    failures = edits.flush(
+        dataset.node, lambda p: leaving is None or not is_within(p, leaving), lengths={}
+    )
     if group in failures:
         for change in changes:
             edits.withdraw(group, change)

@@ -75,16 +75,16 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
         raise UsageError(f"{shown(name)}: is not in normal form C")
     goal = below(parent_of(path), name)
     renaming = _Renaming(dataset, path, goal)
-    naming = dataset.edits.naming
-    with naming:
+    names = dataset.edits.names
+    with names.held(path, goal):
         renaming.check()
     with ExitStack() as closed:
         try:
             renaming.put_marks()
             renaming.store()
             renaming.copy_rest()
-            # Until the end: who stores something holds it, too, and waits for the gate then.
-            closed.enter_context(naming)
+            # Until the end: who stores something may hold a path, and waits for the gate then.
+            closed.enter_context(names.held(""))
             renaming.check_still_there()
             renaming.store()
             narrow = closed.enter_context(dataset.still())
@@ -376,7 +376,7 @@ class _Renaming:
             return False
         change = RenameMember(_name(path), _name(goal))
         dataset.edits.add(above, change)
-        failures = dataset.edits.flush(dataset.node, lambda known: known == above)
+        failures = dataset.edits.flush(dataset.node, lambda known: known == above, lengths={})
         if above in failures:
             dataset.edits.withdraw(above, change)
             raise failures[above]

@@ -16,7 +16,7 @@ from nczfs.model.hierarchy import Dimension, Variable
 
 
 def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) -> None:
-    """Change the length of a dimension; see `Editor.resize`. The caller holds `Edits.naming`."""
+    """Change the length of a dimension; see `Editor.resize`. The caller has `Edits.names`."""
     users = list(_users(dataset, dimension))
     # What grows is longer where another client has appended to it meanwhile.
     shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]

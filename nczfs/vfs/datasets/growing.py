@@ -126,17 +126,15 @@ class Growing:
 
     def _append(self, records: bytes) -> int:
         """Append whole records. Returns their offset, as it is for now."""
-        with self._dataset.edits.naming:  # the variable keeps its path meanwhile
-            variable = self._latest()
-            array = variable.array
-            values = np.frombuffer(records, array.dtype.native).reshape(-1, *array.shape[1:])
-            first = self._dataset.append(variable.path, self._array, values, self._grow)
-        return first * self.record_bytes
+        dataset = self._dataset
+        with dataset.edits.names.changing(lambda: dataset.path_of(self._array)):
+            array = self._latest().array
+        values = np.frombuffer(records, array.dtype.native).reshape(-1, *array.shape[1:])
+        return dataset.append(self._array, values, self._grow) * self.record_bytes
 
     def _claim(self) -> None:
         """Claim a place for what was appended before."""
-        with self._dataset.edits.naming:
-            self._dataset.appends.claim_for(self._latest().path)
+        self._dataset.claim(self._array)
 
     def _hold(self, place: int, data: memoryview) -> None:
         """Put bytes `place` after the end of the array, and add the records that they complete."""

@@ -156,7 +156,7 @@ def append(root: OpenDataset, values: Any) -> None:
     def grow(length: int) -> None:
         root.editor.grow(dataset.latest(described), (length, described.array.shape[1]))
 
-    dataset.append("v", array.stored, values, grow)
+    dataset.append(array.stored, values, grow)
 
 
 def test_removing_takes_what_belongs_to_it_and_nothing_else() -> None:

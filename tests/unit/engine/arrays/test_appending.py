@@ -81,7 +81,7 @@ class Client:
         def grow(length: int) -> None:
             self._editor.grow(self._variable(name), (length, WIDTH))
 
-        return self.dataset.append(name, array, rows, grow)
+        return self.dataset.append(array, rows, grow)
 
     def write(self, at: int, number: int, name: str = "r") -> None:
         """A record with a place of its own."""
@@ -159,7 +159,7 @@ def test_what_is_claimed_is_left_free_until_it_is_stored(
     """SEMANTICS W57."""
     one, other = clients
     one.append(1, 2)
-    assert one.dataset.appends.claim() == {}
+    assert one.dataset.appends.claim(one.dataset.appends.paths) == {}
     other.append(11)
     other.dataset.store()
     assert stored(store) == [0, 0, -1, -1, 11]
@@ -327,7 +327,7 @@ def test_after_a_kill_the_journal_has_what_was_moved_and_what_stayed(
     assert one.append(6) == 3
     other.append(11, 12)
     other.dataset.store()
-    assert one.dataset.appends.claim() == {}
+    assert one.dataset.appends.claim(one.dataset.appends.paths) == {}
     left = left_by(tmp_path / "spool", tmp_path / "killed")
     found = [entry.describe().partition(" ")[2] for entry in recovery.entries(left)]
     assert sorted(found) == ["r[2:3, 0:2]", "r[2:3, 2:3]", "r[4:5, 0:2]", "r[4:5, 2:3]"]
@@ -414,7 +414,7 @@ def test_records_that_a_kill_left_without_a_place_are_put_where_they_were(
     """SEMANTICS W21, W52: also when recover is interrupted after the first entry."""
     journaling.append(5, 6, 7)
     if is_claimed:
-        assert journaling.dataset.appends.claim() == {}
+        assert journaling.dataset.appends.claim(journaling.dataset.appends.paths) == {}
     left = left_by(tmp_path / "spool", tmp_path / "killed")
     copy = copied(store)
     assert recover(left, copy, count=count) == []
@@ -430,7 +430,7 @@ def test_records_that_were_moved_when_they_were_killed_are_behind_the_others(
     journaling.append(5, 6)
     clients[1].append(11)
     clients[1].dataset.store()
-    assert journaling.dataset.appends.claim() == {}
+    assert journaling.dataset.appends.claim(journaling.dataset.appends.paths) == {}
     left = left_by(tmp_path / "spool", tmp_path / "killed")
     copy = copied(store)
     assert recover(left, copy) == []

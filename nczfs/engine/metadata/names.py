@@ -1,0 +1,72 @@
+"""Who may change the names and lengths of a dataset at present."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from nczfs.zmap.keys import is_within
+
+
+class Names:
+    """The right to change names and lengths in a dataset.
+
+    Changes in memory exclude each other. Who asks the store to change something holds the paths
+    that this concerns, without a lock: changes at and below them wait, and all others go on.
+    `_lock` guards the list of holds; it is held during a change in memory, for which documents may
+    be read.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._released = threading.Condition(self._lock)
+        self._depth = 0
+        self._holds: list[tuple[int, str]] = []  # the threads, and the paths that they hold
+
+    @contextmanager
+    def changing(self, place: Callable[[], str]) -> Iterator[None]:
+        """Let no other thread change names or lengths during the block, which stores nothing.
+
+        Parameters
+        ----------
+        place : returns the path of what is changed or made; nobody else holds it, unless the thread
+            is in such a block already.
+        """
+        with self._lock:
+            if not self._depth:
+                self._released.wait_for(lambda: not self._is_held(place()))
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+
+    @contextmanager
+    def held(self, *paths: str) -> Iterator[None]:
+        """Hold paths during the block. The thread may hold more of them, also the same again.
+
+        Two threads that hold one path and wait for others must not have the same ones in mind.
+        """
+        thread = threading.get_ident()
+        with self._lock:
+            assert not self._depth, "what is held while something is stored is no lock"
+            self._released.wait_for(lambda: not any(map(self._meets, paths)))
+            self._holds += [(thread, path) for path in paths]
+        try:
+            yield
+        finally:
+            with self._lock:
+                for path in paths:
+                    self._holds.remove((thread, path))
+                self._released.notify_all()
+
+    def _is_held(self, place: str) -> bool:
+        return any(is_within(place, path) for path in self._of_others())
+
+    def _meets(self, path: str) -> bool:
+        return any(is_within(path, o) or is_within(o, path) for o in self._of_others())
+
+    def _of_others(self) -> list[str]:
+        thread = threading.get_ident()
+        return [path for holder, path in self._holds if holder != thread]
