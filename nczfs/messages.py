@@ -1,4 +1,4 @@
-"""Stored data in messages: short, on one line, without control characters."""
+"""Stored data and sizes in messages: short, on one line, without control characters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 LENGTH_MAX: Final = 60
 REASON_LENGTH_MAX: Final = 200
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _BITS_MAX: Final = 128  # a longer integer takes a while to print, and Python refuses very long ones
 
 
@@ -18,6 +19,20 @@ def shown(value: object) -> str:
     """
     text = _written(value, LENGTH_MAX)
     return text if len(text) <= LENGTH_MAX else f"{text[: LENGTH_MAX - 3]}..."
+
+
+def size_text(size: int) -> str:
+    """Format a number of bytes as options take sizes, with at most three significant digits."""
+    if size < 1024:
+        return f"{size}B"
+    value = float(size)
+    for unit in _UNITS:
+        value /= 1024
+        if value < 999.5 or unit == _UNITS[-1]:
+            break
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    text = f"{value:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if digits else text}{unit}"
 
 
 def reason(error: BaseException) -> str:

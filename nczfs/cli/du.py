@@ -11,7 +11,7 @@ from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.ls import complain_of_names, complain_of_unfinished
 from nczfs.cli.progress import progress_bar
-from nczfs.cli.sizes import ratio_of, ratio_text, size_text, table
+from nczfs.cli.sizes import ratio_of, ratio_text, size_cell, table
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import nothing_at, place, store_options
 from nczfs.cli.terminal import say
@@ -111,7 +111,7 @@ def _row(kind: str, path: str, usage: Usage) -> Row:
 
 def _cells(row: Row, *, exact: bool) -> tuple[str, ...]:
     stored, decoded = (
-        size_text(row.get(name), exact=exact) for name in ("stored_bytes", "decoded_bytes")
+        size_cell(row.get(name), exact=exact) for name in ("stored_bytes", "decoded_bytes")
     )
     slash = "/" if row["kind"] in ("group", "prefix", "unfinished") and row["path"] != "/" else ""
     return str(row["objects"]), stored, decoded, ratio_text(row.get("ratio")), row["path"] + slash

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.progress import progress_bar
-from nczfs.cli.sizes import UNKNOWN, ratio_of, ratio_text, size_text, table
+from nczfs.cli.sizes import UNKNOWN, ratio_of, ratio_text, size_cell, table
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import nothing_at, place, store_options
 from nczfs.cli.terminal import complain, say
@@ -225,12 +225,12 @@ def _cells(row: Row, *, exact: bool) -> tuple[str, ...]:
     name = row["name"] + _slash(row)
     if row["kind"] == "variable":
         decoded, stored = (
-            size_text(row[size], exact=exact) for size in ("decoded_bytes", "stored_bytes")
+            size_cell(row[size], exact=exact) for size in ("decoded_bytes", "stored_bytes")
         )
         dimensions = dimensions_text(row["dimensions"], row["shape"])
         return row["dtype"], decoded, stored, ratio_text(row["ratio"]), f"{name} {dimensions}"
     if row["kind"] == "object":
-        return "object", UNKNOWN, size_text(row["size"], exact=exact), UNKNOWN, name
+        return "object", UNKNOWN, size_cell(row["size"], exact=exact), UNKNOWN, name
     problem = f" (cannot be read: {row['problem']})" if row["kind"] == "broken" else ""
     return row["kind"], UNKNOWN, UNKNOWN, UNKNOWN, name + problem
 

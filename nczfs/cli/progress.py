@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,29 @@ if TYPE_CHECKING:
 TICK_S = 0.5
 
 
+class Bar:
+    """A bar. Calling it advances it, and raises `interrupts.Ended` when a signal has come."""
+
+    def __init__(self, bar: tqdm) -> None:
+        self._bar = bar
+
+    def __call__(self, count: float) -> None:
+        interrupts.check()
+        self._bar.update(count)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether anybody sees it."""
+        return not self._bar.disable
+
+    def expect(self, total: float) -> None:
+        """Set the total, which was unknown."""
+        self._bar.total = total
+        self._bar.refresh()
+
+
 @contextmanager
-def progress_bar(total: float | None, unit: str) -> Iterator[Callable[[float], None]]:
+def progress_bar(total: float | None, unit: str) -> Iterator[Bar]:
     """Show a bar with speed and time left on stderr, if that is a terminal.
 
     It is redrawn every half second, even without progress, so that its clock shows that the command
@@ -27,30 +48,22 @@ def progress_bar(total: float | None, unit: str) -> Iterator[Callable[[float], N
     ----------
     total : None: unknown.
     unit : "B" for bytes, or a noun with a blank before it.
-
-    Yields
-    ------
-    a function that takes the progress since its last call. It raises `interrupts.Ended` when a
-    signal has come.
     """
     from tqdm import tqdm
 
     is_bytes = unit == "B"
-    with tqdm(
-        total=total,
-        unit="iB" if is_bytes else unit,
-        unit_divisor=1024 if is_bytes else 1000,
-        unit_scale=True,
-        disable=None,
-        leave=False,
-    ) as bar:
-
-        def advance(count: float) -> None:
-            interrupts.check()
-            bar.update(count)
-
-        with _ticking(bar):
-            yield advance
+    with (
+        tqdm(
+            total=total,
+            unit="iB" if is_bytes else unit,
+            unit_divisor=1024 if is_bytes else 1000,
+            unit_scale=True,
+            disable=None,
+            leave=False,
+        ) as bar,
+        _ticking(bar),
+    ):
+        yield Bar(bar)
 
 
 def tell(line: str) -> None:

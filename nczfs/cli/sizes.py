@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from nczfs.messages import size_text
+
 UNKNOWN = "-"
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def size_text(size: int | None, *, exact: bool = False) -> str:
-    """Format a number of bytes as options take sizes: with three significant digits, or exactly."""
+def size_cell(size: int | None, *, exact: bool = False) -> str:
+    """Format a number of bytes for a table: as options take sizes, or exactly."""
     if size is None:
         return UNKNOWN
-    if exact:
-        return str(size)
-    if size < 1024:
-        return f"{size}B"
-    value = float(size)
-    for unit in _UNITS:
-        value /= 1024
-        if value < 999.5 or unit == _UNITS[-1]:
-            break
-    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}{unit}"
+    return str(size) if exact else size_text(size)
 
 
 def ratio_of(decoded: int | None, stored: int | None) -> float | None:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.sizes import size_text, table
+from nczfs.cli.sizes import table
 from nczfs.cli.terminal import complain, say
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
+from nczfs.messages import size_text
 
 WAIT_S = 0.2
 NEWS_S = 1.0  # at most one line in this time

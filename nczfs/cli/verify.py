@@ -71,7 +71,8 @@ def _verify(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
 
     with _state(arguments, subject.zmap.name) as state, _output(arguments, "findings") as output:
         with progress_bar(None, " chunks") as progress:
-            verification = Verification(subject, state, progress)
+            expect = progress.expect if progress.is_shown else None
+            verification = Verification(subject, state, progress, expect)
             for finding in verification.run(path):
                 output.finding(finding)
         output.summary(verification.counts)

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
+from nczfs.messages import size_text
 from nczfs.model.printing import printable
 from nczfs.tools.verify.digests import Digest
 from nczfs.tools.verify.findings import Counts, Finding
@@ -74,7 +75,7 @@ class Lines(Output):
         before = f", {counts.chunks_before} verified before" if counts.chunks_before else ""
         _say(
             f"nczfs: {_counted(counts.variables, 'variable')}, {_counted(counts.chunks, 'chunk')} "
-            f"({counts.stored_bytes} bytes){before}: {_counted(counts.errors, 'error')}, "
+            f"({size_text(counts.stored_bytes)}){before}: {_counted(counts.errors, 'error')}, "
             f"{_counted(counts.notes, 'note')}",
             sys.stderr,
         )

@@ -10,6 +10,7 @@ from nczfs.cli import logs
 from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.options import Scope
 from nczfs.errors import UsageError
+from nczfs.messages import size_text
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +37,8 @@ def run(request: CommandLine) -> int:
         return 0
     verb = "would be" if arguments.dry_run else "is now"
     print(
-        f"{place.path}: {done.members} members in {done.size_before} bytes; {verb} "
-        f"{done.size_after} bytes, {done.dead_bytes} fewer"
+        f"{place.path}: {done.members} members in {size_text(done.size_before)}; {verb} "
+        f"{size_text(done.size_after)}, {size_text(done.dead_bytes)} fewer"
     )
     return 0
 

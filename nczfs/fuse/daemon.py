@@ -185,7 +185,7 @@ async def _announce(
     if not mounting.is_descriptor(mountpoint):
         guard.start(mountpoint)
         raised = mounting.raise_read_ahead(mountpoint, _READ_AHEAD_KIB)
-        log.debug("read-ahead of %d KiB: %s", _READ_AHEAD_KIB, "set" if raised else "not permitted")
+        log.debug("read-ahead of %dKiB: %s", _READ_AHEAD_KIB, "set" if raised else "not permitted")
     # All objects so far live as long as the mount; the collector need not visit them again.
     gc.collect()
     gc.freeze()

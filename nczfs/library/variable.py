@@ -18,7 +18,7 @@ from nczfs.errors import BadSelection, BadValue, NotWritable, UsageError
 from nczfs.formats.base import Node
 from nczfs.library.mappings import Attributes
 from nczfs.model import hierarchy as model
-from nczfs.model.dtypes import NcType
+from nczfs.model.dtypes import EmptyArray, NcType
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Attribute
 
@@ -142,7 +142,9 @@ class Variable(LibraryNode):
     @property
     def fill_value(self) -> object:
         """What chunks that were never written read as; None: undefined, read as zeros."""
-        return self.description.array.fill_value
+        array = self.description.array
+        fill = array.fill_value
+        return fill_element(array).item() if isinstance(fill, EmptyArray) else fill
 
     @property
     def dimensions(self) -> tuple[str, ...]:

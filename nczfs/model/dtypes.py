@@ -72,6 +72,18 @@ class ZeroBytes(bytes):
     """The same for objects that are bytes."""
 
 
+@dataclass(frozen=True, slots=True)
+class EmptyArray:
+    """The empty array as the fill value of an array of arrays.
+
+    Attributes
+    ----------
+    spelling : the ``fill_value`` in JSON: zarr-python writes 0, others "" or [].
+    """
+
+    spelling: str
+
+
 class VlenKind(Enum):
     """The kind of an element of a variable-length type."""
 

@@ -296,7 +296,7 @@ class StagedFile:
 
     def _check_size(self, size: int) -> None:
         if size > OBJECT_BYTES_MAX:
-            raise ObjectTooLarge(f"{self.path.name}: {size} bytes; an object has at most 5 TiB")
+            raise ObjectTooLarge(f"{self.path.name}: {size} bytes; an object has at most 5TiB")
 
     def _close(self) -> None:
         self._spool.reserve(-self._valid.total)

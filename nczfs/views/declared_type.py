@@ -11,6 +11,7 @@ import numpy as np
 
 from nczfs.errors import BadMetadata, BadValue, Unsupported
 from nczfs.formats.elementtypes import OBJECT_CODECS, data_type
+from nczfs.formats.jsontext import compact
 from nczfs.formats.numbers import as_float, as_integer
 from nczfs.messages import shown
 from nczfs.model.declaration import ElementType, Fill
@@ -18,6 +19,7 @@ from nczfs.model.dtypes import (
     CODE_OF_NC_TYPE,
     DEFAULT_FILL,
     NC_TYPE_OF_CODE,
+    EmptyArray,
     NcType,
     VlenKind,
     ZeroBytes,
@@ -125,6 +127,8 @@ def _of_vlen(value: Json, kind: VlenKind) -> object:
             return _bytes(value)
         case VlenKind.BYTES, int() if value == 0 and not isinstance(value, bool):
             return ZeroBytes()
+        case VlenKind.ARRAY, 0 | "" | [] if not isinstance(value, bool):
+            return EmptyArray(compact(value))
         case VlenKind.JSON, bool() | int() | float() | str() | dict():
             return value
     raise BadValue(f"info.json: fill_value: {shown(value)} is not a {kind.value}")

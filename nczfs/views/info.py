@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from nczfs.model.dtypes import ZeroBytes, ZeroText
+from nczfs.model.dtypes import EmptyArray, ZeroBytes, ZeroText
 from nczfs.model.hierarchy import (
     ArrayDescription,
     Attribute,
@@ -123,6 +123,9 @@ def _dtype(array: ArrayDescription) -> Json:
 
 
 def _fill_value(value: object) -> Json:
+    if isinstance(value, EmptyArray):
+        empty: Json = json.loads(value.spelling)
+        return empty
     return 0 if isinstance(value, ZeroText | ZeroBytes) else _plain(value)
 
 

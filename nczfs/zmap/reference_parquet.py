@@ -26,6 +26,7 @@ from nczfs.errors import (
     Unsupported,
     UsageError,
 )
+from nczfs.messages import size_text
 from nczfs.zmap.base import Blob, Buffer, ZMap
 from nczfs.zmap.documents import ParquetDocuments
 from nczfs.zmap.jsonparts import JsonParts
@@ -313,7 +314,7 @@ def _check_size(metadata: Any, where: str, bytes_max: int) -> None:
 def _too_much(where: str, bytes_max: int) -> CorruptStore:
     return CorruptStore(
         f"{where}: its references come to more than a quarter of the memory limit "
-        f"({bytes_max >> 20} MiB)"
+        f"({size_text(bytes_max)})"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from nczfs.errors import Unsupported
+from nczfs.messages import size_text
 from nczfs.zmap.keys import Key, Prefix
 
 WHOLE = -1
@@ -65,7 +66,7 @@ class Budget:
         self._left -= size
         if self._left < 0:
             raise TooMuch(
-                f"its references come to more than the memory limit ({self._limit >> 20} MiB)"
+                f"its references come to more than the memory limit ({size_text(self._limit)})"
             )
 
 

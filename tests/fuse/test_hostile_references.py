@@ -109,7 +109,7 @@ def test_references_beyond_the_memory_limit_are_refused(tmp_path: Path) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
     )
     assert refused.returncode == 1
-    assert "refs.json: its references come to more than the memory limit (64 MiB)" in refused.stderr
+    assert "refs.json: its references come to more than the memory limit (64MiB)" in refused.stderr
     with store_served(document, "--memory-limit", "128MiB") as mount:
         status = json.loads((mount.path / ".nczfs/status.json").read_text())
         assert status["memory_used_bytes"] > 400_000 * 30

@@ -123,7 +123,7 @@ class OneVariable(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "model"))
     def dirty_chunks_keep_to_their_share(self) -> None:
         engine = self.dataset._dataset.engine
-        assert engine.writeback.dirty_bytes <= engine.cache.limit_bytes // 2
+        assert engine.writeback.memory_bytes <= engine.cache.limit_bytes // 2
 
     def teardown(self) -> None:
         if hasattr(self, "model"):

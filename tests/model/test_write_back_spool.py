@@ -165,7 +165,7 @@ class Mortal(RuleBasedStateMachine):
                 self.take(position, value)
         else:
             self.take(position, value)
-            assert self.engine.writeback.dirty_bytes <= self.budget // 2
+            assert self.engine.writeback.memory_bytes <= self.budget // 2
         self.arm(None)
         self.look()
 

@@ -36,7 +36,7 @@ TYPES: dict[str, list[Any]] = {
 OBJECTS: dict[str, list[Any]] = {
     "vlen-utf8": [None, 0, "", "ü"],
     "vlen-bytes": [None, 0, "", "/w=="],
-    "vlen-array": [None],
+    "vlen-array": [None, 0, "", []],
     "json2": [None, 0, False, "", "x", {"a": 1}],
 }
 CODECS: dict[str, tuple[list[dict[str, Any]] | None, dict[str, Any] | None]] = {

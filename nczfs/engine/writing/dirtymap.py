@@ -44,7 +44,7 @@ class DirtyMap:
     Attributes
     ----------
     chunks : may be read without a lock; only this class changes it.
-    nbytes : of all chunks together, as counted in the budget.
+    nbytes : memory of all chunks together, as counted in the budget.
     versions : those of stored chunks.
     """
 
@@ -317,6 +317,14 @@ class DirtyMap:
         if unit.chunks:
             journal.rests(unit.io, unit.index, unit.basis)
 
+    @property
+    def decoded_bytes(self) -> int:
+        """The decoded bytes of all chunks, also of those that only the spool has."""
+        with self._lock:
+            return sum(
+                len(unit.chunks) * unit.io.array.chunk_bytes for unit in self._units.values()
+            )
+
     def _take(self, nbytes: int) -> None:
         """Count bytes, also in the budget of the cache."""
         self.nbytes += nbytes
@@ -324,9 +332,9 @@ class DirtyMap:
 
 
 def _dirty_bytes() -> int:
-    """Return the bytes of all maps of the process."""
+    """Return the decoded bytes of all maps of the process."""
     with _living_lock:
-        return sum(each.nbytes for each in _LIVING)
+        return sum(each.decoded_bytes for each in _LIVING)
 
 
 metrics.DIRTY_BYTES.set_function(_dirty_bytes)

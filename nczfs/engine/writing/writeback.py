@@ -81,7 +81,12 @@ class WriteBack:
 
     @property
     def dirty_bytes(self) -> int:
-        """Decoded bytes that are not stored yet."""
+        """The decoded bytes of chunks that are not stored yet."""
+        return self._dirty.decoded_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory that chunks take that are not stored yet, as counted in the budget."""
         return self._dirty.nbytes
 
     @property

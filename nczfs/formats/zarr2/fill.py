@@ -9,11 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.formats.jsontext import plain
+from nczfs.formats.jsontext import compact, plain
 from nczfs.formats.numbers import as_float, as_integer, rounded
 from nczfs.formats.problems import Problems
 from nczfs.messages import shown
-from nczfs.model.dtypes import DEFAULT_FILL, DataType, NcType, VlenKind, ZeroBytes, ZeroText
+from nczfs.model.dtypes import (
+    DEFAULT_FILL,
+    DataType,
+    EmptyArray,
+    NcType,
+    VlenKind,
+    ZeroBytes,
+    ZeroText,
+)
 from nczfs.model.hierarchy import Json
 
 # NC_FILL_FLOAT and NC_FILL_DOUBLE as netcdf-c prints them, with six digits. The chunks hold the
@@ -165,8 +173,10 @@ def _of_vlen(value: Json, kind: VlenKind) -> object:
                 decoded = _base64(value)
                 return value.encode("utf-8", "surrogatepass") if decoded is None else decoded
         case VlenKind.ARRAY:
-            if _is_zero(value) or value in ("", []):
-                return None
+            if _is_zero(value):
+                return EmptyArray("0")
+            if value in ("", []):
+                return EmptyArray(compact(value))
         case VlenKind.JSON:
             if not isinstance(value, list):
                 return plain(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from nczfs.errors import Unsupported
 from nczfs.formats.jsonwrite import shortest
-from nczfs.model.dtypes import DataType, VlenKind, ZeroBytes, ZeroText
+from nczfs.model.dtypes import DataType, EmptyArray, VlenKind, ZeroBytes, ZeroText
 from nczfs.model.hierarchy import Json
 
 
@@ -98,7 +99,9 @@ def _of_vlen(fill: object, kind: VlenKind) -> Json:
             assert fill is None or isinstance(fill, bool | int | float | str | dict)
             return fill
         case VlenKind.ARRAY:
-            return None
+            assert isinstance(fill, EmptyArray)
+            empty: Json = json.loads(fill.spelling)
+            return empty
 
 
 def _base64(data: bytes) -> str:

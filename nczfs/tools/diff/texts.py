@@ -8,7 +8,7 @@ import numpy as np
 
 from nczfs.formats.jsontext import one_line
 from nczfs.model.declaration import ElementType
-from nczfs.model.dtypes import NcType
+from nczfs.model.dtypes import EmptyArray, NcType
 from nczfs.model.hierarchy import Attribute
 
 
@@ -31,6 +31,8 @@ def value_text(value: object) -> str:
     match value:
         case None:
             return "none"
+        case EmptyArray():
+            return "[]"
         case np.generic():
             return value_text(value.item() if value.dtype.kind not in "Mm" else str(value))
         case np.ndarray():

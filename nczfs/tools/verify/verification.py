@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.progress import Progress
@@ -28,6 +28,8 @@ class Verification:
     subject : the dataset.
     state : what earlier runs found sound; None: everything is read.
     progress : called with the number of chunks that are done.
+    expect : called with the number of all chunks before the first is read; the keys are then listed
+        twice. None: nobody wants to know.
 
     Attributes
     ----------
@@ -39,10 +41,12 @@ class Verification:
         subject: Subject,
         state: VerifyState | None = None,
         progress: Progress = lambda _count: None,
+        expect: Callable[[int], None] | None = None,
     ) -> None:
         self._subject = subject
         self._state = state
         self._progress = progress
+        self._expect = expect
         self._nodes = Nodes(subject)
         self._descriptions: dict[str, str] = {}
         self.counts = Counts()
@@ -70,6 +74,8 @@ class Verification:
         yield from self._objects(start)
 
     def _objects(self, start: str) -> Iterator[Finding]:
+        if self._expect is not None:
+            self._expect(self._count(start))
         zmap = self._subject.zmap
         sorter = KeySorter(zmap, self._nodes)
         limit = self._subject.engine.options.memory_limit_bytes
@@ -84,8 +90,21 @@ class Verification:
         for checked in checks.drain():
             yield from self._settled(checked)
 
+    def _count(self, start: str) -> int:
+        """Return the number of chunks that can be decoded."""
+        count = 0
+        sorter = KeySorter(self._subject.zmap, self._nodes)
+        for stat in self._subject.zmap.list(self._subject.dataset.prefix(start)):
+            found = sorter.sort(stat)
+            count += isinstance(found, StoredChunk) and self._is_decodable(found)
+            self._progress(0)
+        return count
+
+    def _is_decodable(self, chunk: StoredChunk) -> bool:
+        return chunk.variable.key in self._nodes.sound_codecs
+
     def _is_wanted(self, chunk: StoredChunk) -> bool:
-        if chunk.variable.key not in self._nodes.sound_codecs:
+        if not self._is_decodable(chunk):
             return False
         if self._state is not None and self._state.is_sound(self._mark(chunk)):
             self.counts.chunks_before += 1

@@ -83,7 +83,7 @@ class S3ZMap(ZMap):
         endpoint_from: str = "--endpoint-url",
     ) -> None:
         if options.part_bytes < PART_BYTES_MIN:
-            raise UsageError("--part-size: the parts of an upload have at least 5 MiB")
+            raise UsageError("--part-size: the parts of an upload have at least 5MiB")
         self._options = options
         self._access = S3Access(bucket, options, endpoint_from=endpoint_from)
         site = self._access.site

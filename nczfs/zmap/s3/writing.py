@@ -346,7 +346,7 @@ class S3Writer:
 
     def _too_large(self, key: Key) -> StoreError:
         where = self._transport.where(key)
-        return ObjectTooLarge(f"{where}: this server has no conditional writes over 5 GiB")
+        return ObjectTooLarge(f"{where}: this server has no conditional writes over 5GiB")
 
 
 def _copied(pieces: Sequence[UploadPart]) -> Iterator[Range]:

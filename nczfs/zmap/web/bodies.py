@@ -19,6 +19,7 @@ import numpy as np
 import urllib3
 
 from nczfs.errors import StoreError
+from nczfs.messages import size_text
 from nczfs.zmap.base import Buffer
 
 PIECE_BYTES: Final = 262_144  # bytes between two looks at the clock; 1 MiB was slower
@@ -248,7 +249,7 @@ def _part(
             return Body(taken.data(), size if seen == size else None)
         if seen - taken.size > skipped_max:
             raise StoreError(
-                f"{where}: the server has no ranges, and sends over {skipped_max >> 20} MiB "
+                f"{where}: the server has no ranges, and sends over {size_text(skipped_max)} "
                 "besides the requested one"
             )
         clock.moved(len(piece))

@@ -37,9 +37,20 @@ def test_a_bar_shows_speed_and_time_left_and_moves_without_progress(
     assert elapsed.count(":") == left.count(":") == 1
 
 
+def test_a_bar_shows_a_total_that_becomes_known_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress_bar(None, " chunks") as bar:
+        assert bar.is_shown
+        bar.expect(40)
+        bar(10)
+        until(lambda: any(" 25%|" in text and "10.0/40.0" in text for text in terminal.drawn()))
+
+
 def test_without_a_terminal_there_is_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", file)
     with progress_bar(MIB, "B") as advance:
+        assert not advance.is_shown
         advance(MIB)
     assert file.getvalue() == ""

@@ -42,7 +42,7 @@ STATUS: dict[str, Any] = {
     ("changed", "text"),
     [
         ({}, ""),
-        ({"unsaved_chunks": 1, "dirty_bytes": 2048}, "1 chunk (2.00KiB)"),
+        ({"unsaved_chunks": 1, "dirty_bytes": 2048}, "1 chunk (2KiB)"),
         ({"unsaved_chunks": 2, "unsaved_files": 1}, "2 chunks and 1 file"),
         ({"unsaved_files": 3, "dirty_bytes": 1}, "3 files (1B)"),
         ({"unsaved_chunks": 1, "unsaved_metadata": 1}, "1 chunk and the metadata of 1 dataset"),
@@ -66,7 +66,7 @@ def test_a_store_that_does_not_answer_comes_first(silent_s: float, shown: list[s
         ({}, "waiting for requests to the store that are under way"),
         (
             {"unsaved_chunks": 1, "dirty_bytes": 2048, "silent_s": 5.0},
-            "waiting for 1 chunk (2.00KiB) to be stored (the store has not answered for 5 s)",
+            "waiting for 1 chunk (2KiB) to be stored (the store has not answered for 5 s)",
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_the_spool_is_named_with_the_remedy() -> None:
     assert lines[2] == (
         "in the spool: 2 pieces that could not be stored; `nczfs recover --list` shows them"
     )
-    assert lines[3] == "spool: 4.00KiB in /var/spool/x"
+    assert lines[3] == "spool: 4KiB in /var/spool/x"
 
 
 def test_what_a_store_can_do_is_said_when_asked_for() -> None:
@@ -129,7 +129,7 @@ def test_who_waits_reads_each_change_at_most_once_a_second(
     assert capsys.readouterr().err.splitlines() == [
         "nczfs: /mnt: waiting for 3 chunks",
         "nczfs: /mnt: waiting for 2 chunks",
-        "nczfs: /mnt: waiting for 2 chunks (2.00KiB); next attempt in 42 s, the last one failed: "
+        "nczfs: /mnt: waiting for 2 chunks (2KiB); next attempt in 42 s, the last one failed: "
         "s3://b/d/v/0: refused",
     ]
 

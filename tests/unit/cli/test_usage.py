@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import nczfs
+from nczfs.cli import values
 from nczfs.cli.main import main
-from nczfs.cli.sizes import ratio_of, size_text, table
+from nczfs.cli.sizes import ratio_of, table
 from nczfs.errors import AccessDenied
+from nczfs.messages import size_text
 from nczfs.zmap.base import Stat
 from nczfs.zmap.directory import DirectoryZMap
 from tests.support.httpd import WebServer
@@ -203,18 +205,20 @@ def test_tree_draws_groups_and_variables(dataset: Path, capsys: pytest.CaptureFi
     [
         (0, "0B"),
         (1023, "1023B"),
-        (1024, "1.00KiB"),
+        (1024, "1KiB"),
         (10_230, "9.99KiB"),
-        (10_239, "10.0KiB"),
+        (10_239, "10KiB"),
         (1024 * 999, "999KiB"),
         (1024 * 1000, "0.98MiB"),
-        (5 << 30, "5.00GiB"),
+        (5 << 30, "5GiB"),
+        (3 << 29, "1.5GiB"),
         (3 << 80, "3145728EiB"),
-        (None, "-"),
     ],
 )
-def test_sizes_have_three_digits_and_a_unit(size: int | None, text: str) -> None:
+def test_sizes_are_spelled_as_options_take_them(size: int, text: str) -> None:
     assert size_text(size) == text
+    if size < 1 << 50:  # of options
+        assert values.size(text) == pytest.approx(size, rel=0.01)
 
 
 def test_a_ratio_of_nothing_is_none() -> None:

@@ -37,7 +37,7 @@ def place(tmp_path: Path) -> Path:
 def test_a_sound_dataset_is_silent_and_counted(place: Path) -> None:
     done = nczfs("verify", place)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "nczfs: 8 variables, 23 chunks (51905 bytes): 0 errors, 0 notes\n"
+    assert done.stderr == "nczfs: 8 variables, 23 chunks (50.7KiB): 0 errors, 0 notes\n"
 
 
 def test_an_error_is_a_line_and_an_exit_status(place: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_finished_run_is_not_repeated(place: Path, tmp_path: Path) -> None:
     nczfs("verify", "--resume", tmp_path / "state", place)
     done = nczfs("verify", "--resume", tmp_path / "state", place)
     assert done.stderr == (
-        "nczfs: 8 variables, 0 chunks (0 bytes), 23 verified before: 0 errors, 0 notes\n"
+        "nczfs: 8 variables, 0 chunks (0B), 23 verified before: 0 errors, 0 notes\n"
     )
 
 

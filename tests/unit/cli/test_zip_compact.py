@@ -27,9 +27,7 @@ def test_it_says_what_it_won(path: Path, capsys: pytest.CaptureFixture[str]) -> 
     after = path.stat().st_size
     assert after < before
     told = capsys.readouterr().out
-    assert told == (
-        f"{path}: 2 members in {before} bytes; is now {after} bytes, {before - after} fewer\n"
-    )
+    assert told == (f"{path}: 2 members in {before}B; is now {after}B, {before - after}B fewer\n")
     assert promised == told.replace("is now", "would be")
     assert main(["zip-compact", "--json", path.as_uri()]) == 0
     assert json.loads(capsys.readouterr().out) == {

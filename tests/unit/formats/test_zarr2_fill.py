@@ -11,7 +11,7 @@ from nczfs.formats.base import FormatOptions
 from nczfs.formats.jsontext import Real, Word
 from nczfs.formats.problems import Problems
 from nczfs.formats.zarr2.array import Dialect, read_array
-from nczfs.model.dtypes import DEFAULT_FILL, NcType
+from nczfs.model.dtypes import DEFAULT_FILL, EmptyArray, NcType
 from nczfs.model.hierarchy import ArrayDescription
 
 
@@ -102,7 +102,9 @@ def test_a_structured_fill_value_is_base64_of_the_item() -> None:
         ("vlen-utf8", 0, ""),
         ("vlen-bytes", "YWI=", b"ab"),
         ("vlen-bytes", 0, b""),
-        ("vlen-array", 0, None),
+        ("vlen-array", 0, EmptyArray("0")),
+        ("vlen-array", "", EmptyArray('""')),
+        ("vlen-array", [], EmptyArray("[]")),
         ("json2", "x", "x"),
         ("json2", {"a": 1}, {"a": 1}),
     ],

@@ -166,7 +166,7 @@ def test_the_files_that_are_kept_stay_within_the_memory_limit(place: Path) -> No
     }
     url = parquet(place, {".zgroup": {}, "x/.zarray": ARRAY}, rows)
     zmap = open_store(url, StoreOptions(memory_bytes=4 << 20))
-    with pytest.raises(CorruptStore, match=r"a quarter of the memory limit \(1 MiB\)"):
+    with pytest.raises(CorruptStore, match=r"a quarter of the memory limit \(1MiB\)"):
         zmap.read(Key("x/0.0"))
     assert bytes(zmap.read(Key("x/0.2")).data) == b"x"
     zmap.close()
@@ -177,7 +177,7 @@ def test_the_files_that_are_kept_stay_within_the_memory_limit(place: Path) -> No
 
 def test_a_document_beyond_the_memory_limit_is_refused(place: Path) -> None:
     url = parquet(place, {".zgroup": {}, "x/.zattrs": {"a": "x" * (1 << 20)}}, {})
-    with pytest.raises(Unsupported, match=r"come to more than the memory limit \(2 MiB\)"):
+    with pytest.raises(Unsupported, match=r"come to more than the memory limit \(2MiB\)"):
         open_store(url, StoreOptions(memory_bytes=2 << 20))
     with pytest.raises(BadMetadata, match=r"bytes of references are not read"):
         open_store(url, StoreOptions(memory_bytes=1 << 20))

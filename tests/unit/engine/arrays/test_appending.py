@@ -236,7 +236,7 @@ def test_more_records_than_memory_has_room_for_are_stored_as_they_come(
     one, _ = clients
     for start in range(0, 6000, 500):
         one.append(*range(start, start + 500))
-        assert one.engine.writeback.dirty_bytes < 1 << 20
+        assert one.engine.writeback.memory_bytes < 1 << 20
     one.dataset.store()
     assert stored(store) == [0, 0, *range(6000)]
 

@@ -123,11 +123,19 @@ def test_a_writer_stores_the_oldest_chunks_when_too_many_are_dirty(memory: Memor
         v = dataset.create_variable("v", (chunks * elements,), "i4", chunks=(elements,), codecs=[])
         for number in range(chunks):
             v[number * elements] = number
-            assert client.writeback.dirty_bytes <= 8 * elements * 4
+            assert client.writeback.memory_bytes <= 8 * elements * 4
         written = [key for operation, key in client.calls if operation == "write"]
         assert len(written) >= chunks - 8
         assert f"v/{chunks - 1}" not in written
         assert v[::elements].tolist() == list(range(chunks))
+
+
+def test_what_is_not_stored_counts_as_the_decoded_bytes_of_its_chunks(client: Client) -> None:
+    chunk_bytes = client.v.description.array.chunk_bytes
+    client.v[0] = 1
+    assert client.writeback.dirty_bytes == chunk_bytes < client.writeback.memory_bytes
+    client.dataset.sync()
+    assert client.writeback.dirty_bytes == client.writeback.memory_bytes == 0
 
 
 def test_with_no_budget_at_all_every_write_is_stored_at_once(memory: MemoryZMap) -> None:

@@ -62,7 +62,7 @@ def test_what_has_no_room_goes_to_the_spool_and_stays_readable_and_writable(
                 if position % CHUNK == 0 or turn == 2:
                     mount.write(position, position + turn)
                     expected[position] = position + turn
-                assert mount.writeback.dirty_bytes <= TIGHT // 2
+                assert mount.writeback.memory_bytes <= TIGHT // 2
             assert mount.read() == expected
         assert mount.spool.bytes_used >= (CHUNKS - 5) * CHUNK_BYTES
         assert mount.writeback.unsaved == CHUNKS
@@ -79,7 +79,7 @@ def test_the_flags_of_scattered_writes_are_let_go_too(memory: MemoryZMap, tmp_pa
             mount.v._chunks.write((index,), (box,), np.full(len(box), 3, np.int8))
             for position in box:
                 expected[index * CHUNK + position] = 3
-            assert mount.writeback.dirty_bytes <= TIGHT // 2
+            assert mount.writeback.memory_bytes <= TIGHT // 2
         assert mount.read() == expected
     assert stored(memory, "tiny") == expected
 
@@ -100,7 +100,7 @@ def test_writers_get_no_space_only_when_the_spool_is_full_and_then_nothing_more_
             else:
                 assert not refused
                 taken[position] = position
-            assert mount.writeback.dirty_bytes <= TIGHT
+            assert mount.writeback.memory_bytes <= TIGHT
         assert refused > 10
         assert len(taken) >= 10_000 // (CHUNK_BYTES + 1024)
         found = mount.read()

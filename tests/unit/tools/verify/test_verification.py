@@ -40,6 +40,23 @@ def test_nothing_is_found_in_a_sound_dataset(store: CountedStore, engine: Engine
     assert run.counts.chunks == len(store.chunks_read) == len(set(store.chunks_read)) == 4 + 4 + 15
 
 
+def test_the_number_of_chunks_is_known_before_the_first_is_read(
+    store: CountedStore, engine: Engine
+) -> None:
+    store.write(parse_key("g/zlib/notes"), b"no chunk")
+    store.chunks_read.clear()
+    done: list[float] = []
+    expected: list[tuple[int, float, int]] = []
+
+    def expect(count: int) -> None:
+        expected.append((count, sum(done), len(store.chunks_read)))
+
+    run = Verification(subject_of(store, engine), None, done.append, expect)
+    assert [finding.kind for finding in run.run()] == [FindingKind.STRAY]
+    assert expected == [(23, 0, 0)]
+    assert sum(done) == 23
+
+
 # -- damage ----------------------------------------------------------------------------------------
 
 

@@ -84,7 +84,7 @@ def test_a_whole_object_without_length_or_end_is_given_up(
     server, zmap = opened(
         lambda line: itertools.chain([head(200, 'ETag: "e"', CHUNKED)], endless())
     )
-    with pytest.raises(StoreError, match="sends over 1 MiB besides the requested one"):
+    with pytest.raises(StoreError, match="sends over 1MiB besides the requested one"):
         zmap.read(KEY, 0, 10)
     assert len(server.asked) == 1
 
