@@ -140,7 +140,9 @@ def mount(
         views=settings.words("views"),
         record_dimensions=settings.words("record-dim") or frozenset(),
         imports=ImportOptions(
-            {} if chunks is None else lengths(chunks), None if chain is None else codecs(chain)
+            {} if chunks is None else lengths(chunks),
+            None if chain is None else codecs(chain),
+            replaces=settings.flag("allow-replace"),
         ),
         show=_shown(settings),
         uid=_or(settings.maybe_number("uid"), os.getuid()),

@@ -378,6 +378,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("dir-mode", _V, values.octal, None, "permission bits of directories", "BITS"),
     Option("read-only", _M, values.flag, False, "refuse all writes"),
     Option("allow-delete", _M, values.flag, False, "allow rm in datasets/"),
+    Option(
+        "allow-replace",
+        _M,
+        values.flag,
+        False,
+        "let a file that is copied onto a group's netCDF file replace the group",
+    ),
     Option("keep-times", _M, values.flag, False, "store modification times with the objects"),
     Option(
         "directory-markers",

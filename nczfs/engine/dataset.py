@@ -272,12 +272,24 @@ class Dataset(Hierarchy):
         self.appends.forget(lambda known: is_within(known, path))
         prefix = self.prefix(path)
         self.engine.arrays.nodes.end(self._metadata.zmap, prefix)
-        for array in self._stored_arrays(prefix):
-            array.end("the variable was removed")
-            self.engine.writeback.drop(array, lambda _: False)
+        self._end_arrays(prefix, "the variable was removed")
         self.forget(path)
         self._metadata.forget(prefix)
         self._metadata.changed(Key(prefix))
+
+    @contextmanager
+    def undescribed(self, path: str, why: str) -> Iterator[None]:
+        """End the arrays at and below a path. Nobody describes or stores one during the block."""
+        prefix = self.prefix(path)
+        self._end_arrays(prefix, why)
+        with self.engine.arrays.gate.closed(prefix), self._arrays_lock:
+            for array in self._stored_arrays(prefix):
+                array.end(why)
+            self._arrays.clear()
+            try:
+                yield
+            finally:
+                self._metadata.forget(prefix)
 
     def moved(self, path: str, goal: str) -> None:
         """Note that a node and all below it have moved; open files follow."""
@@ -443,6 +455,12 @@ class Dataset(Hierarchy):
         for array in self._stored_arrays(prefix):
             self.engine.cache.discard(array)
             array.note_changed()
+
+    def _end_arrays(self, prefix: Prefix, why: str) -> None:
+        """End the arrays at and below a prefix; nothing that was written to them is kept."""
+        for array in self._stored_arrays(prefix):
+            array.end(why)
+            self.engine.writeback.drop(array, lambda _: False)
 
     def _stored_arrays(self, prefix: Prefix) -> list[StoredArray]:
         return self.engine.arrays.within(self._metadata.zmap, prefix)

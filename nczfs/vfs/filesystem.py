@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 
 from nczfs.errors import (
     IsADirectory,
@@ -14,6 +15,7 @@ from nczfs.errors import (
     NotADirectory,
     NotPermitted,
     ReadOnlyMount,
+    StaleHandle,
 )
 from nczfs.vfs import effects
 from nczfs.vfs.appearance import Appearance, beyond
@@ -38,6 +40,8 @@ from nczfs.vfs.objects import NAME_BYTES_MAX
 from nczfs.zmap.capacity import Capacity
 
 PAGE_BYTES = 4096
+READERS_WAIT_S = 0.5  # for a program that closes a file, and then truncates it
+READERS_POLL_S = 0.002
 
 
 class TreeFileSystem(FileSystem):
@@ -191,12 +195,20 @@ class TreeFileSystem(FileSystem):
         if writing or truncate:
             self._check_writable(inode)
         token_before = node.pages_token
-        with self.kernel.changing():
+        with ExitStack() as failed, self.kernel.changing():
+            if truncate and node.is_replaceable:
+                self._open_alone(inode)
+            else:
+                self.inodes.opened(ino)
+            failed.callback(self.inodes.closed, ino)
             file = node.open(writing=writing, truncate=truncate)
+            if file.own_node is not None:
+                inode.node = file.own_node
             if flags & os.O_ACCMODE == os.O_RDWR:
                 file.expect_reads()
             if not truncate:
                 self.kernel.check_size(inode)
+            failed.pop_all()
         file.appending = bool(flags & os.O_APPEND)
         keep = self.kernel.keeps_pages(inode, node, token_before) and not truncate
         return self._opened(inode, node, file, flags, keep=keep)
@@ -256,6 +268,7 @@ class TreeFileSystem(FileSystem):
                 file.truncate(0)
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
+        self.inodes.opened(inode.ino)
         opened = self._opened(inode, node, file, flags, keep=False)
         self._give(inode, owner)
         return opened, self._sent_attributes(inode, node.stat())
@@ -359,6 +372,21 @@ class TreeFileSystem(FileSystem):
             raise NameTooLong(f"{text[:40]}...: a name has at most 255 bytes")
         return directory, text
 
+    def _open_alone(self, inode: Inode) -> None:
+        """Take an inode that becomes another file out of its place, and note its only open handle.
+
+        Raises
+        ------
+        StaleHandle : it has readers; the kernel looks the name up again, and finds another inode.
+        """
+        self.inodes.displace(inode)
+        self.kernel.forget_entry(inode)
+        give_up = time.monotonic() + READERS_WAIT_S
+        while not self.inodes.opened_alone(inode):
+            if time.monotonic() > give_up:
+                raise StaleHandle(f"{self.inodes.path(inode)}: others have it open")
+            time.sleep(READERS_POLL_S)
+
     def _file(self, inode: Inode) -> File:
         if not isinstance(inode.node, File):
             raise IsADirectory(f"{self.inodes.path(inode)}: is a directory")
@@ -383,7 +411,6 @@ class TreeFileSystem(FileSystem):
     def _opened(
         self, inode: Inode, node: File, file: OpenFile, flags: int, *, keep: bool
     ) -> Opened:
-        self.inodes.opened(inode.ino)
         file.has_pages(kept=keep)
         is_mappable = flags & os.O_ACCMODE == os.O_RDWR
         self.inodes.can_be_mapped(inode, is_mappable)

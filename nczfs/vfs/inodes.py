@@ -20,12 +20,14 @@ class Inode:
 
     `pages_from` and `pages_token` remember when the kernel's cached pages were last begun anew,
     and for which state of the node; `sent_size` is the size that the kernel knows, None if it was
-    never sent. `mappable` counts the open files through whose mappings bytes can change.
+    never sent. `mappable` counts the open files through whose mappings bytes can change. If
+    `is_alone`, it is the file of the one program that opened it.
     """
 
     __slots__ = (
         "__weakref__",
         "ino",
+        "is_alone",
         "lookups",
         "mappable",
         "name",
@@ -44,6 +46,7 @@ class Inode:
         self.node = node
         self.lookups = 0
         self.opens = 0
+        self.is_alone = False
         self.mappable = 0
         self.pages_from = 0.0
         self.pages_token: object = None
@@ -176,11 +179,21 @@ class InodeTable:
                     self._drop_block_if_unused(block)
 
     def opened(self, ino: InodeNo) -> None:
-        """Note an open handle, which holds the inode."""
+        """Note an open handle, which holds the inode. Raises StaleHandle: another has it alone."""
         with self._lock:
             counted = self._by_number.get(ino) or self._block_at(ino)
+            if isinstance(counted, Inode) and counted.is_alone:
+                raise StaleHandle(f"inode {ino} is the file of a single program")
             if counted is not None:
                 counted.opens += 1
+
+    def opened_alone(self, inode: Inode) -> bool:
+        """Note the only open handle that there will be. Returns False while there are others."""
+        with self._lock:
+            if inode.opens:
+                return False
+            inode.opens, inode.is_alone = 1, True
+            return True
 
     def closed(self, ino: InodeNo) -> None:
         """Note a closed handle."""
@@ -213,6 +226,11 @@ class InodeTable:
             if inode is not None:
                 self._displace(inode)
                 self._drop_if_unused(inode)
+
+    def displace(self, inode: Inode) -> None:
+        """Take an inode out of its place; those who hold it keep it."""
+        with self._lock:
+            self._displace(inode)
 
     def renamed(
         self, parent: InodeNo, name: str, new_parent: InodeNo, new_name: str

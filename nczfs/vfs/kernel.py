@@ -93,6 +93,11 @@ class KernelCache:
         for inode in self._inodes.below(found[-1]):
             self._forget_content(inode)
 
+    def forget_entry(self, inode: Inode) -> None:
+        """Make the kernel look up again what has, or had, the name of an inode."""
+        if self._notifier is not None:
+            self._notifier.invalidate_entry(inode.parent, os.fsencode(inode.name))
+
     def forget_showing(self, array: StoredArray) -> None:
         """Make the kernel ask again for the files that show an array together with others."""
         self.forget_contents(list(self._showing.get(array, ())))
@@ -119,8 +124,7 @@ class KernelCache:
 
     def _forget(self, inode: Inode) -> None:
         self._forget_content(inode)
-        if self._notifier is not None:
-            self._notifier.invalidate_entry(inode.parent, os.fsencode(inode.name))
+        self.forget_entry(inode)
 
     def _forget_content(self, inode: Inode) -> None:
         inode.pages_token = None

@@ -195,9 +195,12 @@ class OpenFile(ABC):
     judges_writes : whether writes may be refused for their contents, which other files explain.
     begins_itself : whether it notes itself when a write begins to have an effect
         (`vfs/effects.py`).
+    own_node : what its inode is from now on, while others find another inode at the name. None: it
+        is what it was.
     """
 
     appending = False
+    own_node: File | None = None
     judges_writes = False
     begins_itself = False
 
@@ -254,6 +257,9 @@ class File(TreeNode):
     """Whether the kernel must not cache pages, because the contents are made at each open."""
 
     writable = False
+
+    is_replaceable = False
+    """Whether a program that truncates it writes another file, and its readers keep this one."""
 
     arrays: tuple[StoredArray, ...] = ()
     """The arrays whose values it shows, if it shows values."""

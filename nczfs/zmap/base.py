@@ -11,6 +11,7 @@ from itertools import chain
 from typing import NamedTuple, NewType, TypeAlias
 
 from nczfs.errors import CorruptStore, NoSuchObject
+from nczfs.zmap.aside import Exchanging
 from nczfs.zmap.capacity import UNLIMITED, Capacity
 from nczfs.zmap.joining import join
 from nczfs.zmap.keys import Key, Prefix
@@ -41,8 +42,7 @@ class Blob(NamedTuple):
     mtime_ns: int | None = None
 
 
-# Named tuples, because listings make hundreds of thousands of them, in a third of the time of
-# frozen dataclasses.
+# Named tuples: listings make hundreds of thousands of them, in a third of a dataclass's time.
 class Stat(NamedTuple):
     """What a store knows of an object without reading it.
 
@@ -177,6 +177,7 @@ class Features:
         it is that of the archive; its members are known without a request.
     lists_sizes : `search` and `list` omit nothing, and need no request for the size of each object.
     gathers_writes : only `flush` shows others the writes since the last one, all of them together.
+    exchanges : everything below a prefix can be replaced in one step: `ZMap.aside`.
     """
 
     writable: bool = True
@@ -195,9 +196,10 @@ class Features:
     lists_all: bool = True
     dates_objects: bool = True
     gathers_writes: bool = False
+    exchanges: bool = False
 
 
-class ZMap(ABC):
+class ZMap(Exchanging, ABC):
     """A flat map from keys to objects, with one-level search.
 
     Objects are replaced whole and atomically, or not at all. Every method blocks, has a deadline
@@ -205,8 +207,7 @@ class ZMap(ABC):
     (`keys.parse_key`); a backend need not defend itself against ``..``. A missing object is never
     confused with a failed request: `NoSuchObject` means that the store said so.
 
-    Every method may raise `Unavailable`, `DeadlinePassed`, `AccessDenied` and `CorruptStore`
-    besides those that it names.
+    Every method may also raise `Unavailable`, `DeadlinePassed`, `AccessDenied` and `CorruptStore`.
     """
 
     @property
@@ -325,9 +326,8 @@ class ZMap(ABC):
         if size <= RANGE_STEP_BYTES:
             return self.write(goal, blob.data)
         rest = Range(Stat(key, size, blob.version), RANGE_STEP_BYTES, size)
-        return self.write(
-            goal, join(chain([blob.data], part_bytes(rest, partial(read_range, origin))), size)
-        )
+        pieces = chain([blob.data], part_bytes(rest, partial(read_range, origin)))
+        return self.write(goal, join(pieces, size))
 
     def located(self, key: Key) -> tuple[ZMap, Key]:
         """Return the store that holds an object, inside all wrappers, and its key there."""
@@ -410,14 +410,14 @@ class ZMap(ABC):
         """
         return next(iter(self.search(prefix)), None) is not None
 
-    def mark(self, prefix: Prefix) -> None:  # noqa: B027 - most stores have no markers
+    def mark(self, prefix: Prefix) -> None:
         """Mark a prefix as a directory, with or without keys below it.
 
         The marker is not an object of this map: only `exists`, `markers` and a search of the level
         above show it. Without `Features.markers` nothing happens. Raises as `write`.
         """
 
-    def unmark(self, prefix: Prefix) -> None:  # noqa: B027 - most stores have no markers
+    def unmark(self, prefix: Prefix) -> None:
         """Remove the marker of a prefix, if it has one, even from another program.
 
         Raises Conflict if the object in its place has bytes; it stays.
@@ -451,7 +451,7 @@ class ZMap(ABC):
         """About what the store keeps in memory as long as it is open; 0: little."""
         return 0
 
-    def flush(self) -> None:  # noqa: B027 - most stores have nothing to do
+    def flush(self) -> None:
         """Make all writes so far durable, and visible to all who open the store.
 
         Raises as `write`; what is not durable then stays visible here, and a later call repeats it.

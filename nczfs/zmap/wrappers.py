@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from nczfs.errors import ReadOnlyStore
 from nczfs.metrics import STORE_BYTES_READ, STORE_REQUESTS
+from nczfs.zmap.aside import Aside
 from nczfs.zmap.base import (
     Blob,
     Buffer,
@@ -21,7 +22,7 @@ from nczfs.zmap.base import (
     ZMap,
 )
 from nczfs.zmap.capacity import Capacity
-from nczfs.zmap.keys import Key, Prefix, checked_length
+from nczfs.zmap.keys import Key, Prefix, checked_length, is_within
 from nczfs.zmap.run import Run
 
 Change: TypeAlias = Literal["write", "copy", "write_parts", "delete"]
@@ -115,6 +116,18 @@ class Wrapper(ZMap):
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         return self._zmap.exists(prefix, marked=marked)
+
+    @contextmanager
+    def aside(self, prefix: Prefix) -> Iterator[Aside]:
+        with self._changing("write", prefix):
+            opened = self._zmap.aside(prefix)
+        with opened as found:
+
+            def exchange(path: str) -> None:
+                with self._changing("write", prefix):
+                    found.exchange(path)
+
+            yield Aside(found.prefix, exchange)
 
     def mark(self, prefix: Prefix) -> None:
         with self._changing("write", prefix):
@@ -258,6 +271,13 @@ class Prefixed(Wrapper):
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         return self._zmap.exists(self._outer_prefix(prefix), marked=marked)
+
+    @contextmanager
+    def aside(self, prefix: Prefix) -> Iterator[Aside]:
+        with self._zmap.aside(self._outer_prefix(prefix)) as found:
+            if not is_within(found.prefix, self._prefix):
+                raise ReadOnlyStore(f"{self.name}/{prefix}: cannot be replaced in one step")
+            yield Aside(Prefix(found.prefix[len(self._before) :]), found.exchange)
 
     def mark(self, prefix: Prefix) -> None:
         self._zmap.mark(self._outer_prefix(prefix))

@@ -121,6 +121,7 @@ class ArrayChunks:
         decode = self.source.fetch(selected.chunk, None)
         with self.pools.decoding():
             values = self._counted(decode(), None, tally).values
+            self.stored.check()
             out[selected.target] = values[selected.source]
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
@@ -231,7 +232,9 @@ class ArrayChunks:
 
     def _load(self, index: ChunkIndex, tally: Tally, known: LoadedChunk | None) -> LoadedChunk:
         self.stored.check()
-        return self._counted(self.source.load(index, known), known, tally)
+        loaded = self._counted(self.source.load(index, known), known, tally)
+        self.stored.check()  # what replaced it meanwhile has other bytes
+        return loaded
 
     def _counted(self, loaded: LoadedChunk, known: LoadedChunk | None, tally: Tally) -> LoadedChunk:
         if loaded is not known:
@@ -286,6 +289,7 @@ class ArrayChunks:
         index, reserved = claimed
         try:
             loaded = self._counted(decode(), known, tally)
+            self.stored.check()
             self._cache.finish_load((self.stored, index), reserved, loaded)
         except NczfsError as error:
             self._fail([claimed], error)

@@ -102,7 +102,7 @@ class StoredArray:
 
     def end(self, why: str) -> None:
         """Note that the array is gone: it is neither read nor written any more."""
-        self._over = why
+        self._over = self._over or why
         self.note_changed()
 
     def check(self) -> None:

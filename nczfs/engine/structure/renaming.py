@@ -25,6 +25,11 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import RenameMember
 from nczfs.engine.structure.ownership import RENAMING, makes_a_node
 from nczfs.engine.structure.removal import delete_keys
+from nczfs.engine.structure.replacing import (
+    check_dimensions_inside,
+    has_dimension_within,
+    variables_of,
+)
 from nczfs.errors import (
     Conflict,
     NameTaken,
@@ -38,10 +43,10 @@ from nczfs.errors import (
 from nczfs.formats.names import below, is_name, parent_of
 from nczfs.formats.naming import checked_name
 from nczfs.messages import shown
-from nczfs.model.hierarchy import Group, GroupHeader, Variable
+from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap import keys
 from nczfs.zmap.base import Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix, is_within, join
+from nczfs.zmap.keys import Key, Prefix, join
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +176,7 @@ class _Renaming:
                 f"/{self.goal}: objects are there already, although no group or variable is; "
                 "`nczfs verify` tells what they are"
             )
-        self._check_dimensions()
+        check_dimensions_inside(self.dataset, self.path)
 
     def check_still_there(self) -> None:
         """Raise unless the node is there, and its group lists nothing under its new name."""
@@ -185,16 +190,6 @@ class _Renaming:
 
     def _is_taken(self) -> NameTaken:
         return NameTaken(f"/{self.goal}: a group or variable of that name exists already")
-
-    def _check_dimensions(self) -> None:
-        """Raise if a variable elsewhere would lose a dimension: full names begin with groups."""
-        if not self.dataset.format.declares or not self._is_group():
-            return
-        for variable in _variables(self.dataset.group("")):
-            if not is_within(variable.path, self.path) and self._has_dimension(variable):
-                raise NotWritable(
-                    f"/{self.path}: /{variable.path}, which is not in it, has a dimension of it"
-                )
 
     def put_marks(self) -> None:
         """Mark both places with what is going on."""
@@ -354,14 +349,13 @@ class _Renaming:
             return
         single = dataset.format.single
         dataset.forget_documents(self.goal)  # they may be cached as missing
-        for variable in filter(self._has_dimension, _variables(dataset.group(self.path))):
+        for variable in variables_of(dataset.group(self.path)):
+            if not has_dimension_within(variable, self.path):
+                continue
             new = variable.moved(self.path, self.goal)
             documents = dataset.documents()
             for key, data in single.write_node(new, documents):
                 dataset.edits.store(key, data, documents.used[join(dataset.root, key)])
-
-    def _has_dimension(self, variable: Variable) -> bool:
-        return any(is_within(dimension.group, self.path) for dimension in variable.dimensions)
 
     def _is_group(self) -> bool:
         return isinstance(self.dataset.node(self.path), GroupHeader)
@@ -381,11 +375,6 @@ class _Renaming:
             dataset.edits.withdraw(above, change)
             raise failures[above]
         return True
-
-
-def _variables(group: Group) -> list[Variable]:
-    below_it = [variable for each in group.groups for variable in _variables(each)]
-    return [*group.variables, *below_it]
 
 
 def _name(key: str) -> str:

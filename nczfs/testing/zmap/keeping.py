@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from nczfs.errors import Conflict, NoSuchObject
+from nczfs.errors import Conflict, NoSuchObject, ReadOnlyStore
 from nczfs.testing.zmap.base import WritableStoreTests
 from nczfs.testing.zmap.samples import COPY, DATA, K, searched
 from nczfs.zmap.base import Range, Stat, ZMap
-from nczfs.zmap.keys import ROOT, Prefix, parse_key, parse_prefix
+from nczfs.zmap.keys import ROOT, Key, Prefix, parse_key, parse_prefix
 
 TIME_NS = 1_354_040_105_123_123_123
 MARKED = parse_prefix("group/empty")
@@ -126,6 +126,28 @@ class KeepingTests(WritableStoreTests):
             zmap.unmark(prefix)
         assert [stat.key for stat in zmap.list(ROOT)] == ["a/b/object"]
         assert not list(zmap.markers(ROOT))
+
+    def test_a_prefix_is_replaced_in_one_step_where_the_store_says_so(self, zmap: ZMap) -> None:
+        old = {parse_key(f"group/{name}"): b"old" for name in ("a", "b/c")}
+        for key, data in old.items():
+            zmap.write(key, data)
+        if not zmap.features.exchanges:
+            with pytest.raises(ReadOnlyStore):
+                zmap.aside(Prefix("group")).__enter__()
+            return
+        with zmap.aside(Prefix("group")) as aside:
+            zmap.write(Key(f"{aside.prefix}/new/b/d"), b"new")
+            assert {stat.key for stat in zmap.list(ROOT)} == set(old)
+            assert searched(zmap, "") == {"group": (None, True)}
+            aside.exchange("new")
+            assert [stat.key for stat in zmap.list(ROOT)] == ["group/b/d"]
+            assert zmap.read(Key("group/b/d")).data == b"new"
+        assert [stat.key for stat in zmap.list(ROOT)] == ["group/b/d"]
+        with zmap.aside(Prefix("group")) as aside:
+            zmap.write(Key(f"{aside.prefix}/new/e"), b"given up")
+        assert [stat.key for stat in zmap.list(ROOT)] == ["group/b/d"]
+        with pytest.raises(ReadOnlyStore):
+            zmap.aside(ROOT).__enter__()
 
     def test_a_prefix_exists_while_it_has_keys(self, zmap: ZMap) -> None:
         assert not zmap.exists(Prefix("group"))

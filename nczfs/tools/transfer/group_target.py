@@ -1,13 +1,15 @@
-"""Writing a source into a group of an open dataset, which holds nothing yet."""
+"""Writing a source into a group of an open dataset: an empty one, or one that is replaced."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.structure.editor import Editor
+from nczfs.engine.structure.replacing import check_replaceable, replace
 from nczfs.errors import Conflict, NczfsError
 from nczfs.formats.names import below
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
@@ -16,6 +18,8 @@ from nczfs.tools.transfer.dataset_target import copy_contents, with_string_lengt
 from nczfs.tools.transfer.declaring import NewVariables, declare, rehearsed
 from nczfs.tools.transfer.source import Source, with_variables
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.wrappers import Prefixed
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +79,63 @@ def fill_group(
         dataset.joined(path)
 
 
+def replace_group(
+    source: Source,
+    dataset: Dataset,
+    path: str,
+    editor: Callable[[Dataset], Editor],
+    memory_limit_bytes: int,
+    progress: Progress,
+) -> None:
+    """Replace a group with all below it by a source, in one step.
+
+    The new content is stored aside (`ZMap.aside`), and takes the place of the old one when it is
+    complete. Parameters are those of `fill_group`.
+
+    Raises
+    ------
+    Unsupported, UsageError : the dataset has no place for something. ForeignObjects, NotWritable :
+        something else would be lost. ReadOnlyStore : the store cannot do that. BadValue,
+        CodecError, StoreError. The old content is still there then.
+    """
+    limit = memory_limit_bytes
+    single = dataset.format.single
+    source = with_string_lengths(source, single, limit, progress)
+    root = _below(source.root, path)
+
+    def made(new: Editor) -> NewVariables:
+        if path:
+            new.create_group(path)
+        return declare(new, root, path)
+
+    rehearsed(source.name, (), dataset.engine.options, single.name, made)
+    check_replaceable(dataset, path)
+    with dataset.zmap.aside(dataset.prefix(path)) as aside:
+        zmap = Prefixed(dataset.zmap, aside.prefix)
+        engine = dataset.engine
+        metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
+        new = Dataset(engine, metadata, ROOT, single, dataset.format_options, is_apart=True)
+        new.copy.is_wanted = not path and has_copy(dataset)
+        changes = editor(new)
+        changes.create_root()
+        variables = made(changes)
+        copy_contents(source, new, variables, limit, progress)
+        changes.sync()
+        check_replaceable(dataset, path)
+        replace(dataset, path, lambda: aside.exchange(path))
+
+
+def can_exchange(dataset: Dataset, path: str) -> bool:
+    """Return whether the store can replace a group in one step. That of a whole store it cannot."""
+    return dataset.zmap.features.exchanges and bool(dataset.prefix(path))
+
+
+def has_copy(dataset: Dataset) -> bool:
+    """Return whether the store has consolidated metadata of a dataset."""
+    form = dataset.format.copy
+    return form is not None and dataset.documents().get(form.key) is not None
+
+
 def _below(root: GroupDeclaration, base: str) -> GroupDeclaration:
     """Return a declaration whose full names of dimensions begin at a group below the root."""
     if not base:
@@ -82,7 +143,7 @@ def _below(root: GroupDeclaration, base: str) -> GroupDeclaration:
 
     def moved(_: str, variable: VariableDeclaration) -> VariableDeclaration:
         names = (f"/{base}{name}" if name[0] == "/" else name for name in variable.dimensions)
-        return replace(variable, dimensions=tuple(names))
+        return dataclasses.replace(variable, dimensions=tuple(names))
 
     return with_variables(root, moved)
 

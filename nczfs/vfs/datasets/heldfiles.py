@@ -53,9 +53,15 @@ class HeldFiles:
             raise PathExists(f"{name}: is there already")
         return known
 
-    def apart(self, prefix: Prefix, name: str, place: Callable[[HeldFile], bool]) -> HeldFile:
+    def apart(
+        self,
+        prefix: Prefix,
+        name: str,
+        place: Callable[[HeldFile], bool],
+        kind: type[HeldFile] = HeldFile,
+    ) -> HeldFile:
         """Return a held file that cannot be found by its name."""
-        return HeldFile(f"/{join(prefix, name)}", stage(self._spool, join(prefix, name)), place)
+        return kind(f"/{join(prefix, name)}", stage(self._spool, join(prefix, name)), place)
 
     def get(self, prefix: Prefix, name: str) -> HeldFile | None:
         """Return the file that is held under a name."""

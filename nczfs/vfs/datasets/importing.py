@@ -1,4 +1,4 @@
-"""netCDF files and CDL that programs put into an empty group: imported at the close."""
+"""netCDF files and CDL that programs put into a group: imported at the close."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from nczfs.engine.dataset import Dataset
 from nczfs.errors import (
     BadArgument,
     CorruptStore,
+    ForeignObjects,
     MetadataError,
     NotPermitted,
+    NotWritable,
     PathExists,
+    ReadOnlyStore,
+    StaleHandle,
     Unsupported,
     UsageError,
 )
-from nczfs.library.resolved import At
 from nczfs.model.hierarchy import CodecSpec
 from nczfs.tools.transfer.cdl_source import cdl_source
 from nczfs.tools.transfer.choices import Choices, chosen, with_usual_chunks
 from nczfs.tools.transfer.completeness import check_complete
-from nczfs.tools.transfer.group_target import fill_group
+from nczfs.tools.transfer.group_target import can_exchange, fill_group, replace_group
 from nczfs.tools.transfer.reading_process import read_apart
 from nczfs.tools.transfer.source import Scopes, Source
 from nczfs.vfs.base import Buffer
@@ -50,10 +53,12 @@ class ImportOptions:
     ----------
     chunks : lengths of chunks by the names of dimensions; of others as in the file, or by default.
     codecs : in encoding order; None: as in the file, or by default.
+    replaces : whether a file may replace the content of its group.
     """
 
     chunks: Mapping[str, int] = field(default_factory=dict)
     codecs: tuple[CodecSpec, ...] | None = None
+    replaces: bool = False
 
 
 class ImportedFile(HeldFile):
@@ -107,37 +112,58 @@ class ImportedFile(HeldFile):
             yield str(self._staged.path)
 
 
+class ReplacingFile(ImportedFile):
+    """What a program writes to the open file of a group that has content."""
+
+    _is_taken = False
+
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        if self._is_taken:
+            raise StaleHandle(f"{self.name}: is being replaced")
+        self._is_taken = True
+        return super().open(writing=writing, truncate=truncate)
+
+    def closed(self) -> None:
+        super().closed()
+        if not self.is_open:
+            self.let_go()
+
+
 @dataclass(frozen=True, slots=True)
 class GroupImport:
-    """The files that come into one empty group.
+    """The files that come into one group.
 
     Attributes
     ----------
+    dataset, path : of the group.
     stem : of the names of the group's files.
+    replaced : called with the prefix of a group after its content was replaced.
     """
 
     context: ViewContext
     editing: TreeEditing
     held: HeldFiles
-    at: At
+    dataset: Dataset
+    path: str
     stem: str
     options: ImportOptions
+    replaced: Callable[[Prefix], None]
 
     @property
     def _prefix(self) -> Prefix:
-        return self.at.dataset.prefix(self.at.path)
+        return self.dataset.prefix(self.path)
 
     @property
-    def _names(self) -> frozenset[str]:
+    def names(self) -> frozenset[str]:
         """The names of files that are imported."""
         return frozenset(self.stem + suffix for suffix in (*NETCDF_SUFFIXES, CDL_SUFFIX))
 
     def takes(self, name: str) -> bool:
         """Return whether a file is taken: none of those that `cp -r` of a dataset brings."""
         goal = goal_of(name) or name
-        if goal in self._names:
+        if goal in self.names:
             return True
-        refused = set(self.context.refusals.names(self._prefix)).difference(self._names)
+        refused = set(self.context.refusals.names(self._prefix)).difference(self.names)
         if any(each == CHUNKS or is_like_a_view(goal_of(each) or each) for each in refused):
             return False  # the others of a copy come now
         return goal.endswith(NETCDF_SUFFIXES) or not is_like_a_view(goal)
@@ -152,8 +178,20 @@ class GroupImport:
         place = self._place(name)
         held = self.held.hold(self._prefix, name, place, exclusive=exclusive, kind=ImportedFile)
         assert isinstance(held, ImportedFile)
-        held.dropped = partial(self.held.release, held)
+        held.dropped = partial(self._drop, held, name)
         return held, held.open(writing=True)
+
+    def _drop(self, held: HeldFile, name: str) -> None:
+        """Release a file that was refused, and show what it was to replace."""
+        self.held.release(held)
+        self.editing.removing.hidden.put(self._prefix, name)
+
+    def replacement(self, name: str) -> OpenFile:
+        """Open a file that takes new content of the group; its readers see the present one."""
+        held = self.held.apart(self._prefix, name, self._place(name), kind=ReplacingFile)
+        opened = held.open(writing=True)
+        opened.own_node = held
+        return opened
 
     def rename(self, name: str, new_name: str, *, is_free: bool) -> None:
         """Rename a held file, and import it if it has the name of the group's file now."""
@@ -170,14 +208,14 @@ class GroupImport:
                 raise
 
     def _place(self, name: str) -> Callable[[HeldFile], bool]:
-        return partial(self._import, name) if name in self._names else _nowhere
+        return partial(self._import, name) if name in self.names else _nowhere
 
     def _import(self, name: str, held: HeldFile) -> bool:
         """Import a file that is complete. Returns False for an empty one."""
         if not held.size:
             return False
         assert isinstance(held, ImportedFile)
-        where = f"/{self.at.path}/{name}" if self.at.path else f"/{name}"
+        where = f"/{self.path}/{name}" if self.path else f"/{name}"
         prefix = self._prefix
         with self.context.refusals.file(lambda: prefix, name).noted(), _judged():
             if name.endswith(CDL_SUFFIX):
@@ -200,12 +238,24 @@ class GroupImport:
         return self.context.engine.options.memory_limit_bytes // MEMORY_SHARE
 
     def _fill(self, source: Source) -> None:
-        dataset: Dataset = self.at.dataset
+        dataset, path = self.dataset, self.path
         names = Scopes(source.root).names
         chunks = {name: n for name, n in self.options.chunks.items() if name in names}
         source = chosen(with_usual_chunks(source), Choices(chunks, self.options.codecs))
         limit = self._memory_bytes
-        fill_group(source, dataset, self.at.path, self.editing.editor, limit, lambda _: None)
+        editor = self.editing.editor
+        if is_empty(dataset, path):
+            fill_group(source, dataset, path, editor, limit, lambda _: None)
+        elif self.can_replace:
+            replace_group(source, dataset, path, editor, limit, lambda _: None)
+            self.replaced(self._prefix)
+        else:
+            raise NotPermitted(f"/{path}: has content meanwhile")
+
+    @property
+    def can_replace(self) -> bool:
+        """Whether the content of the group may and can be replaced in one step."""
+        return self.options.replaces and can_exchange(self.dataset, self.path)
 
 
 @contextmanager
@@ -215,6 +265,16 @@ def _judged() -> Iterator[None]:
         yield
     except (CorruptStore, MetadataError, Unsupported, UsageError) as error:
         raise BadArgument(f"{error}: nothing is imported") from error
+    except (ForeignObjects, NotWritable, ReadOnlyStore) as error:
+        raise NotPermitted(f"{error}: nothing is imported") from error
+
+
+def is_empty(dataset: Dataset, path: str) -> bool:
+    """Return whether a group has no attributes, dimensions and members."""
+    node = dataset.node(path)
+    if node.attributes or node.dimensions:
+        return False
+    return not dataset.names(path)
 
 
 def _nowhere(_: HeldFile) -> bool:

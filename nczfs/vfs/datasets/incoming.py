@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nczfs.errors import NotPermitted
 from nczfs.library.resolved import At
+from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.datasets.arriving import NodeArrivals, held_file
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.importing import GroupImport, ImportedFile
@@ -68,6 +69,11 @@ class Incoming:
         else:
             raise refusal(self.editing, name)
 
+    def replaces(self, name: str) -> bool:
+        """Return whether a file of a name would replace the content of the group."""
+        importing = self._importing
+        return importing is not None and importing.can_replace and name in importing.names
+
     @property
     def _arriving(self) -> NodeArrivals | None:
         """The arriving files of a copy; None if there can be none."""
@@ -79,9 +85,13 @@ class Incoming:
 
     @property
     def _importing(self) -> GroupImport | None:
-        """What takes files to be imported; None: the group has content."""
-        tree = self.tree
-        if tree.held is None or not self.is_empty:
+        """What takes files to be imported; None: the group has content, which stays."""
+        found = self.tree.importing(self.at.dataset, self.at.path, stem(self.name))
+        if found is None or not (self.is_empty or (self.is_group and found.can_replace)):
             return None
-        name = stem(self.name)
-        return GroupImport(tree.context, self.editing, tree.held, self.at, name, tree.imports)
+        return found
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is a group, empty or not."""
+        return isinstance(self.at.loaded.node, GroupHeader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from nczfs.errors import NoSuchPath, PathError
 from nczfs.library.resolved import At, Broken
@@ -19,6 +20,7 @@ from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
 from nczfs.vfs.nodes import File, NodeStat, NumberedDirectory, TreeNode
 from nczfs.views import catalog
 from nczfs.views.base import View, Writing
+from nczfs.views.catalog import CDL_SUFFIX
 
 
 class ChunksDirectory(NumberedDirectory):
@@ -160,7 +162,7 @@ def text_file(context: ViewContext, at: At, name: str, view: View) -> ViewFile:
     versions = tuple(at.loaded.used.values())
     mtime_ns = context.mtime_ns_of(at.loaded)
     opened = at.dataset.open_node(at.path)
-    return ViewFile(
+    file = ViewFile(
         context,
         view,
         versions,
@@ -168,3 +170,7 @@ def text_file(context: ViewContext, at: At, name: str, view: View) -> ViewFile:
         lambda: at.dataset.edits.revision + context.refusals.revision,
         context.refusals.file(lambda: opened.prefix, name).check,
     )
+    replacement = context.replacement
+    if name.endswith(CDL_SUFFIX) and replacement is not None:
+        file.is_replaced_by(partial(replacement, at.dataset, at.path, name))
+    return file

@@ -36,6 +36,7 @@ class NetcdfFile(File):
         self._node_mtime_ns = mtime_ns
         self._lock = threading.Lock()
         self._version: NetcdfVersion | None = None
+        self.is_replaceable = source.is_of_group and context.replacement is not None
         self.writable = context.editing_of(source.dataset) is not None
 
     @property
@@ -73,10 +74,7 @@ class NetcdfFile(File):
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         if truncate:
-            raise NotPermitted(
-                f"{self.place}: is made of the group, which has content; values can be written in "
-                "place, and a whole new file is taken by a group that is empty"
-            )
+            return self._replacement()
         version = self._fixed()
         if self._present(anew=self._context.is_prompt).digest != version.digest:
             # The kernel then looks the path up again, and finds the new file.
@@ -120,6 +118,19 @@ class NetcdfFile(File):
     def place(self) -> str:
         """The place of the file in its dataset, for messages."""
         return f"/{below(self._source.node.path, self._source.place.name)}"
+
+    def _replacement(self) -> OpenFile:
+        """Open a file that takes new content of the group. Raises NotPermitted."""
+        replacement = self._context.replacement
+        if not self._source.is_of_group:
+            raise NotPermitted(f"{self.place}: is made of a variable, whose values can be written")
+        if replacement is None:
+            raise NotPermitted(
+                f"{self.place}: is made of the group, which has content; values can be written in "
+                "place, and a group that is empty takes a whole new file, as others do in a mount "
+                "with -o allow_replace"
+            )
+        return replacement(self._dataset, self._source.node.path, self._source.place.name)
 
     def _fixed(self) -> NetcdfVersion:
         """Return the version of this file: the present one of when it was first needed."""

@@ -43,6 +43,7 @@ class NetcdfSource:
     node : of the dataset: a group, or a variable. It may be renamed.
     stem : of the file's name.
     group : returns what the file shows, by the path of its node.
+    is_of_group : whether the node is a group.
     """
 
     place: NetcdfPlace
@@ -51,15 +52,22 @@ class NetcdfSource:
     stem: str
     form: NetcdfFormat
     group: Callable[[str], Group]
+    is_of_group: bool
 
 
 def netcdf_source(
-    dataset: Dataset, path: str, stem: str, form: NetcdfFormat, group: Callable[[str], Group]
+    dataset: Dataset,
+    path: str,
+    stem: str,
+    form: NetcdfFormat,
+    group: Callable[[str], Group],
+    *,
+    is_of_group: bool,
 ) -> NetcdfSource:
     """Return the source of a netCDF file that is found in the directory of a node now."""
     node = dataset.open_node(path)
     place = NetcdfPlace(dataset.zmap, node.prefix, stem + form.kind.suffix)
-    return NetcdfSource(place, dataset, node, stem, form, group)
+    return NetcdfSource(place, dataset, node, stem, form, group, is_of_group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,10 +75,15 @@ def _netcdf_sources(context: ViewContext, at: At, stem: str) -> Iterator[NetcdfS
         if isinstance(node, Variable):
             if form.is_of_variables and fault_of(node, form.kind) is None:
                 yield netcdf_source(
-                    dataset, at.path, stem, form, lambda path: variable_group(dataset, path)
+                    dataset,
+                    at.path,
+                    stem,
+                    form,
+                    lambda path: variable_group(dataset, path),
+                    is_of_group=False,
                 )
         elif form.kind.has_groups or not _has_groups_alone(node):
-            yield netcdf_source(dataset, at.path, stem, form, dataset.group)
+            yield netcdf_source(dataset, at.path, stem, form, dataset.group, is_of_group=True)
 
 
 def _netcdf_faults(context: ViewContext, variable: Variable) -> Iterator[str]:

@@ -112,11 +112,12 @@ class PrefixDirectory(Directory):
         resolved = self.resolve()
         if not isinstance(resolved, Plain):
             is_empty = self._is_empty(resolved)
-            for name, make in self._files(resolved).items():
-                if not (is_empty and catalog.shows_content(name)):
-                    yield name, make()
+            files = self._files(resolved)
+            visible = {n for n in files if not (is_empty and catalog.shows_content(n))}
+            yield from ((name, make()) for name, make in files.items() if name in visible)
             if self._tree.held is not None:
-                yield from self._tree.held.held_in(self._prefix).items()
+                held = self._tree.held.held_in(self._prefix)
+                yield from ((name, file) for name, file in held.items() if name not in visible)
         if isinstance(resolved, Broken):
             return
         if isinstance(resolved, At) and isinstance(resolved.loaded.node, Variable):
@@ -223,7 +224,15 @@ class PrefixDirectory(Directory):
             return
         if isinstance(self.lookup(name), Directory):
             raise IsADirectory(f"{name}: is a directory")
-        self._removing(name).hidden.hide(self._prefix, name)
+        removing = self._removable if self._is_replaceable(name) else self._removing(name)
+        assert removing is not None
+        removing.hidden.hide(self._prefix, name)
+
+    def _is_replaceable(self, name: str) -> bool:
+        """Return whether the content of this group can be replaced by a file of a name."""
+        resolved = self.resolve()
+        incoming = self._incoming(resolved) if isinstance(resolved, At) else None
+        return incoming is not None and incoming.replaces(name)
 
     def rmdir(self, name: str) -> None:
         """Remove a member with its keys, if nothing of it is shown any more.

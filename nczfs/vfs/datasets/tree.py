@@ -12,7 +12,7 @@ from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.spool.space import Spool
-from nczfs.errors import CorruptStore, NczfsError, NoSuchObject, NoSuchPath
+from nczfs.errors import CorruptStore, NczfsError, NoSuchObject, NoSuchPath, NotPermitted
 from nczfs.formats.base import FormatOptions
 from nczfs.library.known import KnownDatasets
 from nczfs.library.resolved import Plain, Resolved
@@ -22,10 +22,12 @@ from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.choice import Choice
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.heldfiles import HeldFiles
-from nczfs.vfs.datasets.importing import ImportOptions
+from nczfs.vfs.datasets.importing import GroupImport, ImportOptions
 from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
 from nczfs.vfs.datasets.refusals import Refusals
 from nczfs.vfs.datasets.viewfile import ViewContext
+from nczfs.vfs.nodes import OpenFile
+from nczfs.views.catalog import CDL_SUFFIX, NETCDF_SUFFIXES
 from nczfs.views.netcdf.formats import NetcdfFiles
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
@@ -84,6 +86,7 @@ class DatasetsTree:
     ) -> None:
         self.metadata = metadata
         self.engine = engine
+        self.imports = imports or ImportOptions()
         self.editing = None
         if writable:
             self.editing = TreeEditing(
@@ -115,11 +118,11 @@ class DatasetsTree:
             ),
             self.editing,
             self.arrivals,
+            self._replacement if self.imports.replaces and self.held is not None else None,
         )
         self.mtime_ns = mtime_ns
         self.times: dict[Prefix, int] = {}
         self.choice = choice
-        self.imports = imports or ImportOptions()
         self._netcdf = netcdf
         self._options = options
         self._open_archive = open_archive
@@ -141,6 +144,48 @@ class DatasetsTree:
             while len(self._archives) > ARCHIVES_KEPT:
                 self._archives.pop(next(iter(self._archives)))
         return tree
+
+    def importing(self, dataset: Dataset, path: str, stem: str) -> GroupImport | None:
+        """Return what takes files into a group; None: nothing can be changed.
+
+        Parameters
+        ----------
+        stem : of the names of the group's files.
+        """
+        if self.held is None or self.context.editing_of(dataset) is None:
+            return None
+        assert self.editing is not None
+        return GroupImport(
+            self.context, self.editing, self.held, dataset, path, stem, self.imports, self._replaced
+        )
+
+    def _replacement(self, dataset: Dataset, path: str, name: str) -> OpenFile:
+        """Open a file that takes new content of a group. Raises NotPermitted.
+
+        Parameters
+        ----------
+        name : of the group's file.
+        """
+        stem = name.removesuffix(CDL_SUFFIX)
+        for suffix in sorted(NETCDF_SUFFIXES, key=len, reverse=True):
+            stem = stem.removesuffix(suffix)
+        importing = self.importing(dataset, path, stem)
+        if importing is not None and importing.can_replace:
+            return importing.replacement(name)
+        place = f"/{path}/{name}" if path else f"/{name}"
+        raise NotPermitted(
+            f"{place}: this store cannot replace the content of the group in one step; copy the "
+            "file into an empty group"
+        )
+
+    def _replaced(self, prefix: Prefix) -> None:
+        """Note that all content of a group was replaced."""
+        self.known.forget(prefix)
+        self.context.refusals.forget(prefix)
+        self.context.netcdf.forget(prefix)
+        if self.removing is not None:
+            self.removing.hidden.forget(prefix)
+        self._removed(prefix)
 
     def _opened(self, dataset: Dataset, variable: Variable) -> None:
         """Fetch the coordinates of a variable ahead when its values are first opened."""

@@ -40,6 +40,8 @@ class ViewContext:
     netcdf : the netCDF files.
     editing : of datasets; None if nothing may be changed.
     arrivals : files that come into new directories; None if nothing can be copied into datasets.
+    replacement : opens a file that takes new content of the group at a path of a dataset, by the
+        name of the group's file, or raises NotPermitted; None: no content is ever replaced.
     """
 
     engine: Engine
@@ -52,6 +54,7 @@ class ViewContext:
     netcdf: NetcdfVersions
     editing: TreeEditing | None = None
     arrivals: Arrivals | None = None
+    replacement: Callable[[Dataset, str, str], OpenFile] | None = None
 
     def mtime_ns_of(self, loaded: LoadedNode) -> int:
         """Return the time of the files of a node."""
@@ -114,6 +117,7 @@ class ViewFile(File):
         self._made_at = 0.0
         self._revision = revision
         self._made_of = 0
+        self._replacement: Callable[[], OpenFile] | None = None
 
     @property
     def token(self) -> object:
@@ -145,7 +149,16 @@ class ViewFile(File):
     def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)
 
+    def is_replaced_by(self, replacement: Callable[[], OpenFile]) -> None:
+        """Let programs truncate the file: `replacement` opens what takes its new content."""
+        self._replacement = replacement
+        self.writable = self.is_replaceable = True
+
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+        if truncate and self._replacement is not None:
+            return self._replacement()
+        if writing:
+            raise NotPermitted("can only be replaced as a whole")
         return FixedContent(self._current_text(), self._synced)
 
     def _is_current(self) -> bool:

@@ -1,4 +1,4 @@
-"""Remains of killed writers: temporary files, and directories without keys."""
+"""Remains of killed writers: temporary files, places aside, and directories without keys."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 from typing import Final
 
-from nczfs.zmap.directory.rooted import READ, RootedDirectory
+from nczfs.zmap.directory.rooted import DIRECTORY, READ, RootedDirectory
 from nczfs.zmap.keys import OWN_FILES
 
 TEMPORARY: Final = f"{OWN_FILES}tmp-"
+ASIDE: Final = f"{OWN_FILES}new-"
 
 
 def new_temporary() -> str:
     """Return a name for a temporary file, on which its living writer holds a lock."""
     return f"{TEMPORARY}{secrets.token_hex(8)}"
+
+
+def new_aside() -> str:
+    """Return a name for a directory aside, on which its living writer holds a lock."""
+    return f"{ASIDE}{secrets.token_hex(8)}"
 
 
 class Leftovers:
@@ -32,7 +39,9 @@ class Leftovers:
         self._locks = locks
 
     def sweep(self, name: str, dir_fd: int) -> bool:
-        """Remove a temporary file if its writer is dead. Returns whether it was removed."""
+        """Remove what a writer left if it is dead. Returns whether it was removed."""
+        if self._locks and name.startswith(ASIDE):
+            return self._sweep_aside(name, dir_fd)
         if not self._locks or not name.startswith(TEMPORARY):
             return False
         with contextlib.suppress(OSError):
@@ -40,6 +49,17 @@ class Leftovers:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(name, dir_fd=dir_fd)
+                return True
+            finally:
+                os.close(fd)
+        return False
+
+    def _sweep_aside(self, name: str, dir_fd: int) -> bool:
+        with contextlib.suppress(OSError):
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | DIRECTORY, dir_fd=dir_fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(name, dir_fd=dir_fd)
                 return True
             finally:
                 os.close(fd)

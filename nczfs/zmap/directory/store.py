@@ -19,9 +19,11 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
+from nczfs.zmap.aside import Aside
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Part, Stat, Version, ZMap
 from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.directory.casing import check_spelling, seen_case_sensitive, tried_case_sensitive
+from nczfs.zmap.directory.exchanging import aside, can_exchange
 from nczfs.zmap.directory.leftovers import Leftovers
 from nczfs.zmap.directory.locking import can_lock
 from nczfs.zmap.directory.oserrors import translated
@@ -65,6 +67,7 @@ class DirectoryZMap(ZMap):
         lock_timeout_s: float = 10.0,
     ) -> None:
         path = Path(os.path.abspath(root))
+        self._durable = durable
         self._name = path.as_uri()
         try:
             self._root = RootedDirectory(str(path))
@@ -84,6 +87,7 @@ class DirectoryZMap(ZMap):
                 writable=writable,
                 conditional_writes=locks,
                 case_sensitive=case_sensitive is not False,
+                exchanges=locks and can_exchange(),
             )
         except OSError as error:
             self._root.close()
@@ -203,6 +207,20 @@ class DirectoryZMap(ZMap):
         with self._asking(prefix):
             for key, status in self._walker.files(prefix):
                 yield stat_of(key, status)
+
+    @contextlib.contextmanager
+    def aside(self, prefix: Prefix) -> Iterator[Aside]:
+        if not self._features.exchanges or not prefix:
+            raise ReadOnlyStore(f"{self._name}/{prefix}: cannot be replaced in one step")
+        with contextlib.ExitStack() as opened:
+            with self._asking(prefix):
+                found = opened.enter_context(aside(self._root, prefix, durable=self._durable))
+
+            def exchange(path: str) -> None:
+                with self._asking(prefix):
+                    found.exchange(path)
+
+            yield Aside(found.prefix, exchange)
 
     def capacity(self) -> Capacity:
         """Return the capacity of the root's file system."""
