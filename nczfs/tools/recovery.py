@@ -113,6 +113,7 @@ class Store:
         self._options: FormatOptions = format_options(place.modes, self._engine.options)
         self._datasets: dict[Prefix, Dataset | None] = {}
         self._places: dict[tuple[Path, str], int | None] = {}
+        self._copied: set[Prefix] = set()  # datasets of which the consolidated metadata are right
         zmap.prepare_writing()
 
     def close(self) -> None:
@@ -256,10 +257,15 @@ class Store:
                 f"{details.shape}; --export DIR gives you the values"
             )
         wanted = tuple(map(max, shape, details.shape))
+        editor = Editor(dataset, ".")
         if wanted != shape:
-            editor = Editor(dataset, ".")
             editor.grow(variable, wanted)
+        if dataset.root not in self._copied and any(d.unlimited for d in variable.dimensions):
+            # The mount may have ended after it had stored a length, and before the copy of it.
+            dataset.copy.distrust()
+        if wanted != shape or dataset.copy.is_owed:
             editor.sync()
+            self._copied.add(dataset.root)
             node = dataset.node(variable.path)
             assert isinstance(node, Variable)
             dataset.array(node)

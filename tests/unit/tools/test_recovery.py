@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -267,6 +268,24 @@ def test_an_unlimited_dimension_is_made_as_long_as_it_was(
         expected = np.full((length, 3), -1)
         expected[5, 1] = 55
         np.testing.assert_array_equal(dataset.variables["v"][...], expected)
+
+
+def test_a_length_that_was_stored_before_the_end_is_in_the_consolidated_metadata(
+    url: str, spool_dir: Path
+) -> None:
+    with open_url(url, "w", consolidated=True) as dataset:
+        dataset.create_dimension("t", None)
+        dataset.create_variable("v", ("t",), "i4", chunks=(4,))
+        dataset.resize_dimension("t", 2)
+    copy = Path(url, ".zmetadata")
+    old = copy.read_bytes()
+    with open_url(url, "r+") as dataset:
+        dataset.resize_dimension("t", 6)
+    with dying_mount(url, spool_dir) as v:
+        write(v, (5,), [55])
+    copy.write_bytes(old)
+    assert put_back(spool_dir) == []
+    assert json.loads(copy.read_bytes())["metadata"]["v/.zarray"]["shape"] == [6]
 
 
 CHANGES: dict[str, dict[str, Any]] = {
