@@ -14,7 +14,7 @@ from nczfs.engine.spool.contents import LogContents, logs_in
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import LOCK, SUFFIX, Spool, Survives
-from nczfs.errors import NoSpace
+from nczfs.errors import NczfsError, NoSpace
 from nczfs.tools import recovery
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Stat, Version
@@ -292,6 +292,19 @@ def test_what_holds_stays_when_the_values_in_older_files_are_stored(budget: Budg
     assert (budget.files, budget.used) == ([last], 0)
     log.close()
     assert budget.files == []
+
+
+def test_a_file_that_is_long_enough_takes_more_when_no_descriptor_is_left(budget: Budget) -> None:
+    with descriptors_left(0), pytest.raises(NczfsError):
+        budget.append(1)
+    budget.append(1)
+    with descriptors_left(0):
+        budget.append(60)
+    assert len(budget.files) == 1
+    assert len(budget.content) > 3 * spool_log.FILE_BYTES
+    budget.append(1)
+    assert len(budget.files) == 2
+    budget.log.close()
 
 
 def test_numbers_that_were_said_before_a_file_began_anew_never_seem_to_hold(budget: Budget) -> None:
