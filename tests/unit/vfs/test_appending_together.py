@@ -18,7 +18,7 @@ from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.space import Survives
-from nczfs.errors import NoSuchNode, StructureChanged, Unavailable
+from nczfs.errors import BadArgument, NoSuchNode, StructureChanged, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.filesystem import PAGE_BYTES, TreeFileSystem
@@ -111,6 +111,60 @@ def test_no_writer_is_disturbed_by_others_of_the_mount(
         own = [row for row in found if row[0] // 1000 == writer]
         assert own == [record(writer, number) for number in range(ROUNDS)]
     assert len(found) == 2 + 2 * ROUNDS
+
+
+def test_half_a_record_is_an_error_of_the_file_that_appended_it_and_goes_with_it(
+    fs: TreeFileSystem, memory: GatedZMap
+) -> None:
+    """SEMANTICS W8, W54: while others have the variable open."""
+    size = find(fs, RAW).size
+    one, other = (open_file(fs, RAW, os.O_WRONLY | os.O_APPEND) for _ in range(2))
+    fs.write(one, size, b"\1" * 5)
+    fs.write(other, size, np.array(record(2, 0), "<i4").tobytes())
+    assert find(fs, RAW).size == size + RECORD_BYTES + 5
+    fs.flush(other)
+    with pytest.raises(BadArgument, match="last 5 bytes are not a whole record"):
+        fs.flush(one)
+    fs.release(one)
+    assert find(fs, RAW).size == size + RECORD_BYTES
+    close(fs, other)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        assert root.variables["r"][2:].tolist() == [record(2, 0)]
+
+
+def test_half_a_record_at_an_offset_waits_for_all_files_of_the_variable(
+    fs: TreeFileSystem, memory: GatedZMap
+) -> None:
+    """SEMANTICS W8: any of them may write the rest."""
+    size = find(fs, RAW).size
+    one, other = (open_file(fs, RAW, os.O_RDWR) for _ in range(2))
+    given = np.array(record(2, 0), "<i4").tobytes()
+    fs.write(one, size, given[:5])
+    for handle in (one, other):
+        fs.write(handle, 0, bytes(4))
+        with pytest.raises(BadArgument, match="last 5 bytes are not a whole record"):
+            fs.flush(handle)
+    fs.release(one)
+    fs.write(other, size + 5, given[5:])
+    close(fs, other)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        assert root.variables["r"][2:].tolist() == [record(2, 0)]
+
+
+def test_half_a_record_at_an_offset_stays_there_when_others_append_a_record(
+    fs: TreeFileSystem, memory: GatedZMap
+) -> None:
+    """SEMANTICS W55."""
+    size = find(fs, RAW).size
+    one = open_file(fs, RAW, os.O_RDWR)
+    other = open_file(fs, RAW, os.O_WRONLY | os.O_APPEND)
+    fs.write(one, size, np.array([7], "<i4").tobytes())
+    fs.write(other, size, np.array(record(2, 0), "<i4").tobytes())
+    fs.write(one, size + RECORD_BYTES, np.array(record(1, 0), "<i4").tobytes())
+    for handle in (one, other):
+        close(fs, handle)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        assert root.variables["r"][2:].tolist() == [[7, *record(2, 0)[1:]], record(1, 0)]
 
 
 @pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR])

@@ -338,7 +338,13 @@ def test_an_open_file_that_is_truncated_must_be_written_before_the_close(
     """SEMANTICS W5, W6."""
     ino = find(fs, f"{V}/values.raw").ino
     handle = fs.open(ino, os.O_RDWR).handle
+    assert bytes(fs.read(handle, 0, 96)) == FIELD.tobytes()
+    assert fs.read_if_cached(handle, 0, 96) is not None
     fs.setattr(ino, AttributeChanges(size=0), handle)
+    assert fs.read_if_cached(handle, 0, 96) is None  # the old values are in memory
+    assert bytes(fs.read(handle, 0, 96)) == b""
+    with pytest.raises(NotPermitted, match="ends at byte 96"):
+        fs.write(handle, 92, b"12345678")
     with pytest.raises(NotPermitted, match="old values stay"):
         fs.flush(handle)
     np.testing.assert_array_equal(raw(fs), FIELD)
@@ -469,10 +475,16 @@ def test_records_are_appended(fs: TreeFileSystem, store: ZMap, step: int) -> Non
     ino = find(fs, R).ino
     new = np.arange(100, 109, dtype="<i4").tobytes()
     handle = fs.open(ino, os.O_WRONLY | os.O_APPEND).handle
+    reading = fs.open(ino, os.O_RDWR).handle
     for offset in range(0, len(new), step):
         fs.write(handle, values.nbytes + offset, new[offset : offset + step])
         written = len(new[: offset + step])
         assert fs.getattr(ino).size == values.nbytes + written
+        whole = values.tobytes() + new[: written // 12 * 12]
+        assert fs.read_if_cached(reading, 0, 1000) in (None, whole)
+        assert bytes(fs.read(reading, 0, 1000)) == whole
+    fs.flush(reading)
+    fs.release(reading)
     fs.flush(handle)
     fs.release(handle)
     wanted = np.concatenate([values, np.arange(100, 109).reshape(3, 3)])
@@ -482,6 +494,25 @@ def test_records_are_appended(fs: TreeFileSystem, store: ZMap, step: int) -> Non
     assert find(fs, R).ino == ino
     assert find(fs, "datasets/n.zarr/t/values.raw").size == 5 * 8
     assert {"0.0", "1.0", "2.0"} == set(listing(fs, "datasets/n.zarr/r/chunks"))
+
+
+def test_half_lines_become_whole_with_what_follows_or_with_what_the_file_shows(
+    fs: TreeFileSystem, store: ZMap
+) -> None:
+    """SEMANTICS W7."""
+    path = f"{V}/values.txt"
+    one, other = (open_file(fs, path) for _ in range(2))
+    sign = b"-".rjust(WIDTH - 2)  # of the digit that the line ends with
+    fs.write(one, WIDTH * 3, sign)
+    fs.write(one, WIDTH * 5, b"7")
+    fs.write(one, WIDTH * 5 + 1, b".5".ljust(WIDTH - 2) + b"\n")
+    fs.write(other, WIDTH * 5, b"8.5".ljust(WIDTH - 1) + b"\n")
+    fs.write(one, WIDTH * 6, sign)
+    for handle in (one, other):
+        close(fs, handle)
+    wanted = FIELD.copy()
+    wanted.reshape(-1)[[3, 5, 6]] = -3, 8.5, -6
+    np.testing.assert_array_equal(stored(store), wanted)
 
 
 def test_half_a_record_at_the_end_is_an_error_and_dropped(fs: TreeFileSystem, store: ZMap) -> None:
