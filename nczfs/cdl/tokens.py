@@ -48,7 +48,8 @@ class Token(NamedTuple):
         return self.source == mark and self.kind is TokenKind.MARK
 
 
-_BLANK = rb"(?>(?:[ \t\r\n\f]++|//[^\n]*+|/\*(?s:.*?)\*/)*)"
+# Possessive: in an atomic group, each comment would take 200 bytes until the end of the match.
+_BLANK = rb"(?:[ \t\r\n\f]++|//[^\n]*+|/\*(?s:.*?)\*/)*+"
 _NAME = (
     rb"(?:[A-Za-z_\x80-\xff]|\\[ -~]|%[01][0-9A-Fa-f]|%7[fF])"
     rb"(?:[A-Za-z0-9_.@+%\x80-\xff-]|\\[ -~])*+"

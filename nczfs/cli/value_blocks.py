@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from nczfs.engine.arrays.selection import Axis, select
 from nczfs.engine.chunks.loaded import Values
 from nczfs.library.variable import Variable
+from nczfs.model.boxes import whole
 
 FIRST_BYTES = 1 << 20  # small, to print something soon; each block is twice the one before
 BLOCK_BYTES = 64 << 20
@@ -91,7 +91,7 @@ def _boxes(shape: Sequence[int], chunks: Sequence[int], item: int, most: int) ->
     d = next((d for d in range(last) if prod(shape[d + 1 :]) <= room), last)
     row = prod(shape[d + 1 :])
     budget = FIRST_BYTES
-    for before in product(*map(range, shape[:d])):
+    for before in whole(tuple(shape[:d])).indexes():
         start = 0
         while start < shape[d]:
             stop = start + max(1, min(most, budget // item) // row)

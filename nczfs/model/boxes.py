@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from math import prod
+from typing import Final
+
+_LISTED_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,15 @@ class Box:
     def size(self) -> int:
         """The number of elements."""
         return prod(self.shape)
+
+    def indexes(self) -> Iterator[tuple[int, ...]]:
+        """Yield the index of every element, in C order, in little memory however many there are."""
+        if max(self.shape, default=0) <= _LISTED_MAX:
+            return product(*map(range, self.start, self.stop))  # which makes a list of each range
+        rest = Box(self.start[1:], self.stop[1:])
+        return (
+            (head, *tail) for head in range(self.start[0], self.stop[0]) for tail in rest.indexes()
+        )
 
     def slices(self) -> tuple[slice, ...]:
         return tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))

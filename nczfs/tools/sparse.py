@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import islice
 from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
-from nczfs.model.boxes import Box, common
+from nczfs.model.boxes import Box, common, whole
 from nczfs.model.grid import ChunkIndex, RegularGrid
 from nczfs.tools.chunkset import ChunkSet, chunks_of
 
@@ -98,7 +98,7 @@ class Blocks:
         if not prod(self.grid.shape):
             return iter(())
         chosen: Iterable[ChunkIndex] = (
-            product(*map(range, self.grid.counts)) if self.touched is None else self.touched
+            whole(self.grid.counts).indexes() if self.touched is None else self.touched
         )
         return (self.grid.box(index).slices() for index in chosen)
 
@@ -123,7 +123,7 @@ def box_of(selection: Selection) -> Box:
 
 def _first_hole(chunks: Box, found: list[ChunkIndex]) -> ChunkIndex:
     """Return the first chunk of a box that is not among some of them, which are in C order."""
-    every = product(*map(range, chunks.start, chunks.stop))
+    every = chunks.indexes()
     for other, chunk in zip(found, every, strict=False):
         if chunk != other:
             return chunk

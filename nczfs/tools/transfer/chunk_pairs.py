@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import product
 
 from nczfs.engine.chunks.fill import fill_element
-from nczfs.model.boxes import Box, common
+from nczfs.model.boxes import Box, common, whole
 from nczfs.model.grid import ChunkIndex, ChunkPart, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.tools.chunkset import ChunkSet, chunks_of
@@ -85,7 +84,7 @@ class ChunkPair:
 
     def all_chunks(self) -> Iterator[ChunkIndex]:
         """Yield all chunks of the grid, in C order."""
-        yield from product(*map(range, self.source.array.grid.counts))
+        return whole(self.source.array.grid.counts).indexes()
 
     def nbytes_of(self, chunk: ChunkIndex) -> int:
         """Return the bytes that a chunk of the target counts for in progress."""
@@ -100,20 +99,15 @@ class ChunkPair:
             found = few_within(self.stored, chunks_of(box, own.chunk_shape), chunks.size // 4)
             if found is not None:
                 boxes = (chunks_of(common(own.box(c), box), goal.chunk_shape) for c in found)
-                near = {chunk for each in boxes for chunk in _indices(each)}
+                near = {chunk for each in boxes for chunk in each.indexes()}
                 return sorted(near)
-        return _indices(chunks)
+        return chunks.indexes()
 
     def _is_stored(self, box: Box) -> bool:
         """Return whether anything may have been written in a box of the source."""
         if self.stored is None or not self.keeps_holes:
             return True
         return self.stored.has_any(chunks_of(box, self.source.array.chunk_shape))
-
-
-def _indices(chunks: Box) -> Iterator[ChunkIndex]:
-    """Yield the chunks of a box of a grid, in C order."""
-    return product(*map(range, chunks.start, chunks.stop))
 
 
 def _have_same_fill(one: ArrayDescription, other: ArrayDescription) -> bool:

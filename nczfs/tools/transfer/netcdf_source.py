@@ -27,6 +27,7 @@ from nczfs.model.hierarchy import ArrayDescription, Attribute, CodecSpec, Dimens
 from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer import netcdf_c
 from nczfs.tools.transfer.blocks import CACHE_SHARE
+from nczfs.tools.transfer.hdf5_foreign import check_own_contents
 from nczfs.tools.transfer.source import Content, Notice, Source, item_bytes
 
 _BYTE_ORDERS = {"big": ">"}
@@ -46,7 +47,8 @@ def netcdf_source(
     Raises
     ------
     NoContent, AccessDenied, CorruptStore : it cannot be opened.
-    Unsupported : there are variables or attributes of user-defined types.
+    Unsupported : there are variables or attributes of user-defined types, or it takes something
+        from another file.
     """
     file = os.fspath(path)
     dataset = _opened(file)
@@ -71,6 +73,7 @@ def netcdf_source(
 def _opened(file: str) -> Any:
     try:
         os.stat(file)
+        check_own_contents(file)
         with warnings.catch_warnings(), translated(file):
             warnings.simplefilter("ignore")  # about variables that it skips: they are refused here
             return netCDF4.Dataset(file)

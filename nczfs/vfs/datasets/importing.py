@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import (
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 CDL_BYTES_MAX = 256 << 20
 MEMORY_SHARE = 4
+VALUES_BYTES_LEAST = 1 << 30
+EXPANSION_MAX = 2000  # deflate makes up to 1,032 bytes of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,7 @@ class GroupImport:
         prefix = self._prefix
         with self.context.refusals.file(lambda: prefix, name).noted(), _judged():
             if name.endswith(CDL_SUFFIX):
-                self._fill(cdl_source(_text(held, where), where))
+                self._fill(cdl_source(_text(held, where), where), held.size)
             else:
                 self._fill_from_netcdf(held, where)
         if self.held.get(prefix, name) is held:
@@ -231,18 +234,19 @@ class GroupImport:
         with held.path() as path:
             check_complete(path, where)
             with read_apart(path, where, note, self._memory_bytes, skip_unsupported=False) as found:
-                self._fill(found)
+                self._fill(found, held.size)
 
     @property
     def _memory_bytes(self) -> int:
         return self.context.engine.options.memory_limit_bytes // MEMORY_SHARE
 
-    def _fill(self, source: Source) -> None:
+    def _fill(self, source: Source, size: int) -> None:
         dataset, path = self.dataset, self.path
         names = Scopes(source.root).names
         chunks = {name: n for name, n in self.options.chunks.items() if name in names}
         source = chosen(with_usual_chunks(source), Choices(chunks, self.options.codecs))
         limit = self._memory_bytes
+        _check_values(source, size)
         editor = self.editing.editor
         if is_empty(dataset, path):
             fill_group(source, dataset, path, editor, limit, lambda _: None)
@@ -275,6 +279,20 @@ def is_empty(dataset: Dataset, path: str) -> bool:
     if node.attributes or node.dimensions:
         return False
     return not dataset.names(path)
+
+
+def _check_values(source: Source, size: int) -> None:
+    """Raise Unsupported if a file has far more values than its bytes can say.
+
+    Nobody sees how far a program's close is, nor can end it: a file of a kilobyte may declare
+    values that take years to look at.
+    """
+    values = sum(prod(each.shape) * each.item_bytes for each in source.contents.values())
+    if values > max(VALUES_BYTES_LEAST, EXPANSION_MAX * size):
+        raise Unsupported(
+            f"{source.name}: declares {values} bytes of values, and has {size}; `nczfs import` and "
+            "`nczfs create` take such files"
+        )
 
 
 def _nowhere(_: HeldFile) -> bool:

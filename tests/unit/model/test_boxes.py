@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 import pytest
@@ -69,3 +69,16 @@ def test_a_box_knows_itself_relative_to_an_origin() -> None:
     box = whole((4, 5)).relative_to((-1, 2))
     assert box == Box((1, -2), (5, 3))
     assert box.shape == (4, 5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4))
+def test_the_indexes_of_a_box_are_those_of_its_elements_in_c_order(
+    sides: list[tuple[int, int]],
+) -> None:
+    box = Box(tuple(a for a, _ in sides), tuple(a + n for a, n in sides))
+    assert list(box.indexes()) == list(product(*(range(a, a + n) for a, n in sides)))
+
+
+def test_the_indexes_of_exabytes_come_one_at_a_time() -> None:
+    found = whole((2, 1 << 60, 3)).indexes()
+    assert list(islice(found, 4)) == [(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 0)]

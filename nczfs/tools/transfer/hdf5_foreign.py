@@ -1,0 +1,66 @@
+"""What an HDF5 file takes from other files, which a hostile one could name.
+
+HDF5 follows links to other files, and reads values from files that a dataset names, without asking.
+Such a file, copied into a mount or imported, would bring the contents of any file that its reader
+may read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import h5py
+from h5py import h5d, h5f, h5l, h5o
+
+from nczfs.errors import CorruptStore, Unsupported
+from nczfs.messages import shown
+
+_LINKS_WITHIN: Final = (h5l.TYPE_HARD, h5l.TYPE_SOFT)
+
+
+def check_own_contents(path: str) -> None:
+    """Check that an HDF5 file takes nothing from other files; others are not looked at.
+
+    Raises
+    ------
+    Unsupported : it does. CorruptStore : HDF5 cannot read it.
+    """
+    try:
+        if not h5py.is_hdf5(path):
+            return
+        with h5py.File(path, "r") as file:
+            _check_links(file.id, path)
+            _check_values(file.id, path)
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise CorruptStore(f"{path}: HDF5 cannot read it: {reason}") from error
+
+
+def _check_links(file: h5f.FileID, path: str) -> None:
+    def look(name: bytes, info: Any) -> bytes | None:  # h5py breaks if it raises an error
+        return None if info.type in _LINKS_WITHIN else name
+
+    found = file.links.visit(look, info=True)
+    if found is not None:
+        raise _foreign(path, found)
+
+
+def _check_values(file: h5f.FileID, path: str) -> None:
+    datasets: list[bytes] = []
+
+    def look(name: bytes, info: Any) -> None:
+        if info.type == h5o.TYPE_DATASET:
+            datasets.append(name)
+
+    h5o.visit(file, look, info=True)
+    for name in datasets:
+        plist = h5d.open(file, name).get_create_plist()
+        if plist.get_external_count() or plist.get_layout() == h5d.VIRTUAL:
+            raise _foreign(path, name)
+
+
+def _foreign(path: str, name: bytes) -> Unsupported:
+    place = shown("/" + name.decode("utf-8", "replace"))
+    return Unsupported(
+        f"{path}: {place} is in another file, which is not read; `nccopy` makes one file of all"
+    )
