@@ -51,6 +51,11 @@ def current_process() -> ProcessIdentity | None:
     return _identity(os.getpid(), _PROC)
 
 
+def this_process() -> ProcessIdentity:
+    """Return this process, as it signs what it claims; it may not be told from others."""
+    return current_process() or ProcessIdentity("", os.getpid(), 0)
+
+
 @lru_cache(maxsize=1)
 def _identity(pid: int, proc: Path) -> ProcessIdentity | None:
     try:

@@ -25,7 +25,7 @@ from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import MetadataError, NczfsError, NoSuchNode, SpoolError
 from nczfs.formats.base import FormatOptions
-from nczfs.model.hierarchy import ArrayDescription, Variable
+from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix, parse_prefix
 from nczfs.zmap.url import StoreUrl
@@ -189,7 +189,7 @@ class Store:
         flags, values = entry.flags(), None
         if flags.any():
             values = entry.values(array.dtype.native, dataset.array(variable).writer())
-        taken = None if force else self._taken(entry.key, found.home, array)
+        taken = None if force else self._taken(found.home, dataset, variable)
         if taken is not None:
             stop = _stop_of(flags, details)
             if stop > taken:
@@ -205,19 +205,22 @@ class Store:
             return array_now, None
         return array_now, Written(details.index, flags, values, entry.basis)
 
-    def _taken(self, key: str, home: Home, array: ArrayDescription) -> int | None:
+    def _taken(self, home: Home, dataset: Dataset, variable: Variable) -> int | None:
         """Return the first record of a mount whose place others have; None: it has its place.
 
-        That its records have their place is noted before they are put there, and the array is as
-        long as that needs.
+        That is claimed, as by a mount that appends. That its records have it is noted before they
+        are put there, and the array is as long as that needs.
         """
+        key = dataset.prefix(variable.path)
         place = home.directory, key
         if place not in self._places:
-            first = home.first_appended(key)
-            is_taken = first is not None and array.shape[0] > first
-            if first is not None and not is_taken:
-                home.say({"is": "placed", "key": key})
-            self._places[place] = first if is_taken else None
+            appended, taken = home.appended(key), None
+            if appended is not None:
+                if dataset.appends.claim_at(variable.path, *appended, home.process):
+                    home.say({"is": "placed", "key": key})
+                else:
+                    taken = appended[0]
+            self._places[place] = taken
         return self._places[place]
 
     def _variable(self, key: str) -> tuple[Dataset, Variable]:

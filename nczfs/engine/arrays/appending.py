@@ -15,6 +15,7 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.metadata.claims import with_claim
 from nczfs.engine.metadata.hierarchy import Hierarchy
+from nczfs.engine.process import ProcessIdentity
 from nczfs.engine.retrying import until_stored
 from nczfs.errors import Conflict, NczfsError, NoSuchNode, StructureChanged
 from nczfs.model.boxes import Box
@@ -34,6 +35,7 @@ class _Rows:
         that is known, no more are added.
     claimed : the place that they have, and are not at yet, because the disk was full or the like.
     values : theirs, while they are being moved.
+    is_bound : whether they have a place at `first` or nowhere.
     """
 
     array: StoredArray
@@ -44,6 +46,7 @@ class _Rows:
     is_doubted: bool = False
     claimed: int | None = None
     values: Values | None = None
+    is_bound: bool = False
 
     @property
     def is_unsettled(self) -> bool:
@@ -150,6 +153,23 @@ class Appends:
                 failures[path] = error
         return failures
 
+    def claim_at(self, path: str, first: int, stop: int, ended: ProcessIdentity | None) -> bool:
+        """Claim the records [first, stop) of a variable, or nothing. Returns whether they are free.
+
+        Parameters
+        ----------
+        ended : the process that has appended them, whose claims do not count.
+
+        Raises
+        ------
+        StructureChanged, NoSuchNode, MetadataError, StoreError.
+        """
+        with self._edits.naming:
+            rows = _Rows(self._array(path).stored, lambda _: None, first, stop, is_bound=True)
+            place = self._hierarchy.url(path)
+            found = until_stored(lambda attempt: self._claimed(path, rows, attempt, ended), place)
+            return found == first
+
     def forget(self, is_gone: Callable[[str], bool]) -> None:
         """Drop the records of removed variables, whose paths the caller holds."""
         for path in filter(is_gone, self.paths):
@@ -163,7 +183,9 @@ class Appends:
         if rows.claimed > rows.first:
             self._move(path, rows, rows.claimed)
 
-    def _claimed(self, path: str, rows: _Rows, attempt: int) -> int:
+    def _claimed(
+        self, path: str, rows: _Rows, attempt: int, ended: ProcessIdentity | None = None
+    ) -> int:
         """Claim a place for some records. Returns the index of the first one.
 
         Raises
@@ -185,7 +207,9 @@ class Appends:
         if data is None:
             raise StructureChanged(f"{self._hierarchy.url(path)}: another client has removed it")
         count, was_doubted = rows.stop - rows.first, rows.is_doubted
-        first, claimed = with_claim(single, data, key, rows.name, rows.first, count)
+        first, claimed = with_claim(single, data, key, rows.name, rows.first, count, ended)
+        if rows.is_bound and first != rows.first:
+            return first
         if self._has_conditions():
             self._edits.own_claims.add(rows.name)
             rows.is_doubted = True

@@ -10,11 +10,10 @@ Claims of processes that have ended without that do not count.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
-from nczfs.engine.process import ProcessIdentity, current_process
+from nczfs.engine.process import ProcessIdentity, this_process
 from nczfs.formats.base import MetadataFormat
 from nczfs.model.hierarchy import Json
 
@@ -40,13 +39,19 @@ class AppendClaim:
     started: int
 
     @property
-    def has_ended(self) -> bool:
-        """Return whether its process is certainly gone, as seen from this one."""
-        return ProcessIdentity(self.machine, self.pid, self.started).has_ended()
+    def process(self) -> ProcessIdentity:
+        """Whose it is."""
+        return ProcessIdentity(self.machine, self.pid, self.started)
 
 
 def with_claim(
-    written_as: MetadataFormat, data: bytes, key: str, name: str, start: int, count: int
+    written_as: MetadataFormat,
+    data: bytes,
+    key: str,
+    name: str,
+    start: int,
+    count: int,
+    ended: ProcessIdentity | None = None,
 ) -> tuple[int, bytes]:
     """Claim a place for some records of this process.
 
@@ -56,6 +61,7 @@ def with_claim(
     name : of the records. If there is a claim of that name already, for as many records, it was
         stored although its answer was lost, and holds.
     start : their place, or the earliest one.
+    ended : a process that has ended, even if that cannot be seen from here.
 
     Returns
     -------
@@ -69,9 +75,9 @@ def with_claim(
     for claim in claims:
         if claim.name == name and claim.stop - claim.first == count and claim.first >= start:
             return claim.first, data
-    others = [claim for claim in claims if claim.name != name]
+    others = [claim for claim in claims if claim.name != name and claim.process != ended]
     first = max(start, length, *(claim.stop for claim in others), 0)
-    process = current_process() or ProcessIdentity("", os.getpid(), 0)
+    process = this_process()
     claim = AppendClaim(name, first, first + count, process.machine, process.pid, process.started)
     return first, _with_claims(written_as, data, key, [*others, claim])
 
@@ -118,7 +124,7 @@ def _length_and_claims(
 def _living_claims(found: Json) -> list[AppendClaim]:
     """Return the claims in the note of an array whose processes may be alive."""
     claims = map(_claim_of, found if isinstance(found, list) else [])
-    return [claim for claim in claims if claim is not None and not claim.has_ended]
+    return [claim for claim in claims if claim is not None and not claim.process.has_ended()]
 
 
 def _claim_of(item: Json) -> AppendClaim | None:

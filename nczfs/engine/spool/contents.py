@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nczfs.engine.chunks.base import UnitIndex
+from nczfs.engine.process import ProcessIdentity
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import CHUNK, ChunkDetails, KeptChunk, WrittenPart
 from nczfs.engine.spool.entries import KILLED, SpoolEntry, read_records
@@ -70,6 +71,7 @@ class LogContents:
     Attributes
     ----------
     url : of what was mounted.
+    process : of the mount.
     staged : by the name of the file.
     chunks : by the prefix of the array, and the index.
     grown : arrays that became longer, by their prefix.
@@ -82,6 +84,7 @@ class LogContents:
     def __init__(self, directory: Path) -> None:
         paths = logs_in(directory)
         self.url = ""
+        self.process: ProcessIdentity | None = None
         self.staged: dict[str, Staged] = {}
         self.chunks: dict[_Place, Logged] = {}
         self.grown: dict[str, ChunkDetails] = {}
@@ -120,6 +123,8 @@ class LogContents:
                 if document["format"] != FORMAT:
                     raise ValueError(f"format {document['format']!r} instead of {FORMAT}")
                 self.url = str(document.get("url", self.url))
+                if "process" in document:
+                    self.process = ProcessIdentity(**document["process"])
             case "chunk":
                 name = f"log-{int(document['number'])}-{quoted(str(document['name']))}"
                 details = ChunkDetails.parsed(document)

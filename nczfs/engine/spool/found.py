@@ -15,6 +15,7 @@ from tempfile import gettempprefix
 from typing import Any, Final
 from urllib.parse import unquote
 
+from nczfs.engine.process import ProcessIdentity
 from nczfs.engine.spool.chunks import KeptChunk
 from nczfs.engine.spool.contents import LogContents, chunks_of, logs_in, read_entry
 from nczfs.engine.spool.disk import disk, sync_directory
@@ -139,12 +140,14 @@ class Home:
     Attributes
     ----------
     url : of what was mounted, where that is known.
+    process : of the mount, where that is known.
     in_use : its mount lives.
     """
 
     def __init__(self, directory: Path, *, tidies: bool) -> None:
         self.directory = directory
         self.url = ""
+        self.process: ProcessIdentity | None = None
         self.in_use = False
         self.is_foreign = any(map(is_foreign, [directory, *logs_in(directory)]))
         self._found: dict[str, Found] = {}
@@ -187,12 +190,15 @@ class Home:
         heading = [] if self._log.size else [{"is": "log", "format": FORMAT}]
         self._log.append([packed(document) for document in [*heading, *documents]])
 
-    def first_appended(self, key: str) -> int | None:
-        """Return the first record of an array whose place is not certain; None: there is none."""
+    def appended(self, key: str) -> tuple[int, int] | None:
+        """Return the records [first, stop) of an array whose place is not certain, if any."""
         entries = (each.entry for each in self._found.values())
-        bases = (e.basis for e in entries if isinstance(e, KeptChunk) and e.key == key)
-        firsts = [basis.appended_from for basis in bases if basis.appended_from is not None]
-        return min(firsts, default=None)
+        chunks = [each for each in entries if isinstance(each, KeptChunk) and each.key == key]
+        bases = (each.basis.appended_from for each in chunks)
+        firsts = [first for first in bases if first is not None]
+        if not firsts:
+            return None
+        return min(firsts), max(each.details.shape[0] for each in chunks)
 
     def forget(self, found: Found) -> None:
         """Note that something is gone; with the last one the directory is removed.
@@ -214,6 +220,7 @@ class Home:
     def _look(self, files: dict[str, Path], *, has_journal: bool) -> None:
         contents = LogContents(self.directory)
         self.url = contents.url or self.url  # the lock is not synced
+        self.process = contents.process
         for path in logs_in(self.directory):
             files.pop(path.name, None)
         self._look_at_objects(files, contents)

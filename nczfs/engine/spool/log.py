@@ -2,7 +2,7 @@
 
 It is a sequence of files, ``log.N``, of records:
 
-* ``log``: the format, and the URL of the mount. The first one of a file.
+* ``log``: the format, the URL of the mount, and its process. The first one of a file.
 * ``chunk``: a number that stands for a chunk in this file from here on, and the `ChunkDetails`.
 * ``basis``: what the chunks of a unit are written upon, as in `Basis`; the last one counts.
 * ``wrote``: the elements of a box of a chunk.
@@ -19,9 +19,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from nczfs.engine.process import this_process
 from nczfs.engine.spool.records import LogFile, Packed, packed
 from nczfs.errors import NczfsError
 
@@ -58,7 +60,7 @@ class Log:
     ) -> None:
         self.lock = threading.RLock()
         self._directory = directory
-        self._heading = packed({"is": "log", **heading})
+        self._said = {"is": "log", **heading}
         self._make = make
         self._reserve = reserve
         self._sync = sync
@@ -191,7 +193,8 @@ class Log:
         """Return the beginning of a file that has nothing yet."""
         if self._last.size:
             return []
-        return [self._heading, *(each for restate in self._held.values() for each in restate())]
+        heading = packed({**self._said, "process": asdict(this_process())})
+        return [heading, *(each for restate in self._held.values() for each in restate())]
 
     def _add_file(self) -> None:
         number = self._count + 1

@@ -18,7 +18,7 @@ from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.claims import NOTE, with_claim, without_covered
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, Tally
-from nczfs.engine.process import current_process
+from nczfs.engine.process import ProcessIdentity, current_process
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.writing.writeback import WriteBack
@@ -467,6 +467,46 @@ def test_records_without_a_place_are_not_put_over_those_of_others(
     assert stored(copy) == [0, 9, 11]
     assert recover(left, copy, force=True) == []
     assert stored(copy) == [0, 9, 5, 6, 7]
+
+
+def test_records_without_a_place_are_not_put_where_a_living_mount_will_store_its_own(
+    store: MemoryZMap, journaling: Client, clients: tuple[Client, Client], tmp_path: Path
+) -> None:
+    """SEMANTICS W52."""
+    assert journaling.append(5, 6) == 2
+    left = left_by(tmp_path / "spool", tmp_path / "killed")
+    clients[1].append(11)
+    elsewhere = ProcessIdentity("another machine", 1, 1)
+    with mock.patch("nczfs.engine.metadata.claims.this_process", return_value=elsewhere):
+        assert clients[1].dataset.appends.claim() == {}
+    refused = recover(left, store)
+    assert len(refused) == 2
+    assert all("record 2 and those behind it were appended where" in each for each in refused)
+    clients[1].dataset.store()
+    assert stored(store) == [0, 0, 11]
+
+
+@pytest.mark.parametrize("write", range(6))
+def test_records_that_are_put_back_and_those_that_are_appended_meanwhile_have_places_of_their_own(
+    store: MemoryZMap,
+    journaling: Client,
+    clients: tuple[Client, Client],
+    tmp_path: Path,
+    write: int,
+) -> None:
+    """SEMANTICS W52."""
+    assert journaling.append(5, 6) == 2
+    left = left_by(tmp_path / "spool", tmp_path / "killed")
+    writes = iter(range(100))
+
+    def append(operation: str, key: str) -> None:
+        if operation == "write" and next(writes) == write:
+            clients[1].append(11)
+            clients[1].dataset.store()
+
+    refused = recover(left, Faulty(store, before_call=append))
+    if next(writes) > write:
+        assert stored(store) == ([0, 0, 11] if refused else [0, 0, 5, 6, 11])
 
 
 ZARR2 = FORMATS.named("zarr2", FormatOptions())
