@@ -21,11 +21,11 @@ from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 from nczfs.messages import size_text
+from nczfs.vfs.unsaved import ANSWER_S, counted, silence_text, unsaved_text
 
 WAIT_S = 0.2
 NEWS_S = 1.0  # at most one line in this time
 QUIET_S = 10.0  # the longest silence on a terminal
-ANSWER_S = 3.0  # a mount, or its store, that does not answer for so long is shown as such
 
 Status = dict[str, Any]
 
@@ -91,7 +91,7 @@ def _one(arguments: argparse.Namespace) -> int:
             say(line)
     if arguments.wait and status["spooled"]:
         raise MountError(
-            f"{path}: {_counted(status['spooled'], 'piece')} could not be stored; "
+            f"{path}: {counted(status['spooled'], 'piece')} could not be stored; "
             f"`nczfs recover --list` shows what is in the spool"
         )
     return 0
@@ -144,7 +144,7 @@ def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
     kept = "nothing"
     if status["spooled"]:
         kept = (
-            f"{_counted(status['spooled'], 'piece')} that could not be stored; "
+            f"{counted(status['spooled'], 'piece')} that could not be stored; "
             "`nczfs recover --list` shows them"
         )
     yield f"in the spool: {kept}"
@@ -167,26 +167,6 @@ def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
         yield f"keys that cannot be file names: {status['hidden_keys']:g}"
         for name, value in status["features"].items():
             yield f"{name.replace('_', ' ')}: {'yes' if value else 'no'}"
-
-
-def silence_text(status: Status) -> str:
-    """Describe that the store does not answer; "": it does."""
-    silent_s = status.get("silent_s", 0.0)
-    return f"has not answered for {silent_s:.0f} s" if silent_s >= ANSWER_S else ""
-
-
-def unsaved_text(status: Status) -> str:
-    """Describe what was written and is not stored yet; "": nothing."""
-    counts = ((status["unsaved_chunks"], "chunk"), (status["unsaved_files"], "file"))
-    parts = [_counted(number, noun) for number, noun in counts if number]
-    if number := status["unsaved_metadata"]:
-        parts.append(f"the metadata of {_counted(number, 'dataset')}")
-    text = " and ".join(parts)
-    return f"{text} ({size_text(status['dirty_bytes'])})" if status["dirty_bytes"] else text
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _mounts() -> list[mounting.MountEntry]:

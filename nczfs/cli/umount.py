@@ -13,11 +13,12 @@ from pathlib import Path
 
 from nczfs.cli import values
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.status import Status, silence_text, unsaved_text
+from nczfs.cli.status import Status
 from nczfs.cli.terminal import complain
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
+from nczfs.vfs.unsaved import ending_text
 
 PATIENCE_S = 2.5  # an end that takes longer is explained
 
@@ -122,23 +123,13 @@ def wait(path: str, daemon: Daemon, timeout_s: float) -> None:
     if _ended(daemon.descriptor, patience_s):
         return
     if left_s := timeout_s - patience_s:
-        complain(
-            "nczfs", f"{path}: unmounted; {_waited_for(daemon.status)}, for up to {left_s:g} s"
-        )
+        complain("nczfs", f"{path}: unmounted; for up to {left_s:g} s {ending_text(daemon.status)}")
         if _ended(daemon.descriptor, left_s):
             return
     raise MountError(
-        f"{path}: unmounted, but the daemon (process {daemon.pid}) still works after"
-        f" {timeout_s:g} s; its log says what it does"
+        f"{path}: unmounted, but the daemon (process {daemon.pid}) has not ended after"
+        f" {timeout_s:g} s; what it cannot store is kept in {daemon.status['spool']}"
     )
-
-
-def _waited_for(status: Status) -> str:
-    silence = silence_text(status)
-    because = f" (the store {silence})" if silence else ""
-    if unsaved := unsaved_text(status):
-        return f"waiting for {unsaved} to be stored{because}"
-    return f"waiting for requests to the store that are under way{because}"
 
 
 def _ended(daemon: int, timeout_s: float) -> bool:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 # pyfuse3's default of 99 requests is a cliff: if all of them wait for data, stat waits, too.
 _MAX_TASKS = 1000
 _MIN_TASKS = 8
-_SOON_S = 2.0
+_SOON_S = 2.0  # an end that takes longer is explained
 _READ_AHEAD_KIB = 1024  # more has no effect: a request is at most 1 MiB
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
@@ -69,6 +69,40 @@ class Crashed(MountError):
     """
 
 
+class _SlowEnd:
+    """What is done when the end of a mount takes long.
+
+    The process may be killed then, so unstored writes are saved; and the log says what is waited
+    for.
+    """
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._has_begun = False
+        self._over = threading.Event()
+        self._lock = threading.Lock()  # held while writes are saved
+
+    def begin(self) -> None:
+        """Start the clock, if that has not been done."""
+        if not self._has_begun:
+            self._has_begun = True
+            threading.Thread(target=self._wait, name="nczfs-end", daemon=True).start()
+
+    def end(self) -> None:
+        """Stop the clock. The file system may be closed then."""
+        self._over.set()
+        with self._lock:
+            pass
+
+    def _wait(self) -> None:
+        if self._over.wait(_SOON_S):
+            return
+        with self._lock:
+            if not self._over.is_set():
+                log.info("%s", self._fs.ending_text())
+                self._fs.save()
+
+
 def serve(
     fs: FileSystem,
     mountpoint: str,
@@ -94,11 +128,13 @@ def serve(
     Crashed : the mount is dead, and stays visible as such.
     """
     invalidator = invalidator or Invalidator()
+    ending = _SlowEnd(fs)
     handlers = {number: signal.getsignal(number) for number in _ENDING}
     try:
-        _serve_open(fs, mountpoint, options, invalidator, on_ready or (lambda: None))
+        _serve_open(fs, mountpoint, options, invalidator, on_ready or (lambda: None), ending)
     finally:
-        _close(fs, options.flush_timeout_s)
+        ending.begin()
+        _close(fs, options.flush_timeout_s, ending)
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
@@ -109,6 +145,7 @@ def _serve_open(
     options: MountOptions,
     invalidator: Invalidator,
     on_ready: Callable[[], None],
+    ending: _SlowEnd,
 ) -> None:
     logging.getLogger(pyfuse3.__name__).addFilter(_not_late)
     connected = trio.Event()
@@ -125,7 +162,7 @@ def _serve_open(
     clean = False
     guard = Guard()
     try:
-        trio.run(_run, fs, mountpoint, connected, invalidator, guard, on_ready)
+        trio.run(_run, fs, mountpoint, connected, invalidator, guard, on_ready, ending)
         clean = True
     except Exception as error:
         log.critical("the daemon ends and leaves a dead mount at %s", mountpoint, exc_info=error)
@@ -144,6 +181,7 @@ async def _run(
     invalidator: Invalidator,
     guard: Guard,
     on_ready: Callable[[], None],
+    ending: _SlowEnd,
 ) -> None:
     if not faulthandler.is_enabled():
         faulthandler.enable()
@@ -155,19 +193,22 @@ async def _run(
         signal.signal(number, signal.SIG_IGN)
     with trio.open_signal_receiver(*_ENDING, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_obey, signals, fs, invalidator)
+            nursery.start_soon(_obey, signals, fs, invalidator, ending)
             nursery.start_soon(_announce, mountpoint, connected, invalidator, guard, on_ready)
             await pyfuse3.main(min_tasks=_MIN_TASKS, max_tasks=_MAX_TASKS)
             nursery.cancel_scope.cancel()
 
 
-async def _obey(signals: AsyncIterator[int], fs: FileSystem, invalidator: Invalidator) -> None:
+async def _obey(
+    signals: AsyncIterator[int], fs: FileSystem, invalidator: Invalidator, ending: _SlowEnd
+) -> None:
     async for number in signals:
         log.info("received %s", signal.Signals(number).name, extra={"repeats": ""})
         if number == signal.SIGHUP:
             await trio.to_thread.run_sync(fs.refresh, "", abandon_on_cancel=True)
             continue
         notify_service_manager("STOPPING=1")
+        ending.begin()
         # Before terminate, because invalidating in a closed session would crash.
         await trio.to_thread.run_sync(invalidator.stop)
         pyfuse3.terminate()
@@ -215,11 +256,8 @@ def _words(options: MountOptions, *, by_modes: bool) -> set[str]:
     return words
 
 
-def _close(fs: FileSystem, timeout_s: float) -> None:
-    """Store what was written, and close. A hanging store never keeps the daemon alive.
-
-    The process may be killed if that takes long, so unstored writes are saved before.
-    """
+def _close(fs: FileSystem, timeout_s: float, ending: _SlowEnd) -> None:
+    """Store what was written, and close. A hanging store never keeps the daemon alive."""
     ended = threading.Event()
 
     def store() -> None:
@@ -231,11 +269,10 @@ def _close(fs: FileSystem, timeout_s: float) -> None:
             ended.set()
 
     threading.Thread(target=store, name="nczfs-sync", daemon=True).start()
-    soon = min(_SOON_S, timeout_s)
-    if not ended.wait(soon):
+    if not ended.wait(timeout_s):
+        log.error("not everything was stored within %g s", timeout_s)
         fs.save()
-        if not ended.wait(timeout_s - soon):
-            log.error("not everything was stored within %g s", timeout_s)
+    ending.end()
     thread = threading.Thread(target=fs.close, name="nczfs-close", daemon=True)
     thread.start()
     thread.join(timeout_s)

@@ -271,6 +271,9 @@ class ToyFileSystem(FileSystem):
     def sync(self) -> None:
         """Do nothing: everything is stored at once."""
 
+    def ending_text(self) -> str:
+        return "waiting for nothing"
+
     def save(self) -> None:
         """Do nothing: everything is stored."""
 

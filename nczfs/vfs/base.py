@@ -273,6 +273,10 @@ class FileSystem(ABC):
         """Store everything that was written. Raises the first error after trying the rest."""
 
     @abstractmethod
+    def ending_text(self) -> str:
+        """Describe what the end of the mount waits for. Makes no request."""
+
+    @abstractmethod
     def save(self) -> None:
         """Save unstored writes on this machine, also later ones that are not stored at once.
 

@@ -74,6 +74,7 @@ class TreeFileSystem(FileSystem):
         forget: Callable[[str], Callable[[str], bool]],
         sync: Callable[[], None],
         capacity: Callable[[], Capacity],
+        ending_text: Callable[[], str],
         save: Callable[[], object],
         end: Callable[[], None],
         close: Callable[[], None],
@@ -86,6 +87,7 @@ class TreeFileSystem(FileSystem):
         self._forget = forget
         self._sync = sync
         self._capacity = capacity
+        self._ending_text = ending_text
         self._save = save
         self._end = end
         self._close = close
@@ -339,6 +341,9 @@ class TreeFileSystem(FileSystem):
                 errors.append(error)
         if errors:
             raise errors[0]
+
+    def ending_text(self) -> str:
+        return self._ending_text()
 
     def save(self) -> None:
         self._save()

@@ -40,6 +40,7 @@ from nczfs.vfs.objects import (
     ObjectsTree,
     StoredOptions,
 )
+from nczfs.vfs.unsaved import ending_text
 from nczfs.views.netcdf.formats import NetcdfFiles
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
@@ -179,6 +180,7 @@ class _Mounted:
             forget=self._forget,
             sync=_steps(self._engine.writeback.flush, self._datasets.sync, zmap.flush),
             capacity=zmap.capacity,
+            ending_text=lambda: ending_text(self._status()),
             save=self._engine.writeback.save,
             end=_steps(self._datasets.close, self._engine.writeback.close),
             close=_steps(self._netcdf.close, self._engine.close, spool.close, zmap.close),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -157,3 +158,41 @@ def test_what_is_not_stored_is_saved_soon_after_the_mount_is_told_to_end(
     relay.thaw()
     assert nczfs("recover", "--spool-dir", spool).returncode == 0
     np.testing.assert_array_equal(place.values("v")[0], VALUES[1])
+
+
+@pytest.mark.parametrize("way", ["Ctrl-C", "umount"])
+def test_the_end_of_a_mount_says_what_a_frozen_store_keeps_it_waiting_for(
+    way: str, relay: Relay, tmp_path: Path
+) -> None:
+    place, spool = bucket_of(relay.server), tmp_path / "spool"
+    place.make_dataset({"v": (VALUES, CHUNKS)})
+    options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "1h"]
+    command = mounting_of(place.url, *options, "--flush-timeout", "8s")
+    with served(command, exit_codes=None) as mount:
+        raw = mount.path / "datasets" / DATASET / "v/values.raw"
+        written = os.open(raw, os.O_RDWR)
+        os.pwrite(written, VALUES[1].tobytes(), 0)
+        relay.freeze()
+        with failing_with(*NOT_THERE):
+            os.fsync(written)
+        with suppress(OSError):
+            os.close(written)
+        wait_until(mount, unsaved_chunks=1)
+        ended = None
+        if way == "umount":
+            ended = nczfs("umount", mount.path)
+        else:
+            mount.process.send_signal(signal.SIGINT)
+        mount.process.wait(60)
+        lines = mount.log.read_text().splitlines()
+    relay.thaw()
+    (entry,) = spool.iterdir()
+    rest = rf"what the store does not take is kept in {entry}, and `nczfs recover` puts it back"
+    waiting = rf"waiting for 1 chunk \(15\.6KiB\) to be stored.*; {rest}"
+    assert [line for line in lines if re.search(waiting, line)]
+    assert [line for line in lines if f"1 chunk is not stored, but kept in {entry}" in line]
+    if ended is not None:
+        assert ended.returncode == 1
+        told = ended.stderr.splitlines()
+        assert re.search(rf"unmounted; for up to [\d.]+ s {waiting}", told[0])
+        assert f"not everything could be stored; the rest is in {entry}" in told[-1]

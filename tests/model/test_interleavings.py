@@ -256,7 +256,7 @@ def world(template: Template, place: Path, *operations: Operation) -> Iterator[W
 
 @pytest.fixture(autouse=True)
 def warned(expected_warnings: ExpectedWarnings) -> None:
-    for text in ("and saved in", "not stored at its last close", "tried again", "pieces of what"):
+    for text in ("but kept in", "not stored at its last close", "tried again", "pieces of what"):
         expected_warnings.add(text)
 
 

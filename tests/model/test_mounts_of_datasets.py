@@ -76,7 +76,7 @@ troubles = (
 
 @pytest.fixture(autouse=True)
 def warned(expected_warnings: ExpectedWarnings) -> None:
-    for text in ("not stored at its last close", "tried again", "and saved in"):
+    for text in ("not stored at its last close", "tried again", "but kept in"):
         expected_warnings.add(text)
 
 

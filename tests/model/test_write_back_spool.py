@@ -68,7 +68,7 @@ faults = (
 
 @pytest.fixture(autouse=True)
 def warned(expected_warnings: Any) -> None:
-    for text in ("are not stored, and saved in", "tried again", "kept in memory only: .*/nczfs-"):
+    for text in ("not stored, but kept in", "tried again", "kept in memory only: .*/nczfs-"):
         expected_warnings.add(text)
 
 

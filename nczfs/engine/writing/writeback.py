@@ -268,9 +268,10 @@ class WriteBack:
         left = self.save()
         if count := sum(chunk.saved is not None for chunk in left):
             log.error(
-                "%d chunks are not stored, and saved in %s: `nczfs recover` puts them back",
-                count,
+                "%s not stored, but kept in %s: `nczfs recover` puts %s back",
+                "1 chunk is" if count == 1 else f"{count} chunks are",
                 self._spool.directory,
+                "it" if count == 1 else "them",
             )
 
     def join(self) -> None:

@@ -73,7 +73,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, expected_warnings: Any) -> Place:
-    expected_warnings.add("chunks are not stored, and saved in")
+    expected_warnings.add("not stored, but kept in")
     return Place(tmp_path)
 
 
@@ -318,7 +318,7 @@ def test_what_the_url_of_an_entry_lacks_can_be_given(
 def test_it_works_for_an_archive_that_only_the_url_tells(
     tmp_path: Path, expected_warnings: Any
 ) -> None:
-    expected_warnings.add("chunks are not stored, and saved in")
+    expected_warnings.add("not stored, but kept in")
     place = Place(tmp_path, "data.nc#mode=zarr,zip")
     place.die(at1=11)
     assert place.recover() == 0

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from nczfs.cli import umount
-from nczfs.cli.status import Waiting, status_lines, unsaved_text, waiting_text
+from nczfs.cli.status import Waiting, status_lines, waiting_text
 from nczfs.fuse.mounting import MountError
+from nczfs.vfs.unsaved import unsaved_text
 
 STATUS: dict[str, Any] = {
     "pid": 12,
@@ -66,7 +67,8 @@ def test_a_store_that_does_not_answer_comes_first(silent_s: float, shown: list[s
         ({}, "waiting for requests to the store that are under way"),
         (
             {"unsaved_chunks": 1, "dirty_bytes": 2048, "silent_s": 5.0},
-            "waiting for 1 chunk (2KiB) to be stored (the store has not answered for 5 s)",
+            "waiting for 1 chunk (2KiB) to be stored (the store has not answered for 5 s); what the"
+            " store does not take is kept in /var/spool/x, and `nczfs recover` puts it back",
         ),
     ],
 )
@@ -80,9 +82,9 @@ def test_umount_says_what_a_daemon_that_takes_long_waits_for(
     with subprocess.Popen(["sleep", "600"]) as process:
         daemon = umount.Daemon(process.pid, os.pidfd_open(process.pid), STATUS | changed)
         try:
-            with pytest.raises(MountError, match=r"still works after 0\.2 s; its log says what"):
+            with pytest.raises(MountError, match=r"has not ended after 0\.2 s; what it .*/spool/x"):
                 umount.wait("/mnt", daemon, 0.2)
-            assert capsys.readouterr().err == (f"nczfs: /mnt: unmounted; {told}, for up to 0.1 s\n")
+            assert capsys.readouterr().err == f"nczfs: /mnt: unmounted; for up to 0.1 s {told}\n"
             process.kill()
             umount.wait("/mnt", daemon, 60.0)
         finally:

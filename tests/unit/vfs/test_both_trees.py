@@ -69,7 +69,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(autouse=True)
 def warned(expected_warnings: ExpectedWarnings) -> None:
-    expected_warnings.add("and saved in")
+    expected_warnings.add("but kept in")
     expected_warnings.add("; saved in")
     expected_warnings.add("not stored")
 

@@ -178,7 +178,7 @@ def test_what_is_left_at_the_end_is_put_into_what_others_stored_since_by_force_a
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """SEMANTICS W20."""
-    expected_warnings.add("1 chunks are not stored, and saved in")
+    expected_warnings.add("1 chunk is not stored, but kept in")
     expected_warnings.add("not stored at its last close")
     handle = open_file(fs, V)
     fs.write(handle, 4, np.float32(-1).tobytes())

@@ -1,0 +1,46 @@
+"""What a mount has not stored yet, in words. The facts are those of ``.nczfs/status.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from nczfs.messages import size_text
+
+Status: TypeAlias = Mapping[str, Any]
+
+ANSWER_S = 3.0
+"""A store that does not answer for so long is called silent."""
+
+
+def silence_text(status: Status) -> str:
+    """Describe that the store does not answer; "": it does."""
+    silent_s = status.get("silent_s", 0.0)
+    return f"has not answered for {silent_s:.0f} s" if silent_s >= ANSWER_S else ""
+
+
+def unsaved_text(status: Status) -> str:
+    """Describe what was written and is not stored yet; "": nothing."""
+    counts = ((status["unsaved_chunks"], "chunk"), (status["unsaved_files"], "file"))
+    parts = [counted(number, noun) for number, noun in counts if number]
+    if number := status["unsaved_metadata"]:
+        parts.append(f"the metadata of {counted(number, 'dataset')}")
+    text = " and ".join(parts)
+    return f"{text} ({size_text(status['dirty_bytes'])})" if status["dirty_bytes"] else text
+
+
+def ending_text(status: Status) -> str:
+    """Describe what a mount that is ending waits for, and where the rest goes."""
+    silence = silence_text(status)
+    because = f" (the store {silence})" if silence else ""
+    if unsaved := unsaved_text(status):
+        return (
+            f"waiting for {unsaved} to be stored{because}; what the store does not take is kept"
+            f" in {status['spool']}, and `nczfs recover` puts it back"
+        )
+    return f"waiting for requests to the store that are under way{because}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s in the plural."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
