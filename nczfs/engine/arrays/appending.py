@@ -164,7 +164,7 @@ class Appends:
         ------
         StructureChanged, NoSuchNode, MetadataError, StoreError.
         """
-        with self._edits.naming:
+        with self._edits.names.held(path):
             rows = _Rows(self._array(path).stored, lambda _: None, first, stop, is_bound=True)
             place = self._hierarchy.url(path)
             found = until_stored(lambda attempt: self._claimed(path, rows, attempt, ended), place)

@@ -478,7 +478,7 @@ def test_records_without_a_place_are_not_put_where_a_living_mount_will_store_its
     clients[1].append(11)
     elsewhere = ProcessIdentity("another machine", 1, 1)
     with mock.patch("nczfs.engine.metadata.claims.this_process", return_value=elsewhere):
-        assert clients[1].dataset.appends.claim() == {}
+        assert clients[1].dataset.appends.claim(["r"]) == {}
     refused = recover(left, store)
     assert len(refused) == 2
     assert all("record 2 and those behind it were appended where" in each for each in refused)
