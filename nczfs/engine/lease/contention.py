@@ -211,8 +211,8 @@ class Contender:
         self._remove(self._random)
 
     def _enter(self) -> float:
-        """Make a claim, or replace it."""
-        self._ready_at = math.inf
+        """Make a claim, or replace it; without one if that fails."""
+        self._claim = None
         wall = self._clock.wall()
         process = current_process() or ProcessIdentity("", os.getpid(), 0)
         claim = Claim(

@@ -8,8 +8,17 @@ import socket
 
 import pytest
 
-from nczfs.engine.lease.contention import LEASE, Contender, LeaseTerms, parsed_claim
+from nczfs.engine.lease import contention
+from nczfs.engine.lease.contention import (
+    CLAIM_BYTES_MAX,
+    LEASE,
+    PID_MAX,
+    Contender,
+    LeaseTerms,
+    parsed_claim,
+)
 from nczfs.engine.process import current_process
+from nczfs.errors import Unavailable
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
@@ -122,13 +131,60 @@ def test_a_claim_that_took_long_to_be_stored_is_made_anew(zmap: Unconditional, t
         time.sleep(TERMS.settle_s)
 
     zmap.before = meanwhile
-    late.advance()
+    assert late.advance() == 0
     # The claim that it made first is older than that of whoever comes now, and was not seen.
     assert not late.is_valid
     begun = time.now
     assert take(late, time)
     assert late.claim is not None
     assert late.claim.start >= begun
+
+
+@pytest.mark.parametrize(("took_s", "counts"), [(0.9, True), (1.1, False)])
+def test_a_claim_counts_if_others_saw_it_within_half_of_the_settle_time(
+    zmap: Unconditional, time: Time, took_s: float, counts: bool
+) -> None:
+    ours = contender(zmap, time)
+    zmap.after = lambda asked: time.sleep(took_s) if asked == "write" else None
+    assert ours.advance() == (TERMS.settle_s if counts else 0)
+    assert (ours.claim is not None) is counts
+
+
+def test_a_claim_that_cannot_be_made_anew_does_not_stand_in_the_way(
+    zmap: Unconditional, time: Time
+) -> None:
+    holder, ours = contender(zmap, time), contender(zmap, time)
+    assert take(holder, time)
+    assert not take(ours, time)
+    time.sleep(TERMS.renew_s)
+    assert holder.renew()
+    fails = iter([False, True])
+
+    def late_and_then_failing(asked: str) -> None:
+        if asked == "write":
+            time.sleep(TERMS.settle_s)
+            if next(fails):
+                raise Unavailable("on purpose")
+
+    zmap.before = late_and_then_failing
+    with pytest.raises(Unavailable):
+        ours.advance()
+    zmap.before = lambda _: None
+    assert not ours.is_valid
+    assert ours.advance() == TERMS.settle_s
+
+
+def test_a_claim_that_somebody_removed_is_there_again_at_its_renewal(
+    zmap: Unconditional, time: Time
+) -> None:
+    ours = contender(zmap, time)
+    time.sleep(ours.advance() or 0.0)
+    zmap.delete(ours.key)
+    assert ours.advance() == TERMS.poll_s
+    assert ours.first is None
+    time.sleep(TERMS.renew_s)
+    assert ours.advance() is None
+    assert zmap.claims() == [ours.key]
 
 
 def test_who_was_stopped_between_looking_and_taking_looks_again(
@@ -207,7 +263,9 @@ def test_a_lease_that_expired_or_was_removed_is_not_renewed(
     assert take(holder, time)
     time.sleep(TERMS.term_s - TERMS.settle_s)
     assert not holder.is_valid
+    zmap.asked.clear()
     assert not holder.renew()
+    assert zmap.asked == []  # others may hold it by now
     assert take(holder, time)
     zmap.delete(holder.key)
     assert not holder.renew()
@@ -228,6 +286,44 @@ def test_a_lease_that_expired_while_it_was_renewed_is_lost(zmap: Unconditional, 
     assert not holder.renew()
     assert (holder.is_valid, other.is_valid) == (False, True)
     assert zmap.claims() == [other.key]
+
+
+def test_a_lease_counts_until_it_has_expired_on_all_clocks(zmap: Unconditional, time: Time) -> None:
+    holder, other = contender(zmap, time), contender(zmap, time)
+    assert take(holder, time)
+    assert holder.claim is not None
+    time.sleep(other.remaining_s(holder.claim) - TERMS.settle_s - 0.5)
+    time.sleep(other.advance() or 0.0)
+    assert other.advance() is not None
+    time.sleep(0.6)
+    assert other.advance() is None
+
+
+def test_who_has_not_contended_has_nothing_to_renew(zmap: Unconditional, time: Time) -> None:
+    ours = contender(zmap, time)
+    assert (ours.claim, ours.first, ours.is_valid, ours.is_due) == (None, None, False, False)
+    assert not ours.renew()
+    assert zmap.asked == []
+
+
+@pytest.mark.parametrize("strange", ["a directory", "gone when it is read"])
+def test_what_is_beside_the_claims_does_not_hide_them(
+    zmap: Unconditional, time: Time, strange: str, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add(r"\.nczfs-lease/0: is not a lease; ignored")
+    holder, other = contender(zmap, time), contender(zmap, time)
+    beside = Key(f"{LEASE}/0/x" if strange == "a directory" else f"{LEASE}/0")
+    zmap.write(beside, b"")  # it is listed first
+    assert take(holder, time)
+
+    def remove(asked: str) -> None:
+        if asked == "read" and beside == f"{LEASE}/0":
+            zmap.before = lambda _: None
+            zmap.delete(beside)
+
+    zmap.before = remove
+    assert not take(other, time, tries=2)
+    assert other.first == holder.claim
 
 
 def test_who_waits_for_long_stays_in_the_queue(zmap: Unconditional, time: Time) -> None:
@@ -278,6 +374,8 @@ GOOD = {"host": "h", "pid": 1, "random": "x", "start": 0.0, "expiry": 1e12, "hol
         json.dumps(GOOD | {"host": 1}).encode(),
         json.dumps(GOOD | {"pid": "1"}).encode(),
         json.dumps(GOOD | {"pid": -1}).encode(),
+        json.dumps(GOOD | {"pid": 0}).encode(),
+        json.dumps(GOOD | {"pid": PID_MAX + 1}).encode(),
         json.dumps(GOOD | {"machine": 1}).encode(),
         json.dumps(GOOD | {"started": "1"}).encode(),
         json.dumps(GOOD | {"expiry": float("inf")}).encode(),
@@ -290,13 +388,23 @@ GOOD = {"host": "h", "pid": 1, "random": "x", "start": 0.0, "expiry": 1e12, "hol
 def test_what_is_no_claim_is_ignored_and_left_alone(
     data: bytes, zmap: Unconditional, time: Time, expected_warnings: ExpectedWarnings
 ) -> None:
-    assert parsed_claim("x", json.dumps(GOOD).encode()) is not None
+    good = parsed_claim("x", json.dumps(GOOD | {"pid": PID_MAX}).encode())
+    assert good is not None
+    assert (good.machine, good.started) == ("", 0)  # where a claim does not say them
     assert parsed_claim("x", data) is None
     key = Key(f"{LEASE}/x")
     zmap.write(key, data)
     expected_warnings.add(r"\.nczfs-lease/x: is not a lease; ignored")
     assert take(contender(zmap, time), time)
     assert key in zmap.claims()
+
+
+def test_of_a_large_object_only_the_beginning_is_read(
+    zmap: Unconditional, time: Time, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add(r"\.nczfs-lease/x: is not a lease; ignored")
+    zmap.write(Key(f"{LEASE}/x"), b" " * CLAIM_BYTES_MAX + json.dumps(GOOD).encode())
+    assert take(contender(zmap, time), time)
 
 
 def _leave_claim(zmap: Unconditional, time: Time, **changes: object) -> Key:
@@ -320,6 +428,33 @@ def test_the_lease_of_a_process_that_was_seen_to_have_ended_is_taken_over(
     # Once for others to see our claim, once for what the other one had sent to arrive.
     assert 2 * TERMS.settle_s <= time.now - begun < TERMS.term_s / 2
     assert left not in zmap.claims()
+
+
+def test_each_process_that_has_ended_is_given_the_time_of_its_last_requests(
+    zmap: Unconditional, time: Time
+) -> None:
+    ours = contender(zmap, time)
+    for turn in range(2):
+        left = _leave_claim(zmap, time, started=1)
+        begun = time.now
+        assert take(ours, time, tries=20), turn
+        assert time.now - begun >= 2 * TERMS.settle_s
+        assert left not in zmap.claims()
+        ours.withdraw()
+
+
+def test_a_process_that_cannot_be_told_from_later_ones_is_known_by_its_number(
+    zmap: Unconditional, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no /proc."""
+    monkeypatch.setattr(contention, "current_process", lambda: None)
+    ours = contender(zmap, time)
+    assert take(ours, time)
+    (key,) = zmap.claims()
+    claim = parsed_claim(key.rpartition("/")[2], bytes(zmap.read(key).data))
+    assert claim is not None
+    assert (claim.machine, claim.pid, claim.started) == ("", os.getpid(), 0)
+    assert not claim.has_ended()
 
 
 @pytest.mark.parametrize(
