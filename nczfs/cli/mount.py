@@ -23,8 +23,6 @@ from nczfs.cli.store import engine_options, place, store_options
 from nczfs.errors import NoContent, StoreError, UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.background import BackgroundOptions, run_in_background
-from nczfs.fuse.daemon import MountOptions, serve
-from nczfs.fuse.invalidator import Invalidator
 from nczfs.zmap.url import parse_url
 
 _log = logging.getLogger(__name__)
@@ -105,10 +103,13 @@ def mount(
     url: str, mountpoint: str, request: CommandLine, log: Path | None, on_ready: Callable[[], None]
 ) -> None:
     """Open the store and serve it until it is unmounted."""
-    # Imported after the fork, because NumPy starts threads when it is imported.
+    # Imported after the fork, because NumPy starts threads when it is imported; and other commands
+    # need nothing of it.
     from nczfs.cli.memory import share_one_heap
     from nczfs.engine.options import MissingChunks
     from nczfs.engine.spool.space import Survives
+    from nczfs.fuse.daemon import MountOptions, serve
+    from nczfs.fuse.invalidator import Invalidator
     from nczfs.vfs.control import LogFile
     from nczfs.vfs.datasets.choice import view_words
     from nczfs.vfs.datasets.importing import ImportOptions

@@ -297,6 +297,37 @@ def test_nothing_starts_a_thread_before_a_mount_forks() -> None:
     assert done.stdout.split() == ["1", "False", "False"]
 
 
+LIBRARIES_OF_MOUNTS = {"pyfuse3", "trio"}
+LIBRARIES_OF_STORES = {"boto3", "botocore", "fsspec", "lxml", "pyarrow", "urllib3"}
+LIBRARIES_OF_VALUES = {"h5py", "netCDF4", "numcodecs", "numpy", "prometheus_client"}
+EVERY_LIBRARY = LIBRARIES_OF_MOUNTS | LIBRARIES_OF_STORES | LIBRARIES_OF_VALUES
+
+
+@pytest.mark.parametrize(
+    ("words", "unneeded"),
+    [
+        (["--version"], EVERY_LIBRARY),
+        (["--help"], EVERY_LIBRARY),
+        (["umount", "--help"], EVERY_LIBRARY),
+        (["status"], EVERY_LIBRARY),
+        (["umount", "/"], EVERY_LIBRARY),
+        (["ls", "."], LIBRARIES_OF_MOUNTS | LIBRARIES_OF_STORES | {"h5py", "netCDF4"}),
+    ],
+)
+def test_a_command_imports_only_the_libraries_that_it_needs(
+    words: list[str], unneeded: set[str], tmp_path: Path
+) -> None:
+    script = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
+        "from nczfs.cli.main import main; main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", script, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "nczfs.cli.main" in loaded
+    assert not loaded & unneeded
+
+
 def test_a_reader_that_had_enough_is_no_error() -> None:
     done = subprocess.run(
         f"{sys.executable} -m nczfs.cli.main --help | head -n 1",
