@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -114,3 +115,26 @@ def test_elements_that_are_too_long_as_text_are_refused_while_their_neighbour_is
             for path in ("values.txt",) if is_row else ("chunks/0", "values.txt"):
                 with failing_with(errno.EIO):
                     (place / "bad" / path).read_bytes()
+
+
+def test_ls_of_all_directories_ends_where_links_make_loops_and_a_million_million_ways(
+    tmp_path: Path,
+) -> None:
+    """SEMANTICS L5, A7."""
+    for level in range(40):
+        directory = tmp_path / f"{level:02}"
+        directory.mkdir()
+        (directory / "file").write_bytes(b"x")
+        (directory / "loop").symlink_to(f"../{level:02}")
+        (directory / "up").symlink_to("..")
+        for link in "ab" if level < 39 else "":
+            (directory / link).symlink_to(f"../{level + 1:02}")
+    with store_served(tmp_path, "--memory-limit", "64MiB") as mount:
+        for tree in ("objects", "datasets"):
+            found = list(os.walk(mount.path / tree, onerror=_raise))
+            assert len(found) < 2000
+        assert (mount.path / "objects/30/a/b/a/file").read_bytes() == b"x"
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -197,10 +197,14 @@ class DirectoryZMap(ZMap):
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         with self._asking(prefix):
-            for key, status, _ in self._walker.children(prefix):
+            for key, status, is_link in self._walker.children(prefix):
                 if stat.S_ISREG(status.st_mode):
                     yield Entry(key.rpartition("/")[2], stat_of(key, status), is_prefix=False)
-                elif stat.S_ISDIR(status.st_mode) and self._walker.has_files(key):
+                elif (
+                    stat.S_ISDIR(status.st_mode)
+                    and self._walker.is_shown(status, key, is_link=is_link)
+                    and self._walker.has_files(key)
+                ):
                     yield Entry(key.rpartition("/")[2], None, is_prefix=True)
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:

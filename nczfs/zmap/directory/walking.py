@@ -17,6 +17,9 @@ from nczfs.zmap.keys import MAX_KEY_BYTES, Key, is_name, join
 from nczfs.zmap.leaving_out import leave_out
 
 WAYS_MAX: Final = 64  # to one directory, through links
+LINKS_MAX: Final = 3
+"""Links to directories in one key that listings show. With two links in each of forty
+directories, a program that goes through all directories (`ls -R`) would never end."""
 
 _OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # not of an entry
 
@@ -129,6 +132,24 @@ class Walker:
                 raise
             return True  # unreadable: it is shown, and entering it is denied
         return False
+
+    def is_shown(self, status: os.stat_result, key: Key, *, is_link: bool) -> bool:
+        """Return whether listings show a directory, which may be one that a link leads to."""
+        try:
+            return not is_link or not (self._is_above(status, key) or self._has_many_links(key))
+        except OSError as error:
+            if is_absent(error):
+                return False
+            raise
+
+    def _has_many_links(self, key: Key) -> bool:
+        words = key.split("/")
+        links = 0
+        for count in range(len(words)):
+            with self._root.directory("/".join(words[:count]), os.O_PATH) as dir_fd:
+                found = os.stat(words[count], dir_fd=dir_fd, follow_symlinks=False)
+            links += stat.S_ISLNK(found.st_mode)
+        return links > LINKS_MAX
 
     def _is_above(self, status: os.stat_result, key: Key) -> bool:
         """Return whether a key leads to a directory above itself, which would be a loop."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nczfs.errors import AccessDenied, NoSuchObject, StoreError
 from nczfs.zmap.directory import DirectoryZMap
-from nczfs.zmap.keys import Key
+from nczfs.zmap.keys import Key, Prefix, join
 from tests.support.directories import files_in, keys_in, names_in
 
 
@@ -132,6 +133,36 @@ def test_links_that_make_a_million_million_keys_are_an_error_where_all_are_liste
     assert names_in(zmap, "top/00") == ["a", "b"]
     with pytest.raises(StoreError, match=r"top/\S+: symbolic links lead to this directory over 64"):
         keys_in(zmap)
+
+
+def walk(zmap: DirectoryZMap, prefix: str = "") -> Iterator[str]:
+    """Go through all directories, as ``ls -R`` does."""
+    for entry in zmap.search(Prefix(prefix)):
+        if entry.is_prefix:
+            yield join(prefix, entry.name)
+            yield from walk(zmap, join(prefix, entry.name))
+
+
+def test_going_through_all_directories_ends_wherever_links_lead(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    """SEMANTICS L5, A7."""
+    linked_levels(root / "top", 40)
+    (root / "top/39/file").write_bytes(b"x")
+    (root / "top/39/up").symlink_to("..")
+    for one, other in ("mn", "nm"):
+        (root / one).mkdir()
+        (root / one / "file").write_bytes(b"x")
+        (root / one / "other").symlink_to(f"../{other}")
+    found = list(walk(zmap))
+    assert len(found) < 1000
+    assert "top/00/a/b/a" in found
+    assert "top/00/a/b/a/a" not in found
+    assert {"m/other", "n/other"} <= set(found)
+    assert "m/other/other" not in found
+    deep = "top/30/" + "a/" * 9
+    assert bytes(zmap.read(Key(f"{deep}file")).data) == b"x"
+    assert names_in(zmap, deep.rstrip("/")) == ["file"]
 
 
 def test_a_directory_swapped_for_a_link_never_leads_out(
