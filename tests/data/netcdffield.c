@@ -1,7 +1,8 @@
 /* Reads a variable as a C program does, and changes an element of it.
  *
  *     netcdffield read FILE           prints every value of t2m, read by steps and as a whole
- *     netcdffield edit FILE VALUE     sets t2m[1][2][3]
+ *     netcdffield edit FILE VALUE [I J K]
+ *                                     sets t2m[I][J][K], t2m[1][2][3] unless they are given
  *     netcdffield spoil FILE          tries to add a variable
  *     netcdffield version
  *
@@ -57,7 +58,8 @@ int main(int argc, char **argv) {
     if (reads) {
         read_values(file);
     } else if (!strcmp(argv[1], "edit")) {
-        const size_t index[3] = {1, 2, 3};
+        size_t index[3] = {1, 2, 3};
+        for (int axis = 0; axis < 3 && argc == 7; axis++) index[axis] = strtoul(argv[4 + axis], NULL, 10);
         const float value = strtof(argv[3], NULL);
         check(nc_inq_varid(file, "t2m", &variable), "nc_inq_varid");
         check(nc_put_var1_float(file, variable, index, &value), "nc_put_var1_float");

@@ -23,7 +23,7 @@ from tests.support.sample import Values
 
 
 @functools.cache
-def _compiled(source: str) -> Path:
+def compiled(source: str) -> Path:
     """Compile a program of tests/data; it goes with the run."""
     program = Path(tempfile.mkdtemp(), source.replace(".", "-"))
     words = ["-O1", "-Wall", "-o", str(program), str(DATA / source)]
@@ -37,19 +37,19 @@ def _compiled(source: str) -> Path:
 
 
 def _c(task: str, live: Live, *words: str) -> str:
-    return printed(_compiled("netcdffield.c"), task, live.file, *words)
+    return printed(compiled("netcdffield.c"), task, live.file, *words)
 
 
 def _c_spoil(live: Live) -> object:
-    return run(_compiled("netcdffield.c"), "spoil", live.file)
+    return run(compiled("netcdffield.c"), "spoil", live.file)
 
 
 def _fortran(task: str, live: Live, *words: str) -> str:
-    return printed(_compiled("netcdffield.f90"), task, live.file, *words)
+    return printed(compiled("netcdffield.f90"), task, live.file, *words)
 
 
 def _fortran_spoil(live: Live) -> object:
-    return run(_compiled("netcdffield.f90"), "spoil", live.file)
+    return run(compiled("netcdffield.f90"), "spoil", live.file)
 
 
 R_READ = """
