@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -69,8 +72,8 @@ class KilledMounts(RuleBasedStateMachine):
 
     fs: TreeFileSystem
 
-    @initialize(segment_bytes=st.sampled_from((300, 1 << 20)))
-    def begin(self, segment_bytes: int) -> None:
+    @initialize(segment_bytes=st.sampled_from((300, 1 << 20)), consolidated=st.booleans())
+    def begin(self, segment_bytes: int, consolidated: bool) -> None:
         self.patched = mock.patch.object(spool_log, "FILE_BYTES", segment_bytes)
         self.patched.start()
         self.place = Path(tempfile.mkdtemp(prefix="nczfs-test-"))
@@ -78,7 +81,8 @@ class KilledMounts(RuleBasedStateMachine):
         self.memory = MemoryZMap()
         self.values: dict[str, bytearray] = {}
         first = np.arange(30, dtype="<i4").reshape(SHAPE)
-        with open_zmap(self.inside(), "w") as root:
+        self.consolidated = consolidated
+        with open_zmap(self.inside(), "w", consolidated=consolidated) as root:
             root.create_dimension("t", None)
             for name in ("v", "w"):
                 root.create_variable(name, SHAPE, "i4", first, chunks=CHUNKS)
@@ -170,6 +174,11 @@ class KilledMounts(RuleBasedStateMachine):
     def the_store_fails(self) -> None:
         self.faulty.arm(DOWN)
 
+    @rule(count=st.integers(1, 4))
+    def the_store_fails_after_some_writes(self, count: int) -> None:
+        """For instance after a length, and before the consolidated copy of it."""
+        self.faulty.arm(replace(DOWN, call=count))
+
     @rule()
     def answers_are_lost(self) -> None:
         self.faulty.arm(LOST)
@@ -247,6 +256,9 @@ class KilledMounts(RuleBasedStateMachine):
             for name, data in self.values.items():
                 assert root.variables[name][...].tobytes() == bytes(data), name
             assert root.variables["r"][...].tobytes() == bytes(self.records)
+        if self.consolidated:
+            copy = json.loads(bytes(self.memory.read(Key("data/.zmetadata")).data))
+            assert copy["metadata"]["r/.zarray"]["shape"] == [len(self.records) // RECORD, 3]
         for name, data in self.objects.items():
             assert bytes(self.memory.read(Key(name)).data) == bytes(data), name
         self.mount()
@@ -267,3 +279,19 @@ class KilledMounts(RuleBasedStateMachine):
 
 TestKilledMounts = KilledMounts.TestCase
 TestKilledMounts.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_records_are_in_the_consolidated_metadata_after_a_kill_between_two_documents(
+    count: int,
+) -> None:
+    """SEMANTICS W21."""
+    mounts = KilledMounts()
+    mounts.begin(segment_bytes=300, consolidated=True)
+    mounts.append_records(2, 7)
+    mounts.the_store_fails_after_some_writes(count)
+    with quiet(), pytest.raises(NczfsError):
+        mounts.fs.fsync(mounts.handle("datasets/data/r/values.raw"), data_only=False)
+    mounts.faulty.arm()
+    mounts.kill()
+    mounts.teardown()

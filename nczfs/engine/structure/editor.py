@@ -370,12 +370,12 @@ class Editor:
 
     def _note_growth(self, variable: Variable) -> None:
         """Put a length that is not stored yet into the journal."""
-        journal, edits = self._dataset.engine.journal, self._dataset.edits
+        journal, edits, copy = self._dataset.engine.journal, self._dataset.edits, self._dataset.copy
         if journal is not None and edits.pending():
             node = self._dataset.node(variable.path)
             assert isinstance(node, Variable)
             prefix = self._dataset.prefix(variable.key)
-            journal.grown(prefix, node.array, lambda: bool(edits.pending()))
+            journal.grown(prefix, node.array, lambda: bool(edits.pending()) or copy.is_owed)
 
     def resize(self, dimension: Dimension, size: int, *, grows: bool = False) -> None:
         """Change the length of a dimension, and of every variable that has it.
