@@ -150,6 +150,8 @@ def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
     yield f"in the spool: {kept}"
     if used := status["spool_used_bytes"]:
         yield f"spool: {size_text(used)} in {status['spool']}"
+    for each in status.get("imports", ()):
+        yield f"import: {each['file']}: {each['percent']:.0f} %"
     since = datetime.fromtimestamp(status["started"]).astimezone()
     yield f"mounted since: {since:%Y-%m-%d %H:%M:%S %Z} (process {status['pid']})"
     for lease in status["leases"]:

@@ -285,7 +285,8 @@ class Dataset(Hierarchy):
         with self.engine.arrays.gate.closed(prefix), self._arrays_lock:
             for array in self._stored_arrays(prefix):
                 array.end(why)
-            self._arrays.clear()
+            for known in [known for known in self._arrays if is_within(known, path)]:
+                del self._arrays[known]
             try:
                 yield
             finally:

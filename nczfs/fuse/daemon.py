@@ -208,6 +208,7 @@ async def _obey(
             await trio.to_thread.run_sync(fs.refresh, "", abandon_on_cancel=True)
             continue
         notify_service_manager("STOPPING=1")
+        fs.expect_end()
         ending.begin()
         # Before terminate, because invalidating in a closed session would crash.
         await trio.to_thread.run_sync(invalidator.stop)

@@ -272,6 +272,12 @@ class FileSystem(ABC):
     def sync(self) -> None:
         """Store everything that was written. Raises the first error after trying the rest."""
 
+    def expect_end(self) -> None:  # noqa: B027 - most file systems do nothing that takes long
+        """Give up what takes long and was not acknowledged, because the mount ends.
+
+        Its callers get errors. Makes no request, and never raises.
+        """
+
     @abstractmethod
     def ending_text(self) -> str:
         """Describe what the end of the mount waits for. Makes no request."""

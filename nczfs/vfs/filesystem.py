@@ -58,6 +58,7 @@ class TreeFileSystem(FileSystem):
         same keys.
     sync : stores writes that nodes hold without an open file.
     capacity : of the store.
+    expect_end : ends what takes long.
     save : saves unstored writes of the nodes on this machine.
     end : stops timers that store things later.
     close : closes what the nodes depend on.
@@ -75,6 +76,7 @@ class TreeFileSystem(FileSystem):
         sync: Callable[[], None],
         capacity: Callable[[], Capacity],
         ending_text: Callable[[], str],
+        expect_end: Callable[[], None],
         save: Callable[[], object],
         end: Callable[[], None],
         close: Callable[[], None],
@@ -88,6 +90,7 @@ class TreeFileSystem(FileSystem):
         self._sync = sync
         self._capacity = capacity
         self._ending_text = ending_text
+        self._expect_end = expect_end
         self._save = save
         self._end = end
         self._close = close
@@ -344,6 +347,9 @@ class TreeFileSystem(FileSystem):
 
     def ending_text(self) -> str:
         return self._ending_text()
+
+    def expect_end(self) -> None:
+        self._expect_end()
 
     def save(self) -> None:
         self._save()

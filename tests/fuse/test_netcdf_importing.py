@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import netCDF4
@@ -16,14 +18,15 @@ import pytest
 
 import nczfs
 from tests.fuse.test_netcdf_files import FIELD, write_dataset
-from tests.support.looking import store_served
+from tests.support.looking import failing_with, mounting_of, store_served
 from tests.support.mounts import Served
 from tests.support.mounts import nczfs as run_nczfs
+from tests.support.mounts import served as served_by
 from tests.support.netcdf import assert_same, ncdump, stored
 from tests.support.settled import settled, status
 from tests.support.waiting import until
 
-REFUSED = "EIO|EPERM|EINVAL|dropped"
+REFUSED = "EIO|EPERM|EINVAL|EEXIST|dropped"
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +199,136 @@ def test_chunks_and_codecs_of_imports_are_options(tmp_path: Path, original: Path
         info = json.loads((group / "t2m/info.json").read_text())
     assert info["chunk_shape"] == [3, 5, 6]
     assert "zstd" in json.dumps(info)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of 80 MB, which is imported into thousands of chunks."""
+    path = tmp_path_factory.mktemp("large") / "large.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("y", 20_000)
+        file.createDimension("x", 1024)
+        file.createVariable("v", "i4", ("y", "x"))[:] = np.arange(1024, dtype="i4")
+    return path
+
+
+FINE = ("-o", "import_chunks=y=2")
+
+
+@contextmanager
+def import_under_way(
+    store: Path, spool: Path, file: Path, *, url: str = ""
+) -> Iterator[tuple[Served, subprocess.Popen[str]]]:
+    """A mount in which `cp` waits for the end of an import; both may be killed."""
+    words = mounting_of(url or store, "--spool-dir", str(spool), *FINE)
+    with served_by(words, expect=".", exit_codes=None) as mount:
+        group = mount.path / "datasets/foo.zarr"
+        group.mkdir()
+        with subprocess.Popen(
+            ["cp", file, group / "foo.nc"], stderr=subprocess.PIPE, text=True
+        ) as copying:
+            until(lambda: len(list(store.glob("foo.zarr/v/*"))) > 20)
+            yield mount, copying
+
+
+def readers_of(mount: Served) -> list[int]:
+    """The processes that read files for a mount."""
+    children = Path(f"/proc/{mount.process.pid}/task").glob("*/children")
+    pids = [int(pid) for path in children for pid in path.read_text().split()]
+    return [p for p in pids if b"reading_process" in Path(f"/proc/{p}/cmdline").read_bytes()]
+
+
+def left_in(store: Path) -> list[str]:
+    return sorted(path.name for path in (store / "foo.zarr").iterdir())
+
+
+def test_status_tells_what_is_done_of_an_import_and_nobody_sees_a_part(
+    tmp_path: Path, large: Path
+) -> None:
+    """SEMANTICS W50."""
+    store = tmp_path / "store"
+    store.mkdir()
+    with import_under_way(store, tmp_path / "spool", large) as (mount, copying):
+        (found,) = status(mount)["imports"]
+        assert found["file"] == "foo.zarr/foo.nc"
+        assert 0 < found["percent"] < 100
+        assert members(mount.path / "datasets/foo.zarr") == {"foo.nc"}
+        assert copying.wait(120) == 0
+        assert status(mount)["imports"] == []
+        assert "v" in members(mount.path / "datasets/foo.zarr")
+
+
+def test_a_signal_that_ends_the_mount_ends_an_import(tmp_path: Path, large: Path) -> None:
+    """SEMANTICS W62."""
+    store = tmp_path / "store"
+    store.mkdir()
+    with import_under_way(store, tmp_path / "spool", large) as (mount, copying):
+        mount.process.send_signal(signal.SIGTERM)
+        assert copying.wait(120) != 0
+        assert mount.process.wait(120) == 0
+    assert left_in(store) == [".zattrs", ".zgroup"]
+    assert not list((tmp_path / "spool").glob("*"))
+
+
+@pytest.mark.parametrize("mode", ["nczarr", "zarr"])
+def test_what_a_killed_mount_left_of_an_import_goes_with_the_next_one(
+    tmp_path: Path, large: Path, original: Path, mode: str
+) -> None:
+    """SEMANTICS W62."""
+    store = tmp_path / "store"
+    store.mkdir()
+    url = f"file://{store}#mode={mode}"
+    with import_under_way(store, tmp_path / "spool", large, url=url) as (mount, copying):
+        mount.process.send_signal(signal.SIGKILL)
+        assert copying.wait(120) != 0
+    assert ".nczfs_unfinished" in left_in(store)
+    with store_served(url, "--spool-dir", str(tmp_path / "spool"), expect=".") as again:
+        group = again.path / "datasets/foo.zarr"
+        assert not members(group)
+        assert run("cp", original, group / "foo.nc").returncode == 0
+        with stored(group / "foo.nc") as file:
+            np.testing.assert_array_equal(file["t2m"][:], FIELD)
+    assert not {"v", ".nczfs_unfinished"} & set(left_in(store))
+
+
+def test_an_import_fails_whose_reading_process_is_killed(tmp_path: Path, large: Path) -> None:
+    """SEMANTICS W62."""
+    store = tmp_path / "store"
+    store.mkdir()
+    with import_under_way(store, tmp_path / "spool", large) as (mount, copying):
+        (reader,) = readers_of(mount)
+        os.kill(reader, signal.SIGKILL)
+        assert copying.wait(120) != 0
+        assert left_in(store) == [".zattrs", ".zgroup"]
+        assert not readers_of(mount)
+
+
+def test_a_second_import_does_not_mix_with_one_under_way(
+    tmp_path: Path, large: Path, original: Path
+) -> None:
+    """SEMANTICS W62."""
+    store = tmp_path / "store"
+    store.mkdir()
+    with import_under_way(store, tmp_path / "spool", large) as (mount, copying):
+        group = mount.path / "datasets/foo.zarr"
+        assert run("cp", original, group / "other").returncode == 0
+        with failing_with(errno.EEXIST):
+            os.rename(group / "other", group / "foo.classic.nc")
+        assert copying.wait(120) == 0
+        with stored(group / "foo.nc") as file:
+            assert list(file.variables) == ["v"]
+
+
+def test_what_another_program_makes_during_an_import_stays(tmp_path: Path, large: Path) -> None:
+    """SEMANTICS W62."""
+    store = tmp_path / "store"
+    store.mkdir()
+    with import_under_way(store, tmp_path / "spool", large) as (_, copying):
+        with nczfs.open(str(store / "foo.zarr"), "r+") as root:
+            root.create_dimension("x", 2)
+            root.create_variable("w", ("x",), data=np.arange(2))
+        assert copying.wait(120) != 0
+    with nczfs.open(str(store / "foo.zarr")) as root:
+        assert list(root.variables) == ["w"]
+        assert np.asarray(root["w"]).tolist() == [0, 1]
+    assert "v" not in left_in(store)

@@ -10,7 +10,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.structure.replacing import check_replaceable, replace
-from nczfs.errors import Conflict, NczfsError
+from nczfs.errors import Conflict, NczfsError, ObjectExists
 from nczfs.formats.names import below
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.tools.progress import Progress
@@ -18,7 +18,7 @@ from nczfs.tools.transfer.dataset_target import copy_contents, with_string_lengt
 from nczfs.tools.transfer.declaring import NewVariables, declare, rehearsed
 from nczfs.tools.transfer.source import Source, with_variables
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
-from nczfs.zmap.keys import ROOT
+from nczfs.zmap.keys import ROOT, join
 from nczfs.zmap.wrappers import Prefixed
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ def fill_group(
     Raises
     ------
     Unsupported, UsageError : the dataset has no place for something; nothing was changed yet.
+    ObjectExists : another process is at work there, or was, on another machine. What one left that
+        was killed on this machine is removed first.
     Conflict : something was put into the group meanwhile. BadValue, CodecError, StoreError. What
         was written is removed.
     """
@@ -63,11 +65,12 @@ def fill_group(
     apart = dataset.apart()
     changes = editor(apart)
     if not dataset.zmap.features.write_once:  # there the mark would stay for ever
+        _remove_remains(dataset, path, place)
         place.put(Mark("import").started())
     try:
         variables = declare(changes, root, path)
         copy_contents(source, apart, variables, limit, progress)
-        if not place.is_ours() or dataset.names(path):
+        if not place.is_ours() or not is_empty(dataset, path):
             raise Conflict(f"{place.name}: something else was put there meanwhile")
         changes.sync()
         place.remove()
@@ -146,6 +149,42 @@ def _below(root: GroupDeclaration, base: str) -> GroupDeclaration:
         return dataclasses.replace(variable, dimensions=tuple(names))
 
     return with_variables(root, moved)
+
+
+def is_empty(dataset: Dataset, path: str) -> bool:
+    """Return whether a group has no attributes, dimensions and members.
+
+    A prefix without a document is no member: an import stores values first.
+    """
+    node = dataset.node(path)
+    if node.attributes or node.dimensions:
+        return False
+    nodes, broken = dataset.members(path)
+    return not nodes and not broken
+
+
+def _remove_remains(dataset: Dataset, path: str, place: MarkedPlace) -> None:
+    """Remove what an import left that was killed, the documents of the group itself excepted.
+
+    Raises
+    ------
+    ObjectExists : it may still be under way. StoreError.
+    """
+    mark = place.look()
+    if mark is None:
+        return
+    place.check_left()
+    if mark.process is not None and not mark.process.has_ended():
+        raise ObjectExists(
+            f"{place.name}: a process of {mark.host or 'another machine'} is writing there, or was "
+            "ended; `nczfs rm -r` removes what it left"
+        )
+    single, copy = dataset.format.single, dataset.format.copy
+    own = {*single.keys(path), *((copy.key,) if copy is not None else ())}
+    kept = {place.key, *(join(dataset.root, key) for key in own)}
+    found = place.left()
+    dataset.zmap.delete_many([key for key in found.nodes + found.rest if key not in kept])
+    dataset.forget_documents(path)
 
 
 def _clear(dataset: Dataset, path: str, root: GroupDeclaration, place: MarkedPlace) -> None:

@@ -27,7 +27,12 @@ from nczfs.model.hierarchy import CodecSpec
 from nczfs.tools.transfer.cdl_source import cdl_source
 from nczfs.tools.transfer.choices import Choices, chosen, with_usual_chunks
 from nczfs.tools.transfer.completeness import check_complete
-from nczfs.tools.transfer.group_target import can_exchange, fill_group, replace_group
+from nczfs.tools.transfer.group_target import (
+    can_exchange,
+    fill_group,
+    is_empty,
+    replace_group,
+)
 from nczfs.tools.transfer.reading_process import read_apart
 from nczfs.tools.transfer.source import Scopes, Source
 from nczfs.vfs.base import Buffer
@@ -35,10 +40,11 @@ from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.datasets.heldfiles import HeldFiles
+from nczfs.vfs.datasets.running import RunningImports
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import File, OpenFile
 from nczfs.views.catalog import CDL_SUFFIX, CHUNKS, NETCDF_SUFFIXES, is_like_a_view
-from nczfs.zmap.keys import Prefix
+from nczfs.zmap.keys import Prefix, join
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +146,7 @@ class GroupImport:
     ----------
     dataset, path : of the group.
     stem : of the names of the group's files.
+    running : the imports under way.
     replaced : called with the prefix of a group after its content was replaced.
     """
 
@@ -150,6 +157,7 @@ class GroupImport:
     path: str
     stem: str
     options: ImportOptions
+    running: RunningImports
     replaced: Callable[[Prefix], None]
 
     @property
@@ -222,39 +230,41 @@ class GroupImport:
         prefix = self._prefix
         with self.context.refusals.file(lambda: prefix, name).noted(), _judged():
             if name.endswith(CDL_SUFFIX):
-                self._fill(cdl_source(_text(held, where), where), held.size)
+                self._fill(name, cdl_source(_text(held, where), where), held.size)
             else:
-                self._fill_from_netcdf(held, where)
+                self._fill_from_netcdf(held, name, where)
         if self.held.get(prefix, name) is held:
             self.held.let_go(prefix, name)
         return True
 
-    def _fill_from_netcdf(self, held: ImportedFile, where: str) -> None:
+    def _fill_from_netcdf(self, held: ImportedFile, name: str, where: str) -> None:
         note = partial(log.info, "%s: %s", where)
         with held.path() as path:
             check_complete(path, where)
             with read_apart(path, where, note, self._memory_bytes, skip_unsupported=False) as found:
-                self._fill(found, held.size)
+                self._fill(name, found, held.size)
 
     @property
     def _memory_bytes(self) -> int:
         return self.context.engine.options.memory_limit_bytes // MEMORY_SHARE
 
-    def _fill(self, source: Source, size: int) -> None:
+    def _fill(self, name: str, source: Source, size: int) -> None:
         dataset, path = self.dataset, self.path
-        names = Scopes(source.root).names
-        chunks = {name: n for name, n in self.options.chunks.items() if name in names}
+        known = Scopes(source.root).names
+        chunks = {name: n for name, n in self.options.chunks.items() if name in known}
         source = chosen(with_usual_chunks(source), Choices(chunks, self.options.codecs))
         limit = self._memory_bytes
         _check_values(source, size)
         editor = self.editing.editor
-        if is_empty(dataset, path):
-            fill_group(source, dataset, path, editor, limit, lambda _: None)
-        elif self.can_replace:
-            replace_group(source, dataset, path, editor, limit, lambda _: None)
-            self.replaced(self._prefix)
-        else:
-            raise NotPermitted(f"/{path}: has content meanwhile")
+        total = max(1, sum(content.nbytes for content in source.contents.values()))
+        with self.running.running(join(self._prefix, name), total) as progress:
+            if is_empty(dataset, path):
+                fill_group(source, dataset, path, editor, limit, progress)
+            elif self.can_replace:
+                replace_group(source, dataset, path, editor, limit, progress)
+                self.replaced(self._prefix)
+            else:
+                raise NotPermitted(f"/{path}: has content meanwhile")
 
     @property
     def can_replace(self) -> bool:
@@ -273,19 +283,11 @@ def _judged() -> Iterator[None]:
         raise NotPermitted(f"{error}: nothing is imported") from error
 
 
-def is_empty(dataset: Dataset, path: str) -> bool:
-    """Return whether a group has no attributes, dimensions and members."""
-    node = dataset.node(path)
-    if node.attributes or node.dimensions:
-        return False
-    return not dataset.names(path)
-
-
 def _check_values(source: Source, size: int) -> None:
     """Raise Unsupported if a file has far more values than its bytes can say.
 
-    Nobody sees how far a program's close is, nor can end it: a file of a kilobyte may declare
-    values that take years to look at.
+    A program cannot end its own close, and a file of a kilobyte may declare values that take years
+    to look at.
     """
     values = sum(prod(each.shape) * each.item_bytes for each in source.contents.values())
     if values > max(VALUES_BYTES_LEAST, EXPANSION_MAX * size):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nczfs import metrics
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.structure.ownership import UNFINISHED
 from nczfs.errors import (
     BadArgument,
     CrossesTrees,
@@ -436,6 +437,8 @@ class PrefixDirectory(Directory):
         kept: set[str] = set()
         if self._tree.removing is not None:
             kept.update(self._tree.removing.hidden.kept_in(self._prefix))
+        is_unfinished = self._tree.metadata.shows(keys.join(self._prefix, UNFINISHED))
+        here = resolved if isinstance(resolved, At) and is_unfinished else None
         for entry in self._tree.metadata.entries(self._prefix):
             name = entry.name
             kept.discard(name)
@@ -443,6 +446,8 @@ class PrefixDirectory(Directory):
                 metrics.HIDDEN_KEYS.inc()
             elif name in listed:
                 continue
+            elif here and isinstance(self._member(here, name).resolve(), Plain):
+                continue  # there are only values so far
             elif entry.is_prefix:
                 yield name, self._below(name) if group is None else self._member(group, name)
             elif name.endswith(ARCHIVE_SUFFIX) and (archive := self._readable_archive(name)):

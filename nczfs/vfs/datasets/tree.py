@@ -25,6 +25,7 @@ from nczfs.vfs.datasets.heldfiles import HeldFiles
 from nczfs.vfs.datasets.importing import GroupImport, ImportOptions
 from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
 from nczfs.vfs.datasets.refusals import Refusals
+from nczfs.vfs.datasets.running import RunningImports
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import OpenFile
 from nczfs.views.catalog import CDL_SUFFIX, NETCDF_SUFFIXES
@@ -62,6 +63,7 @@ class DatasetsTree:
     ----------
     held : files that are kept on this machine for now; None: there can be none.
     times : when directories were made here.
+    running : the imports under way.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class DatasetsTree:
         self.metadata = metadata
         self.engine = engine
         self.imports = imports or ImportOptions()
+        self.running = RunningImports()
         self.editing = None
         if writable:
             self.editing = TreeEditing(
@@ -156,7 +159,15 @@ class DatasetsTree:
             return None
         assert self.editing is not None
         return GroupImport(
-            self.context, self.editing, self.held, dataset, path, stem, self.imports, self._replaced
+            self.context,
+            self.editing,
+            self.held,
+            dataset,
+            path,
+            stem,
+            self.imports,
+            self.running,
+            self._replaced,
         )
 
     def _replacement(self, dataset: Dataset, path: str, name: str) -> OpenFile:

@@ -53,6 +53,12 @@ def test_what_is_not_stored_is_counted_in_words(changed: dict[str, Any], text: s
     assert unsaved_text(STATUS | changed) == text
 
 
+def test_imports_are_listed_with_what_is_done_of_them() -> None:
+    running = {"imports": [{"file": "d.zarr/d.nc", "percent": 41.9}]}
+    lines = list(status_lines("/mnt", STATUS | running, verbose=False))
+    assert "import: d.zarr/d.nc: 42 %" in lines
+
+
 @pytest.mark.parametrize(
     ("silent_s", "shown"), [(2.9, []), (12.3, ["store: has not answered for 12 s"])]
 )
