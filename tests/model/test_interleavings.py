@@ -9,7 +9,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import Unavailable
+from nczfs.errors import NoSuchObject, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges, HandleNo
@@ -176,11 +176,13 @@ class World:
         return list(map(int, raw_array(self.memory, "d.zarr/r")))
 
     def stored_objects(self) -> dict[str, bytes]:
-        return {
-            str(stat.key): bytes(self.memory.read(stat.key).data)
-            for stat in self.memory.list(ROOT)
-            if not stat.key.startswith("d.zarr/")
-        }
+        while True:
+            with suppress(NoSuchObject):  # it was renamed after it had been listed
+                return {
+                    str(stat.key): bytes(self.memory.read(stat.key).data)
+                    for stat in self.memory.list(ROOT)
+                    if not stat.key.startswith("d.zarr/")
+                }
 
 
 OPERATIONS: tuple[Operation, ...] = (
