@@ -31,6 +31,7 @@ from nczfs.zmap.base import Blob, Buffer, ZMap
 from nczfs.zmap.documents import ParquetDocuments
 from nczfs.zmap.jsonparts import JsonParts
 from nczfs.zmap.keys import Key, Prefix, join, parse_key
+from nczfs.zmap.reference_pages import expanded_bytes
 from nczfs.zmap.reference_table import WHOLE, Budget, Reference, Table, TableBuilder
 
 DOCUMENT_BYTES_MAX = 256 << 20
@@ -48,6 +49,7 @@ _COLUMNS = ("path", "offset", "size", "raw")
 _ENCODINGS = frozenset(
     {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BINARY_PACKED"}
 )
+_ROW_BYTES = 24  # two integers, and two positions of texts
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _CHUNK = re.compile(r"[0-9]+(?:[./][0-9]+)*")
 _UNKNOWN = object()
@@ -270,7 +272,7 @@ class ParquetReferences:
             columns = {file.schema.column(i).path for i in range(len(file.schema.names))}
             if missing := [name for name in _COLUMNS if name not in columns]:
                 raise CorruptStore(f"{where}: has no column {missing[0]!r}")
-            _check_size(file.metadata, where, self._parts_bytes_max)
+            _check_size(file.metadata, body, where, self._parts_bytes_max)
             # Equal texts of many rows are in memory once, since in the file, too, a million rows
             # may take a few bytes.
             file = arrow.parquet.ParquetFile(
@@ -298,15 +300,31 @@ class ParquetReferences:
         return arrow.schema([(name, types[name]) for name in _COLUMNS])
 
 
-def _check_size(metadata: Any, where: str, bytes_max: int) -> None:
-    """Raise if the columns are too large according to the file itself."""
-    size = 0
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+def _check_size(metadata: Any, body: Buffer, where: str, bytes_max: int) -> None:
+    """Raise if the columns are too large according to the file itself: its footer, and its pages.
+
+    The footer counts the rows several times, too, and the library believes each number.
+    """
+    size = metadata.num_rows * _ROW_BYTES
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    if sum(group.num_rows for group in groups) != metadata.num_rows:
+        raise CorruptStore(f"{where}: has other rows than its groups")
+    for group in groups:
         for column in map(group.column, range(group.num_columns)):
-            if column.path_in_schema in _COLUMNS:
-                size += max(column.total_uncompressed_size, 0)
-                if not _ENCODINGS.issuperset(column.encodings):
-                    raise CorruptStore(f"{where}: has an encoding that is not supported")
+            if column.path_in_schema not in _COLUMNS:
+                continue
+            if not _ENCODINGS.issuperset(column.encodings):
+                raise CorruptStore(f"{where}: has an encoding that is not supported")
+            if column.num_values != group.num_rows:
+                raise CorruptStore(f"{where}: has other rows than its columns")
+            start = column.data_page_offset
+            if column.dictionary_page_offset is not None:
+                start = min(start, column.dictionary_page_offset)
+            try:
+                pages = expanded_bytes(body, start, start + column.total_compressed_size)
+            except ValueError as error:
+                raise CorruptStore(f"{where}: {error}") from error
+            size += max(column.total_uncompressed_size, pages)
     if size > bytes_max:
         raise _too_much(where, bytes_max)
 

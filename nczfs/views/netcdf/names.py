@@ -13,6 +13,10 @@ NAME_BYTES_MAX = 256  # NC_MAX_NAME
 ORIGINAL_NAME = "nczfs_name"
 """The attribute with the name in the dataset of what has another one in the file."""
 
+NOT_A_COORDINATE = "_nc4_non_coord_"
+"""How netCDF-C begins the HDF5 name of a variable that has the name of a dimension and is not its
+coordinate (NC_NON_COORD_PREPEND). No other name begins so: netCDF-C would not show it."""
+
 _ROOM = 255 - len("%89abcdef")  # ncdump and others have no room for NUL after 256 bytes
 
 
@@ -54,6 +58,8 @@ def file_name(name: str) -> str:
     a checksum.
     """
     stored = unicodedata.normalize("NFC", name)
+    if stored.startswith(NOT_A_COORDINATE):
+        stored = f"_%5F{stored[1:]}"
     if netcdf_fault(stored, NAME_BYTES_MAX) is None:
         return stored
     last = len(stored) - 1

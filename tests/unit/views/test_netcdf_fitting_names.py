@@ -56,6 +56,7 @@ def attributes(found: FileVariable) -> dict[str, tuple[NcType, object]]:
         ("a\udcff", "a%FF"),
         ("", "_"),
         (".", "_%2E"),
+        ("_nc4_non_coord_x", "_%5Fnc4_non_coord_x"),
     ],
 )
 def test_what_netcdf_cannot_have_in_a_name_is_encoded(name: str, wanted: str) -> None:

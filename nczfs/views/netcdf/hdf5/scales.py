@@ -22,10 +22,7 @@ from nczfs.views.netcdf.content import (
     FileVariable,
     Opaque,
 )
-
-NOT_A_COORDINATE: Final = "_nc4_non_coord_"
-"""How netCDF-C begins the HDF5 name of a variable that has the name of a dimension and is not its
-coordinate (NC_NON_COORD_PREPEND)."""
+from nczfs.views.netcdf.names import NOT_A_COORDINATE
 
 CHUNK_BYTES_END: Final = 1 << 32
 """HDF5 keeps the size of a chunk in 32 bits."""
