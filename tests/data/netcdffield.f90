@@ -3,13 +3,14 @@
 !     netcdffield read FILE          prints every value of t2m, read step by step
 !     netcdffield blocks FILE        the same, read by hyperslabs of parts of each axis
 !     netcdffield edit FILE VALUE    sets t2m(4, 3, 2), as Fortran counts
+!     netcdffield steps FILE COUNT   adds 1 to every value of the first steps, by spatial blocks
 !     netcdffield spoil FILE         tries to change an attribute
 !     netcdffield version
 program netcdffield
   use netcdf
   implicit none
   character(len=4096) :: task, path, word
-  integer :: file, variable, sizes(3), dimensions(3), axis, mode
+  integer :: file, variable, sizes(3), dimensions(3), axis, mode, steps
   real :: changed
 
   call get_command_argument(1, task)
@@ -18,7 +19,8 @@ program netcdffield
     print '(a)', trim(nf90_inq_libvers())
     stop
   end if
-  mode = merge(NF90_WRITE, NF90_NOWRITE, task == 'edit' .or. task == 'spoil')
+  mode = merge(NF90_WRITE, NF90_NOWRITE, task == 'edit' .or. task == 'spoil' &
+               .or. task == 'steps')
   call check(nf90_open(trim(path), mode, file))
   call check(nf90_inq_varid(file, 't2m', variable))
   call check(nf90_inquire_variable(file, variable, dimids=dimensions))
@@ -34,6 +36,10 @@ program netcdffield
     call get_command_argument(3, word)
     read (word, *) changed
     call check(nf90_put_var(file, variable, [changed], start=[4, 3, 2], count=[1, 1, 1]))
+  case ('steps')
+    call get_command_argument(3, word)
+    read (word, *) steps
+    call add_to_steps()
   case ('spoil')
     call check(nf90_redef(file))
     call check(nf90_put_att(file, variable, 'comment', repeat('x', 5000)))
@@ -70,6 +76,25 @@ contains
     end do
     print '(es16.8)', field
   end subroutine read_blocks
+
+  subroutine add_to_steps()
+    integer, parameter :: block = 512
+    real, allocatable :: field(:, :)
+    integer :: step, x, y, counts(3)
+
+    do step = 1, steps
+      do y = 1, sizes(2), block
+        do x = 1, sizes(1), block
+          counts = [min(block, sizes(1) - x + 1), min(block, sizes(2) - y + 1), 1]
+          if (allocated(field)) deallocate (field)
+          allocate (field(counts(1), counts(2)))
+          call check(nf90_get_var(file, variable, field, start=[x, y, step], count=counts))
+          field = field + 1
+          call check(nf90_put_var(file, variable, field, start=[x, y, step], count=counts))
+        end do
+      end do
+    end do
+  end subroutine add_to_steps
 
   subroutine check(status)
     integer, intent(in) :: status
