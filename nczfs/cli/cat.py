@@ -82,7 +82,7 @@ def _selector(part: str) -> Any:
 def _write_raw(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -> None:
     if variable.dtype.hasobject:
         raise UsageError(
-            f"{variable.path}: values of variable length have no raw form; take --text or --json"
+            f"{variable.path}: values of variable length have no raw form; use --text or --json"
         )
     import numpy as np
 
@@ -103,7 +103,7 @@ def _write_text(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -
     form = text_form(variable.description.array.dtype)
     if form is None and not variable.dtype.hasobject:
         raise BadSelection(
-            f"{variable.path}: structured values have no text form; take --json or --raw"
+            f"{variable.path}: structured values have no text form; use --json or --raw"
         )
     for block in value_blocks(variable, box):
         if form is not None:

@@ -33,7 +33,7 @@ SAME, DIFFERENT, TROUBLE = 0, 1, 2
 def _arguments(parser: argparse.ArgumentParser) -> None:
     what = "URL of a dataset, group or variable, or a netCDF or CDL file"
     parser.add_argument("url", metavar="A", help=what)
-    parser.add_argument("other", metavar="B", help="the same, to compare it with")
+    parser.add_argument("other", metavar="B", help="what to compare it with")
     parser.add_argument("--metadata-only", action="store_true", help="do not compare values")
     parser.add_argument(
         "--storage", action="store_true", help="compare chunks, codecs and byte order too"

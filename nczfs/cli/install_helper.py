@@ -93,7 +93,7 @@ def _check_owner(programs: Path) -> None:
                 raise UsageError(
                     f"{place}: users other than root can change it, and so what root runs at a"
                     " mount; install nczfs where only root writes, as with"
-                    " `python3 -m venv /opt/nczfs`, or take --force"
+                    " `python3 -m venv /opt/nczfs`, or use --force"
                 )
 
 

@@ -206,9 +206,9 @@ def _with_remedy(error: StoreError, url: str) -> StoreError:
 
 def _check(settings: Settings) -> None:
     if settings.flag("views-only") and settings.flag("objects-only"):
-        raise UsageError("--views-only and --objects-only leave nothing to show; take one")
+        raise UsageError("--views-only and --objects-only leave nothing to show; use one of them")
     if settings.flag("allow-other") and settings.flag("allow-root"):
-        raise UsageError("--allow-other includes --allow-root; take one")
+        raise UsageError("--allow-other includes --allow-root; use one of them")
     directory = settings.maybe_text("cache-dir")
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)):
         raise UsageError(
@@ -220,7 +220,7 @@ def _check_views(settings: Settings, known: Sequence[str]) -> None:
     for word in sorted(settings.words("views") or ()):
         if word not in known:
             raise UsageError(
-                f"--views {word}: no file is called so; there are: {', '.join(known)}"
+                f"--views {word}: no view has that name; there are: {', '.join(known)}"
                 f"{hint(word, known)}"
             )
 

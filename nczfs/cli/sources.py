@@ -145,7 +145,7 @@ def read_words(lists: Iterable[str], *, sloppy: bool = False) -> MountWords:
             ours, translate = OTHERS_WORDS[name]
             found.options[ours] = translate(value)
             if name in S3FS_WORDS:
-                found.hints.append(f"-o {name} is s3fs's word; nczfs calls it {ours}")
+                found.hints.append(f"-o {name} is an option of s3fs; nczfs calls it {ours}")
         else:
             option = _known(name)
             if option is not None:

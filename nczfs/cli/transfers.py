@@ -117,7 +117,7 @@ def write(source: Source, new: NewNode, choices: Choices) -> None:
         except ObjectExists as error:
             raise ObjectExists(f"{error}; --overwrite replaces the dataset") from error
         if made:
-            tell(f"{made[-1]}: was not there, and has been made")
+            tell(f"{made[-1]}: did not exist, and was made")
         is_compressed = any(variable.array.codecs.codecs for variable in variables.values())
         if choices.codecs is None and is_compressed and new.place.kind == "file":
             tell(READ_WRONGLY)

@@ -52,7 +52,7 @@ def current_process() -> ProcessIdentity | None:
 
 
 def this_process() -> ProcessIdentity:
-    """Return this process, as it signs what it claims; it may not be told from others."""
+    """Return this process, as it signs its claims; others may have the same identity."""
     return current_process() or ProcessIdentity("", os.getpid(), 0)
 
 

@@ -64,7 +64,7 @@ def data_type(value: Json, filters: tuple[CodecSpec, ...], where: str) -> DataTy
         stored = _structured(value, where, [0])
         typestr = json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False)
     if stored.itemsize == 0:
-        raise BadMetadata(f"{where}: dtype {shown(typestr)}: elements of no bytes")
+        raise BadMetadata(f"{where}: dtype {shown(typestr)}: elements have no bytes")
     return DataType(typestr, stored, nc_type=nc_type_of(stored))
 
 
@@ -78,7 +78,7 @@ def as_char(dtype: DataType) -> DataType:
 
 def _object_type(filters: tuple[CodecSpec, ...], where: str) -> DataType:
     if not filters:
-        raise BadMetadata(f"{where}: dtype '|O' without a filter that says what the objects are")
+        raise BadMetadata(f"{where}: dtype '|O' needs a filter that says what the objects are")
     first = filters[0]
     # An array with an unknown object codec can be described, too; its values are refused.
     kind = OBJECT_CODECS.get(first.name, VlenKind.JSON)

@@ -395,7 +395,7 @@ class TreeFileSystem(FileSystem):
         give_up = time.monotonic() + READERS_WAIT_S
         while not self.inodes.opened_alone(inode):
             if time.monotonic() > give_up:
-                raise StaleHandle(f"{self.inodes.path(inode)}: others have it open")
+                raise StaleHandle(f"{self.inodes.path(inode)}: other programs have it open")
             time.sleep(READERS_POLL_S)
 
     def _file(self, inode: Inode) -> File:

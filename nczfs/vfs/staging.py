@@ -55,7 +55,7 @@ def stage(spool: Spool, key: str, size: int = 0, base: Base | None = None) -> St
 
     Parameters
     ----------
-    key : what it will become, to be told from its name.
+    key : of the object that it will become; its file name contains it.
     size : of the file.
     base : what the file is where nothing was written; None: zeros.
     """

@@ -340,7 +340,9 @@ def _tell_of_unknown_names(zmap: ZMap) -> None:
     try:
         next(iter(zmap.search(keys.ROOT)), None)
     except NamesUnknown as error:
-        log.warning("%s; what is mounted lists nothing, and only files of known names open", error)
+        log.warning(
+            "%s; the mount lists nothing, and only files whose names are known can be opened", error
+        )
     except StoreError as error:  # about the first name, not about the server
         log.warning("%s", error)
 

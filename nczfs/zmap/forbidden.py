@@ -60,7 +60,9 @@ class Forbidden:
         """A remedy for messages if 403 is an error."""
         if self._is_decided or self._first_read is not None:
             return ""
-        return " (--forbidden-is-absent yes, if this store answers 403 to keys that do not exist)"
+        return (
+            " (use --forbidden-is-absent yes if this store answers 403 for keys that do not exist)"
+        )
 
     def note_read(self, key: Key) -> None:
         """Note that an object was read."""
@@ -98,8 +100,8 @@ class Forbidden:
         if is_absent and not self._is_told:
             self._is_told = True
             _log.warning(
-                '%s: 403 is treated as "no such object", as it is what the store answers to keys '
-                "that do not exist: --forbidden-is-absent no makes it an error",
+                '%s: 403 counts as "no such object", because the store gives that answer for keys '
+                "that do not exist; --forbidden-is-absent no makes it an error",
                 self._name,
             )
         self.is_absent = is_absent

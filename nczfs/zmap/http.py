@@ -174,15 +174,15 @@ class HttpZMap(ZMap):
                 encoding = answer.headers.get("content-encoding", "").strip().lower()
                 if encoding not in _PLAIN:
                     raise StoreError(
-                        f"{where}: the server sends it encoded ({encoding[:20]}), against "
-                        "the request: switch compression off for this path in the server"
+                        f"{where}: the server sends it encoded ({encoding[:20]}), although nczfs "
+                        "asked for the plain bytes; switch compression off for this path"
                     )
                 self._forbidden.note_read(key)
             case 301 | 302 | 303 | 307 | 308 | 404 | 410:  # redirected: to a directory
                 raise NoSuchObject(f"{where}: no such object")
             case 403 if self._forbidden.means_absent(key):
                 raise NoSuchObject(
-                    f"{where}: no such object (or forbidden: the answer is 403 to both)"
+                    f"{where}: no such object, or access denied: the answer is 403 in both cases"
                 )
             case 401 | 403 | 407:
                 hint = self._forbidden.hint if answer.status == 403 else ""

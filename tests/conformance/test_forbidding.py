@@ -62,7 +62,7 @@ def variable(opened: nczfs.Group, name: str) -> Variable:
 def test_a_place_that_hides_what_is_absent_is_read_like_others(
     place: Place, expected_warnings: ExpectedWarnings
 ) -> None:
-    expected_warnings.add("403 is treated as")
+    expected_warnings.add("403 counts as")
     with nczfs.open(place.url) as opened:
         assert list(variable(opened, "v")[38:42]) == [38, 39, FILL, FILL]
 
@@ -74,7 +74,7 @@ def test_a_place_that_closes_is_denied_access_and_never_fill(
     monkeypatch: pytest.MonkeyPatch,
     consolidated: bool,
 ) -> None:
-    expected_warnings.add("403 is treated as")
+    expected_warnings.add("403 counts as")
     monkeypatch.setattr(forbidden, "AGAIN_S", 0.0)
     if consolidated:
         zarr.consolidate_metadata(str(place.directory / "ds.zarr"), zarr_format=2)

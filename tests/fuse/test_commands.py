@@ -180,7 +180,7 @@ def test_the_effective_options_are_shown_in_the_mount() -> None:
 def test_a_word_of_views_that_names_no_file_is_refused(mountpoint: Path) -> None:
     done = nczfs("mount", SAMPLE, mountpoint, "--views", "values.rw,copy")
     assert done.returncode == 2
-    assert done.stderr.startswith("nczfs: --views values.rw: no file is called so; there are: ")
+    assert done.stderr.startswith("nczfs: --views values.rw: no view has that name; there are: ")
     assert done.stderr.endswith("; did you mean values.raw?\n")
 
 

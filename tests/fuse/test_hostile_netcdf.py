@@ -99,7 +99,7 @@ STORES: dict[str, tuple[dict[str, object], str]] = {
             {f"v{i}": array((2,), (n,), dict.fromkeys(NAMES, 1)) for i, n in enumerate(NAMES)},
             dict.fromkeys(NAMES, "x"),
         ),
-        "netCDF keeps it for itself",
+        "netCDF reserves it",
     ),
     "nuls": (
         group({"v": array(fill_value="a\0b", **TEXT)}, {"a": ["a\0b", "c"], "b": "a\0b"}),

@@ -104,7 +104,7 @@ def test_what_is_put_back_from_a_full_disk_leaves_it(store: Path, tmp_path: Path
                 file.write(bytes(4096))
         done = nczfs("recover", "--spool-dir", spool)
         assert (done.returncode, list(spool.iterdir())) == (0, []), done
-        assert "nczfs recover` may find again what is stored" in done.stderr
+        assert "nczfs recover` may list data that are stored already" in done.stderr
     wanted = list(range(24))
     wanted[1], wanted[9] = -1, -9
     assert stored(store) == wanted

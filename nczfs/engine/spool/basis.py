@@ -73,7 +73,7 @@ def sent(parts: Sequence[Part], read: Callable[[Range], Buffer] = _nothing) -> S
     Parameters
     ----------
     read : returns bytes that are in the store. The end of an object that has no others, because it
-        only became shorter, is read: it can be told from others by that.
+        only became shorter, is read: that distinguishes it from others.
     """
     if parts and all(isinstance(part, Range) for part in parts):
         begin = max(0, part_size(parts[-1]) - END_BYTES)

@@ -150,7 +150,7 @@ class WrittenPart:
             given = io.pipeline.decode(data.tobytes())
         else:
             if data.size != values.nbytes or values.dtype.hasobject:
-                raise SpoolError(f"{path}: {data.size} bytes are not such a chunk")
+                raise SpoolError(f"{path}: {data.size} bytes do not make such a chunk")
             given = data.view(values.dtype).reshape(values.shape)
         flags = np.zeros(values.shape, bool)
         self.mark(flags)

@@ -117,7 +117,7 @@ def read_records(path: Path) -> list[Record]:
     with suppress(FileNotFoundError):  # its mount lives
         if records and records[-1].stop == path.stat().st_size:
             return records
-    raise SpoolError(f"{path}: torn, or not a file of this version's spool")
+    raise SpoolError(f"{path}: incomplete, or not a spool file of this version")
 
 
 def copied(data: FileData, path: Path) -> Path:

@@ -213,7 +213,7 @@ class Home:
             try:
                 self.say(*self._unsaid)
             except NoSpace as error:
-                log.warning("%s; `nczfs recover` may find again what is stored", error)
+                log.warning("%s; `nczfs recover` may list data that are stored already", error)
             else:
                 self._unsaid.clear()
 

@@ -1,4 +1,4 @@
-"""The log of a mount: what is not stored, for whoever puts it back when this process is gone.
+"""The log of a mount: what is not stored, to be put back when this process is gone.
 
 It is a sequence of files, ``log.N``, of records:
 

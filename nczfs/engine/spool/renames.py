@@ -56,7 +56,7 @@ class UnfinishedRename(SpoolEntry):
         """Move what is left below the old prefix, as far as that overwrites nothing.
 
         An object that was stored below the old prefix after the rename had begun stays there, and
-        so does one where another one has its new name: these are told, when all others are moved.
+        so does one whose new name another object has; an error names them at the end.
 
         Parameters
         ----------

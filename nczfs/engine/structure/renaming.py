@@ -174,7 +174,7 @@ class _Renaming:
         if next(iter(self.dataset.zmap.list(self.new_prefix)), None) is not None:
             raise NameTaken(
                 f"/{self.goal}: objects are there already, although no group or variable is; "
-                "`nczfs verify` tells what they are"
+                "`nczfs verify` says what they are"
             )
         check_dimensions_inside(self.dataset, self.path)
 

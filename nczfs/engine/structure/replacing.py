@@ -34,7 +34,7 @@ def check_dimensions_inside(dataset: Dataset, path: str) -> None:
     for variable in variables_of(dataset.group("")):
         if not is_within(variable.path, path) and has_dimension_within(variable, path):
             raise NotWritable(
-                f"/{path}: /{variable.path}, which is not in it, has a dimension of it"
+                f"/{path}: /{variable.path} lies outside of it, and uses one of its dimensions"
             )
 
 

@@ -43,7 +43,7 @@ def pure_type(
     """Return the stored type of pure Zarr, which has all numpy types; see `MetadataFormat`."""
     _check_string_bytes(string_bytes)
     if wanted is NcType.JSON:
-        raise Unsupported(f"{_WHERE}: json is a type of attributes; use string")
+        raise Unsupported(f"{_WHERE}: json is a type for attributes only; use string")
     if wanted is NcType.CHAR:
         return _stored("|S1")
     if wanted is NcType.STRING or (isinstance(wanted, np.dtype) and wanted.kind == "O"):
@@ -72,7 +72,7 @@ def netcdf_type(
     """
     _check_string_bytes(string_bytes)
     if wanted is NcType.JSON:
-        raise Unsupported(f"{layout}: json is a type of attributes; use string")
+        raise Unsupported(f"{layout}: json is a type for attributes only; use string")
     if wanted is NcType.CHAR:
         text = _stored("<U1" if early else ">S1")
         return StoredType(as_char(text.dtype))

@@ -221,7 +221,7 @@ class _Fitting:
             value = attribute.value
             wrong = _name_fault(attribute.name, names)
             if self._kind.is_hdf5 and attribute.name in HDF5_ATTRIBUTES:
-                wrong = "netCDF keeps it for itself"
+                wrong = "netCDF reserves it"
             if wrong is not None:
                 self.refused.append(f"{place} has an attribute {shown(attribute.name)} ({wrong})")
             elif attribute.type in self._kind.types or attribute.type is NcType.JSON:

@@ -101,7 +101,7 @@ class _Reader:
             found = pickle.load(self._answers)
         except (EOFError, OSError, pickle.UnpicklingError):
             raise CorruptStore(
-                f"{self._name}: is no netCDF file that can be read: the library failed (status "
+                f"{self._name}: cannot be read as a netCDF file: the library failed (status "
                 f"{self._process.wait()})"
             ) from None
         if isinstance(found, NczfsError):

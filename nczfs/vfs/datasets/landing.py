@@ -52,8 +52,8 @@ def land(context: ViewContext, dataset: Dataset, path: str, name: str, held: Hel
             is_vlen or RAW in catalog.variable_views(dataset, node)
         ):
             raise BadArgument(
-                f"/{path}/{name}: is not what a variable of type {node.array.dtype.typestr} is "
-                "copied by"
+                f"/{path}/{name}: values of type {node.array.dtype.typestr} cannot be copied "
+                "through this file"
             )
         if is_vlen:
             _land_lines(context, dataset, node, held)

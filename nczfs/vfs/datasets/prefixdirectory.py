@@ -204,7 +204,7 @@ class PrefixDirectory(Directory):
         if self._has(new_name):
             raise PathExists(f"{new_name}: exists already")
         if new_name in self._reserved():
-            raise NotPermitted(f"{new_name}: files of the group are called so")
+            raise NotPermitted(f"{new_name}: files of the group have that name")
         if arrivals is not None and arrivals.is_waiting(node._prefix):
             raise NotPermitted(f"{name}: values wait in it for the info.json of their variable")
         self._tree.renamed(node._prefix, removing.rename(found.dataset, found.path, new_name))

@@ -147,8 +147,8 @@ class ObjectFile(File):
     def _look(self, *, anew: bool) -> None:
         """Find the version to open. Raises NoSuchPath.
 
-        StaleHandle : the kernel has been told another size. It looks the path up again then, and
-        does neither read nor append at the end that the file had before.
+        StaleHandle : the kernel knows another size. It then looks the path up again, and neither
+        reads nor appends at the end that the file had before.
         """
         if not anew:
             self.stat()

@@ -126,7 +126,7 @@ class OpenObject(OpenFile):
 
 
 def _is_behind(base: Stat, offset: int) -> bool:
-    """Whether more is asked for than a version has: the kernel has been told of a longer one."""
+    """Return whether a request goes beyond a version: the kernel knows a longer one."""
     return offset >= base.size
 
 

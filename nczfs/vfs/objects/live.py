@@ -148,7 +148,7 @@ class LiveFile:
     def _adopt(self, newer: Stat) -> None:
         with self.lock:
             if self._is_own:  # since the store was asked
-                raise StaleHandle(f"{self.key}: is written upon the version before")
+                raise StaleHandle(f"{self.key}: was written here since the store was asked")
             self._become(newer, self._stored)
 
     @property
@@ -324,7 +324,7 @@ class LiveFile:
                     return
                 self.unanswered.add(self.key, attempts)
                 self._changed()
-            self._landed(self.key)  # as long as it can be told
+            self._landed(self.key)  # while the key is known
 
     def unlink(self) -> None:
         """Note that the name is gone."""

@@ -99,7 +99,7 @@ def _fitted(
         if attribute.name in our_names:
             continue
         if kind.has_groups and attribute.name in HDF5_ATTRIBUTES:
-            omit(f"attribute {shown(attribute.name)}: netCDF keeps it for itself")
+            omit(f"attribute {shown(attribute.name)}: netCDF reserves it")
             continue
         if weight_of_objects([attribute.value]) > ATTRIBUTE_BYTES_MAX:
             omit(f"attribute {shown(attribute.name)}: takes more than {ATTRIBUTE_BYTES_MAX} bytes")

@@ -77,7 +77,7 @@ def _page(body: bytes, where: str, start: str) -> ListingPage:
         objects = [found for found in page.objects if found.key.startswith(start)]
         prefixes = [prefix for prefix in page.prefixes if prefix.startswith(start)]
         count = len(names) + len(page.prefixes) - len(objects) - len(prefixes)
-        leave_out(where, count, "the server lists it although it begins differently")
+        leave_out(where, count, "the server lists it, but it does not begin with the prefix")
         page = replace(page, objects=objects, prefixes=prefixes)
     return page
 

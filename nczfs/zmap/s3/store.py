@@ -295,7 +295,7 @@ class S3ZMap(ZMap):
             return self._failure(answer, where)
         if self._forbidden.means_absent(key):
             return NoSuchObject(
-                f"{where}: no such object (or forbidden: the answer is 403 to both)"
+                f"{where}: no such object, or access denied: the answer is 403 in both cases"
             )
         return self._failure(answer, where, self._forbidden.hint)
 

@@ -222,7 +222,7 @@ class S3Writer:
         mtime_ns: int | None,
     ) -> Version:
         if sum(map(part_size, parts)) > OBJECT_BYTES_MAX:
-            raise ObjectTooLarge(f"{self._transport.name}/{key}: an object of S3 has at most 5 TiB")
+            raise ObjectTooLarge(f"{self._transport.name}/{key}: an object of S3 has at most 5TiB")
         pieces = cut(parts, self._part_bytes)
         writer = secrets.token_hex(16)
         headers = {**self._encryption, **headers_of(mtime_ns), _WRITER: writer}

@@ -223,7 +223,7 @@ class ZipZMap(ZMap):
 
     def _read_only(self, key: Key) -> ReadOnlyStore:
         return ReadOnlyStore(
-            f"{self._name}/{key}: an archive inside of a store is read-only; only archives that "
+            f"{self._name}/{key}: an archive inside a store is read-only; only archives that "
             "are local files can be written to"
         )
 

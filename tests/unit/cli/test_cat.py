@@ -98,7 +98,7 @@ def test_structured_values_name_the_forms_that_they_have(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cat", str(place / "pairs")]) == 1
-    assert "no text form; take --json or --raw" in capsys.readouterr().err
+    assert "no text form; use --json or --raw" in capsys.readouterr().err
     assert json.loads(cat("--json", place / "pairs")) == [[0, 0.0], [0, 0.0]]
 
 

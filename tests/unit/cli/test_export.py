@@ -205,7 +205,7 @@ def test_attributes_that_netcdf_c_keeps_for_itself_are_left_out(
     stored(tmp_path / "d", ".zgroup", {"zarr_format": 2})
     stored(tmp_path / "d", ".zattrs", dict.fromkeys(reserved, 1))
     assert run("export", tmp_path / "d", tmp_path / "b.nc", "--skip-unsupported") == 0
-    assert capsys.readouterr().err.count("(netCDF keeps it for itself): left out") == len(reserved)
+    assert capsys.readouterr().err.count("(netCDF reserves it): left out") == len(reserved)
     with netCDF4.Dataset(tmp_path / "c.nc", "w") as file:
         for name in HDF5_ATTRIBUTES:
             with pytest.raises(AttributeError, match="in use"):

@@ -162,7 +162,7 @@ def test_a_directory_that_is_made_above_the_dataset_is_named(
 ) -> None:
     (tmp_path / "a.cdl").write_text(CDL)
     assert run("import", tmp_path / "a.cdl", tmp_path / "typo/d", "--codecs", "none") == 0
-    assert line(capsys) == f"nczfs: {tmp_path}/typo: was not there, and has been made\n"
+    assert line(capsys) == f"nczfs: {tmp_path}/typo: did not exist, and was made\n"
 
 
 def test_an_archive_that_took_nothing_is_removed(tmp_path: Path) -> None:

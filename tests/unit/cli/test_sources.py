@@ -88,7 +88,7 @@ def test_words_of_s3fs_are_understood_with_a_hint() -> None:
         "no-sign-request": "1",
     }
     assert len(words.hints) == 3
-    assert "-o url is s3fs's word; nczfs calls it endpoint-url" in words.hints
+    assert "-o url is an option of s3fs; nczfs calls it endpoint-url" in words.hints
 
 
 def test_a_variable_of_the_environment_can_stand_in_fstab() -> None:

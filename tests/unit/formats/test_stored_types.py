@@ -78,8 +78,8 @@ def test_nczarr_refuses_types_that_netcdf_lacks_and_says_what_to_do(code: str) -
     [
         ("nczarr-L1", NcType.STRING, "nczarr-L1 has no strings; use the format nczarr-L3"),
         ("nczarr-L2U", np.dtype("S4"), "nczarr-L2U has no strings; use the format nczarr-L3"),
-        ("nczarr-L3", NcType.JSON, "json is a type of attributes; use string"),
-        ("zarr2", NcType.JSON, "json is a type of attributes; use string"),
+        ("nczarr-L3", NcType.JSON, "json is a type for attributes only; use string"),
+        ("zarr2", NcType.JSON, "json is a type for attributes only; use string"),
         ("zarr2", np.dtype("longdouble"), "has no portable form"),
         ("zarr2", np.dtype([("a", "O")]), "has no portable form"),
         ("zarr2", np.dtype("U"), "has no length"),

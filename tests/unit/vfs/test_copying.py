@@ -582,7 +582,7 @@ def test_values_of_another_kind_than_the_variable_copies_are_refused(
 ) -> None:
     """SEMANTICS W28."""
     put(fs, f"{new}/values.txt", b"1\n")
-    with pytest.raises(BadArgument, match="is not what a variable of type <f4 is copied by"):
+    with pytest.raises(BadArgument, match="values of type <f4 cannot be copied through this file"):
         put(fs, f"{new}/info.json", document)
     unlink(fs, f"{new}/values.txt")
 

@@ -250,7 +250,7 @@ def test_attributes_that_netcdf_4_keeps_for_itself_are_left_out() -> None:
     whole = group("", variable("v", attributes=(said("CLASS", "x"), said("units", "K"))))
     found = content(whole)
     assert attributes(found.root.variables[0]) == {"units": (NcType.CHAR, "K")}
-    assert found.omitted == ("/v: attribute 'CLASS': netCDF keeps it for itself",)
+    assert found.omitted == ("/v: attribute 'CLASS': netCDF reserves it",)
     assert list(attributes(content(whole, CLASSIC).root.variables[0])) == ["CLASS", "units"]
 
 

@@ -40,7 +40,7 @@ class Store:
 
 @pytest.fixture
 def store(expected_warnings: ExpectedWarnings) -> Store:
-    expected_warnings.add("store: 403 is treated as")
+    expected_warnings.add("store: 403 counts as")
     return Store()
 
 

@@ -280,7 +280,7 @@ def test_forbidden_is_absent_as_the_option_says(
     script: Script,
     error: type[StoreError],
 ) -> None:
-    expected_warnings.add("403 is treated as")
+    expected_warnings.add("403 counts as")
     _, zmap = serve(script, forbidden_is_absent=option)
     zmap.read(GIVEN)
     for ask in (zmap.read, zmap.stat):
@@ -292,7 +292,7 @@ def test_forbidden_is_absent_as_the_option_says(
 def test_a_server_that_has_closed_since_is_denied_access(
     serve: Serve, expected_warnings: ExpectedWarnings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected_warnings.add("403 is treated as")
+    expected_warnings.add("403 counts as")
     monkeypatch.setattr(forbidden, "AGAIN_S", 0.0)
     is_open = [True]
     _, zmap = serve(lambda asked: hides_the_absent(asked) if is_open[0] else Reply(403))

@@ -99,7 +99,7 @@ def test_403_is_absent_only_where_nothing_can_tell(
     missing_key: int,
     absent: bool,
 ) -> None:
-    expected_warnings.add("403 is treated as")
+    expected_warnings.add("403 counts as")
     listing = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 
     def script(asked: Asked) -> Reply:
@@ -123,7 +123,7 @@ def test_403_is_absent_only_where_nothing_can_tell(
 def test_a_bucket_that_has_closed_since_is_denied_access(
     serve: Serve, expected_warnings: ExpectedWarnings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected_warnings.add("403 is treated as")
+    expected_warnings.add("403 counts as")
     monkeypatch.setattr(forbidden, "AGAIN_S", 0.0)
     is_open = [True]
 

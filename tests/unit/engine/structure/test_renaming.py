@@ -140,7 +140,7 @@ def test_a_dimension_keeps_its_name() -> None:
         ("v", ".zarray", UsageError, "cannot be a name"),
         ("v", "a/b", UsageError, "slash"),
         ("v", "u\N{COMBINING DIAERESIS}", UsageError, "normal form"),
-        ("g", "new", NotWritable, "/v2, which is not in it, has a dimension of it"),
+        ("g", "new", NotWritable, "/v2 lies outside of it, and uses one of its dimensions"),
     ],
 )
 def test_what_cannot_be_renamed_stays(
