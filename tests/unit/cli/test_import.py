@@ -199,7 +199,7 @@ def test_what_is_no_dataset_is_never_overwritten(
         (None, "no such file"),
         (b"hello", "NetCDF: Unknown file format"),
         (b"CDF\1abc", "NetCDF"),
-        (b"\x89HDF\r\n\x1a\n" + bytes(100), "NetCDF"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(100), "HDF5 cannot read it"),
         (b"netcdf a { dimensions: x = ; }", "a.nc:1: "),
     ],
 )
