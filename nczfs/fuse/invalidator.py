@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -38,6 +38,7 @@ class Invalidator:
         self._changed = threading.Condition()  # guards all below; never held in the kernel
         self._notes: dict[_Note, None] = {}
         self._locked: Counter[InodeNo] = Counter()
+        self._written: Counter[InodeNo] = Counter()
         self._telling: _Note | None = None
         self._telling_from = 0.0
         self._stopped = False
@@ -72,6 +73,20 @@ class Invalidator:
                 self._locked -= Counter(locks)
                 self._changed.notify_all()
 
+    @contextmanager
+    def writing(self, ino: InodeNo) -> Iterator[Callable[[], None]]:
+        """See `Notifier.writing`."""
+        with self._changed:
+            self._written[ino] += 1
+            self._changed.notify_all()
+        try:
+            yield self._settle
+        finally:
+            self._settle()
+            with self._changed:
+                self._written -= Counter([ino])
+                self._changed.notify_all()
+
     def start(self) -> None:
         """Begin to send invalidations; the file system must be mounted."""
         self._thread = threading.Thread(target=self._run, name="nczfs-invalidator", daemon=True)
@@ -100,6 +115,10 @@ class Invalidator:
         if first_overflow:
             log.warning("too many invalidations wait; the oldest are left to the TTLs")
 
+    def _settle(self) -> None:
+        with self._changed:
+            self._changed.wait_for(self._is_settled, PATIENCE_S)
+
     def _is_settled(self) -> bool:
         """Return whether everything was sent that can be; the kernel itself may be waiting."""
         if self._thread is None or self._stopped:
@@ -114,7 +133,7 @@ class Invalidator:
 
     def _waits(self, note: _Note) -> bool:
         """Return whether the kernel would wait for the end of its own request."""
-        return isinstance(note, tuple) and note[0] in self._locked
+        return note[0] in self._locked if isinstance(note, tuple) else note in self._written
 
     def _run(self) -> None:
         while True:

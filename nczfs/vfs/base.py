@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -113,6 +113,14 @@ class Notifier(Protocol):
         entries : that the kernel itself changes if the request succeeds; it holds the locks of
             their directories.
         locked : other directories whose locks it holds.
+        """
+
+    def writing(self, ino: InodeNo) -> AbstractContextManager[Callable[[], None]]:
+        """Enclose a write to a file, as `changing` does; the kernel holds pages of the file.
+
+        Yields
+        ------
+        what waits, for a moment at most, until the kernel knows the notes that were taken so far.
         """
 
 

@@ -235,7 +235,8 @@ class TreeFileSystem(FileSystem):
         known = inode.sent_size
         is_page = inode.mappable > 0 and offset % PAGE_BYTES == 0 and offset < (known or 0)
         write = file.append if file.appending and known is not None and not is_page else file.write
-        with self.kernel.changing() if file.judges_writes else nullcontext():
+        judging = self.kernel.changing() if file.judges_writes else nullcontext()
+        with judging, self.kernel.writing(inode):
             count = write(offset, data)
         if known is not None:
             inode.sent_size = max(inode.sent_size or 0, offset + count)
@@ -258,6 +259,7 @@ class TreeFileSystem(FileSystem):
             try:
                 found.file.close()
             finally:
+                self.kernel.showing.closed(found.inode, is_mappable=found.is_mappable)
                 self.inodes.can_be_mapped(found.inode, -found.is_mappable)
                 self.inodes.closed(found.inode.ino)
 
@@ -425,6 +427,7 @@ class TreeFileSystem(FileSystem):
         file.has_pages(kept=keep)
         is_mappable = flags & os.O_ACCMODE == os.O_RDWR
         self.inodes.can_be_mapped(inode, is_mappable)
+        self.kernel.showing.opened(inode, node, is_mappable=is_mappable)
         handle = self._files.add(FileHandle(inode, file, is_mappable))
         return Opened(handle, node.direct_io, keep)
 

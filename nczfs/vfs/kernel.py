@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from weakref import WeakKeyDictionary, WeakSet
 
 from nczfs.engine.arrays.array import now
@@ -12,6 +12,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.vfs.base import Notifier
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.nodes import File
+from nczfs.vfs.showing import Showing
 
 
 class KernelCache:
@@ -21,12 +22,17 @@ class KernelCache:
     ----------
     notifier : of the kernel; None if nothing is mounted.
     pages_ttl_s : for how long pages in the kernel's cache stay valid without asking the store.
+
+    Attributes
+    ----------
+    showing : the open files that show arrays.
     """
 
     def __init__(self, inodes: InodeTable, notifier: Notifier | None, pages_ttl_s: float) -> None:
         self._inodes = inodes
         self._notifier = notifier
         self._pages_ttl_s = pages_ttl_s
+        self.showing = Showing()
         self._showing: WeakKeyDictionary[StoredArray, WeakSet[Inode]] = WeakKeyDictionary()
 
     def changing(self, *entries: tuple[Inode, str]) -> AbstractContextManager[None]:
@@ -61,6 +67,26 @@ class KernelCache:
             if len(node.arrays) > 1:
                 self._note_showing(inode, node)
         return keep and not node.direct_io
+
+    @contextmanager
+    def writing(self, inode: Inode) -> Iterator[None]:
+        """Enclose a write to an open file; others that show the same values keep no old pages.
+
+        Pages that were changed through a mapping of another file are written back before: the rest
+        of them is as old as the values before the write.
+        """
+        others, are_mappable = self.showing.beside(inode)
+        if not others or self._notifier is None:
+            yield
+            return
+        with self._notifier.writing(inode.ino) as settle:
+            if are_mappable:
+                self.forget_contents(others)
+                settle()
+            try:
+                yield
+            finally:
+                self.forget_contents(others)
 
     def check_size(self, inode: Inode) -> None:
         """Make the kernel ask again for a file whose size differs from the one it knows."""

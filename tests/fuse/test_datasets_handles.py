@@ -93,6 +93,57 @@ def test_fsync_of_any_handle_stores_what_another_one_wrote(mount: Served, store:
     os.close(writer)
 
 
+OTHERS = ["v/values.npy", "v/v.nc", "d.nc", "d.classic.nc", "v/chunks/0.0"]
+
+
+def first_of(path: Path) -> tuple[int, str]:
+    """Where a file has the first row of the variable, and the type of its numbers there."""
+    data = path.read_bytes()
+    found = [(data.find(VALUES[0].astype(dtype).tobytes()), dtype) for dtype in ("<f8", ">f8")]
+    return max(found)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_open_file_shows_at_once_what_is_written_through_another_one(
+    mount: Served, name: str
+) -> None:
+    """SEMANTICS W2: although the kernel has pages of it."""
+    path = mount.path / "datasets/d.zarr" / name
+    start, dtype = first_of(path)
+    reader, writer = os.open(path, os.O_RDONLY), os.open(raw_of(mount), os.O_WRONLY)
+    with mmap.mmap(reader, 0, prot=mmap.PROT_READ) as mapped:
+        assert os.pread(reader, 8, start) == mapped[start : start + 8] == bytes(8)
+        os.pwrite(writer, number(-1), 0)
+        assert np.frombuffer(os.pread(reader, 8, start), dtype) == -1
+        assert np.frombuffer(mapped[start : start + 8], dtype) == -1
+    os.close(writer)
+    os.close(reader)
+
+
+@pytest.mark.parametrize("changes", ["before", "after"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_pages_of_one_file_undo_nothing_that_is_written_through_another_one(
+    mount: Served, store: Path, name: str, changes: str
+) -> None:
+    """SEMANTICS W1, W2."""
+    path = mount.path / "datasets/d.zarr" / name
+    start, dtype = first_of(path)
+    handle, writer = os.open(path, os.O_RDWR), os.open(raw_of(mount), os.O_RDWR)
+    with mmap.mmap(handle, 0) as mapped:
+        assert mapped[start : start + 8] == bytes(8)
+        if changes == "after":
+            os.pwrite(writer, number(-1), 0)
+        mapped[start + 8 : start + 16] = np.array([-2], dtype).tobytes()
+        if changes == "before":
+            os.pwrite(writer, number(-1), 0)
+        mapped.flush()
+        os.fsync(writer)
+        assert stored(store)[0, :3].tolist() == [-1, -2, 2]
+        assert os.pread(writer, 16, 0) == number(-1) + number(-2)
+    os.close(writer)
+    os.close(handle)
+
+
 @pytest.mark.parametrize("path", ["", "/datasets/d.zarr", "/datasets/d.zarr/v"])
 def test_a_handle_that_was_open_at_a_refresh_goes_on_writing(
     mount: Served, store: Path, path: str

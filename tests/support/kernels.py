@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from nczfs.vfs.base import Entry, InodeNo
@@ -28,3 +28,7 @@ class Kernel:
     ) -> Iterator[None]:
         self.changes.append((entries, locked))
         yield
+
+    @contextmanager
+    def writing(self, ino: InodeNo) -> Iterator[Callable[[], None]]:
+        yield lambda: None

@@ -173,6 +173,22 @@ def test_a_kernel_that_is_busy_holds_up_a_change_for_a_moment_only(kernel: Kerne
     assert kernel.told == [1, 2]
 
 
+def test_a_write_waits_for_notes_of_other_files_and_those_of_its_own_wait_for_it(
+    kernel: Kernel,
+) -> None:
+    invalidator = Invalidator()
+    invalidator.start()
+    with invalidator.writing(InodeNo(7)) as settle:
+        invalidator.invalidate_inode(InodeNo(7))  # whose pages the kernel holds meanwhile
+        invalidator.invalidate_inode(InodeNo(8))
+        settle()
+        assert kernel.told == [8]
+        invalidator.invalidate_inode(InodeNo(9))
+    assert kernel.told[:2] == [8, 9]
+    finish(invalidator, kernel, 3)
+    assert kernel.told == [8, 9, 7]
+
+
 def test_a_change_before_the_start_or_after_the_stop_waits_for_nothing(kernel: Kernel) -> None:
     invalidator = Invalidator()
     with invalidator.changing():
