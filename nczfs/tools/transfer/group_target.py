@@ -70,6 +70,7 @@ def fill_group(
     try:
         variables = declare(changes, root, path)
         copy_contents(source, apart, variables, limit, progress)
+        dataset.forget_documents(path)
         if not place.is_ours() or not is_empty(dataset, path):
             raise Conflict(f"{place.name}: something else was put there meanwhile")
         changes.sync()

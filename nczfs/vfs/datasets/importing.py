@@ -256,7 +256,7 @@ class GroupImport:
         limit = self._memory_bytes
         _check_values(source, size)
         editor = self.editing.editor
-        total = max(1, sum(content.nbytes for content in source.contents.values()))
+        total = max(1, source.nbytes)
         with self.running.running(join(self._prefix, name), total) as progress:
             if is_empty(dataset, path):
                 fill_group(source, dataset, path, editor, limit, progress)
