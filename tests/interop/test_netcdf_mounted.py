@@ -16,6 +16,8 @@ import zarr
 
 from tests.interop.netcdf_programs.program import CLASSIC, FORMATS, SUFFIX, printed
 from tests.interop.test_hdf5_datasets import REAL, SAMPLES, native
+from tests.interop.test_reference_netcdf_c import cases
+from tests.support.cdl import header_lines
 from tests.support.commands import printed as said_by_nczfs
 from tests.support.mounts import mounted
 from tests.support.netcdf import assert_same, ncdump, stored
@@ -77,7 +79,7 @@ IN_SHORT = [
     pytest.param(name, marks=[pytest.mark.long] if name == "many" else []) for name in NAMES
 ]
 OPTIONS = ("--record-dim", "time")  # which NCZarr does not need
-AS_CLASSIC = {"basin_mask", "space_weather"}
+AS_CLASSIC = {"space_weather"}
 """Files of the classic format."""
 
 
@@ -151,6 +153,21 @@ def test_cmp_and_checksums_find_the_same_bytes_in_every_mount(
             printed("cmp", mount / "datasets" / file, other / "datasets" / file)
     with mounted(imported.store, *OPTIONS) as again:
         assert printed("sha256sum", *present, cwd=again / "datasets") == before
+
+
+@pytest.mark.parametrize(
+    ("dataset", "cdl"),
+    [(dataset, cdl) for dataset, cdl, case in cases() if not case.fragment],
+    ids=lambda path: path.name,
+)
+def test_ncdump_shows_what_netcdf_c_expects_of_its_own_datasets(dataset: Path, cdl: Path) -> None:
+    with mounted(dataset, "--read-only") as mount:
+        (top,) = (mount / "datasets").iterdir()
+        (file,) = (path for path in top.glob("*.nc") if not path.name.endswith(SUFFIX[CLASSIC]))
+        found, wanted = header_lines(printed("ncdump", "-h", file)), header_lines(cdl.read_text())
+    # The live file shows the fill value that only the array has.
+    shown = [line for line in found if ":_FillValue=" not in line or line in wanted]
+    assert shown == wanted
 
 
 @pytest.fixture(scope="module")

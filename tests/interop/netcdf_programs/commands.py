@@ -76,6 +76,7 @@ def _ncap2_in_place(live: Live) -> object:
 
 
 def _ncatted(live: Live) -> object:
+    """Change an attribute of the file itself; it may die of the refusal, after saying so."""
     return run("ncatted", "-h", "-a", "title,global,o,c,longer than before", live.file)
 
 
@@ -121,7 +122,7 @@ COMMANDS = (
     Program("ncdump", _NETCDF, _ncdump),
     Program("ncgen", _NETCDF, _ncgen, remarks="makes a file of what ncdump printed"),
     Program("nccopy", _NETCDF, _nccopy),
-    Program("NCO ncks", _NCO, _ncks, remarks=f"`ncks -A` {OUT_OF_PLACE}"),
+    Program("NCO ncks", _NCO, _ncks, spoil=_ncatted, remarks=f"`ncks -A` {OUT_OF_PLACE}"),
     Program("NCO ncra", _NCO, _ncra, _mean_of_records),
     Program("NCO ncrcat", _NCO, _ncrcat, _all_records),
     Program("NCO ncea", _NCO, _ncea, lambda field: field + STEP / 2),

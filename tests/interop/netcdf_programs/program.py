@@ -17,7 +17,7 @@ import numpy as np
 from tests.interop.netcdf_programs.field import SHAPE, VARIABLE
 from tests.support.sample import Values
 
-TIMEOUT_S = 120
+TIMEOUT_S = 3000  # of long forms; a test has its own
 NETCDF4: Final = "netCDF-4"
 CLASSIC: Final = "classic"
 FORMATS = (NETCDF4, CLASSIC)
