@@ -252,7 +252,7 @@ class Dataset(Hierarchy):
         return variable.problems
 
     def forget(self, path: str) -> None:
-        """Forget a node and all below it, including chunks, so that the store is asked anew."""
+        """Forget a node and all below it, including chunks, so that the store is asked again."""
         super().forget(path)
         with self._arrays_lock:
             for known in [known for known in self._arrays if is_within(known, path)]:
@@ -310,7 +310,7 @@ class Dataset(Hierarchy):
         self.engine.arrays.nodes.settle(self._metadata.zmap, self.prefix(path))
 
     def forget_documents(self, path: str) -> None:
-        """Forget a node and all below it, except chunks, so that the store is asked anew."""
+        """Forget a node and all below it, except chunks, so that the store is asked again."""
         super().forget(path)
         self._metadata.forget(self.prefix(path))
         self._metadata.changed(Key(self.prefix(path)))
@@ -381,7 +381,7 @@ class Dataset(Hierarchy):
         return self.storing.trouble(pause_s)
 
     def forget_clean(self) -> None:
-        """Forget chunks and documents without unsaved changes, so that the store is asked anew."""
+        """Forget chunks and documents without unsaved changes, so that the store is asked again."""
         self._forget_chunks(self.root)
         self._metadata.forget(self.root)
 

@@ -1,4 +1,4 @@
-"""The formats upon the documents of Zarr v2: pure Zarr, and NCZarr in its four layouts."""
+"""The formats that use the documents of Zarr v2: pure Zarr, and NCZarr in its four layouts."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class KnownDatasets:
         return At(dataset, path, loaded.to_hold)
 
     def forget(self, prefix: Prefix) -> None:
-        """Read the datasets at, below or around a prefix anew.
+        """Read the datasets at, below or around a prefix again.
 
         Open files stay usable, and unsaved changes are kept.
         """
@@ -95,7 +95,7 @@ class KnownDatasets:
                     self._datasets.pop(root, None)
 
     def forget_inside(self, prefix: Prefix) -> None:
-        """Read the datasets at or below a prefix anew, except the one that contains it."""
+        """Read the datasets at or below a prefix again, except the one that contains it."""
         with self._lock:
             for root in [root for root in self._datasets if is_within(root, prefix)]:
                 del self._datasets[root]

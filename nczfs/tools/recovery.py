@@ -206,7 +206,7 @@ class Store:
         return array_now, Written(details.index, flags, values, entry.basis)
 
     def _taken(self, home: Home, dataset: Dataset, variable: Variable) -> int | None:
-        """Return the first record of a mount whose place others have; None: it has its place.
+        """Return the first record of a mount whose place another client has taken; None: none.
 
         That is claimed, as by a mount that appends. That its records have it is noted before they
         are put there, and the array is as long as that needs.

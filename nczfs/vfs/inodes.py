@@ -228,7 +228,7 @@ class InodeTable:
                 self._drop_if_unused(inode)
 
     def displace(self, inode: Inode) -> None:
-        """Take an inode out of its place; those who hold it keep it."""
+        """Take an inode out of its place; its holders keep it."""
         with self._lock:
             self._displace(inode)
 

@@ -116,7 +116,7 @@ class StoredArray:
         self.note_changed()
 
     def note_changed(self) -> None:
-        """Note a change, so that readers look at the chunks anew."""
+        """Note a change, so that readers look at the chunks again."""
         self.changed_at = time.monotonic()
         self.revision = revision = next(_revisions)
         # Afterwards: a reader that sees it sees the revision of the array as well.

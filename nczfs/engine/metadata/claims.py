@@ -40,7 +40,7 @@ class AppendClaim:
 
     @property
     def process(self) -> ProcessIdentity:
-        """Whose it is."""
+        """The process that made the claim."""
         return ProcessIdentity(self.machine, self.pid, self.started)
 
 

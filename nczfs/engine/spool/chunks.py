@@ -163,7 +163,7 @@ class KeptChunk(SpoolEntry):
 
     Attributes
     ----------
-    basis : what they were written upon.
+    basis : what they are based on.
     pieces : in the order in which they were written.
     """
 

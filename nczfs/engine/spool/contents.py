@@ -98,7 +98,7 @@ class LogContents:
             self._read(path)
 
     def basis(self, key: str, unit: UnitIndex) -> Basis:
-        """Return what the chunks of a unit were written upon."""
+        """Return what the chunks of a unit are based on."""
         return self._bases.get((key, unit)) or Basis(int(self.written_at * 1e9))
 
     def _read(self, path: Path) -> None:

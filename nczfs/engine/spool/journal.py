@@ -54,7 +54,7 @@ class Journal:
         ----------
         box : which elements, counted from the first one of the chunk.
         values : of the shape of the box, in native byte order, and of fixed size.
-        basis : what the chunk was written upon.
+        basis : what the chunk is based on.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Journal:
             self.log.hold(VALUES, self._records)
 
     def rests(self, io: ChunkStore, unit: UnitIndex, basis: Basis) -> None:
-        """Note that a unit with dirty chunks rests upon something else. Never raises."""
+        """Note that a unit with dirty chunks has another basis. Never raises."""
         with self.log.lock:
             if self._dirty.get((io.prefix, unit)):
                 self.log.note(_basis(io, unit, basis))

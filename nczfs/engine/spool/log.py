@@ -4,7 +4,7 @@ It is a sequence of files, ``log.N``, of records:
 
 * ``log``: the format, the URL of the mount, and its process. The first one of a file.
 * ``chunk``: a number that stands for a chunk in this file from here on, and the `ChunkDetails`.
-* ``basis``: what the chunks of a unit are written upon, as in `Basis`; the last one counts.
+* ``basis``: what the chunks of a unit are based on, as in `Basis`; the last one counts.
 * ``wrote``: the elements of a box of a chunk.
 * ``stored``: what stands before it of a chunk is in the store, or will never be.
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
@@ -173,7 +173,7 @@ class Log:
             self._remove_before(number + 1)
 
     def close(self) -> None:
-        """Remove it if it is empty; else leave it to those who put back what is in it."""
+        """Remove the log if it is empty; otherwise leave it to `nczfs recover`."""
         with self.lock:
             for name, restate in list(self._held.items()):
                 if name != VALUES and not restate():

@@ -206,7 +206,7 @@ class StagedLog:
 
     @property
     def is_said(self) -> bool:
-        """Whether something was said of the file that still holds."""
+        """Whether the log has a record of the file that is still valid."""
         return self._said is not None
 
     @property

@@ -120,7 +120,7 @@ class DirtyMap:
             return chunk
 
     def units(self, ids: Iterable[ChunkId]) -> list[DirtyUnit]:
-        """Return the units of those of some chunks that are dirty. Takes no lock."""
+        """Return the units of the dirty ones among some chunks. Takes no lock."""
         found: dict[DirtyUnit, None] = {}
         for chunk_id in ids:
             chunk = self.chunks.get(chunk_id)
@@ -313,7 +313,7 @@ class DirtyMap:
 
     @staticmethod
     def _tell_journal(journal: Journal, unit: DirtyUnit) -> None:
-        """Note in the journal upon what the chunks of a unit are written."""
+        """Note in the journal what the chunks of a unit are based on."""
         if unit.chunks:
             journal.rests(unit.io, unit.index, unit.basis)
 

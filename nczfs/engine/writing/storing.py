@@ -93,7 +93,7 @@ def _is_hole(io: ChunkStore, values: Mapping[ChunkIndex, Values]) -> bool:
 
 
 def _known(snapshots: Mapping[ChunkIndex, Snapshot], partial: list[ChunkIndex]) -> Version | None:
-    """Return the version whose elements all unwritten ones of the snapshots are, if there is one.
+    """Return the version that has all unwritten elements of the snapshots, if there is one.
 
     Parameters
     ----------

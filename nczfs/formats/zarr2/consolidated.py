@@ -61,7 +61,7 @@ class _Positions(Consolidated):
         return _without_copies(text, key) if is_doubled else text
 
     def has_answer(self, key: str) -> bool:
-        """Return whether a document is that of a node in the copy, or never beside one."""
+        """Return whether the copy is enough to know if a document exists."""
         path, name = _split(key)
         return path in self.nodes and (name in _DOCUMENTS or name.startswith(_NEVER_BESIDE))
 

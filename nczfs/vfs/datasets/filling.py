@@ -1,4 +1,4 @@
-"""The values of a variable that a program writes anew."""
+"""The values of a variable that a program rewrites."""
 
 from __future__ import annotations
 

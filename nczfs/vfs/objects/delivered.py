@@ -47,7 +47,7 @@ class Delivered:
             self._has_begun = True
 
     def note(self, offset: int, data: Buffer) -> bool:
-        """Note bytes that are handed out; False: they must not be, and are to be read anew."""
+        """Note bytes that are handed out. Returns False if they must be read again instead."""
         size = len(data)
         if self._reads is None or not size:
             return True

@@ -99,7 +99,7 @@ class Exchange:
 
     @property
     def silent_s(self) -> float:
-        """How long ago the first question was sent since which nothing came; 0.0: it answers."""
+        """The age of the oldest request after which nothing came; 0.0: the server answers."""
         return self._silence.seconds
 
     def run(self, what: str, attempt: Callable[[Deadline], _T], *, work_s: float = 0.0) -> _T:

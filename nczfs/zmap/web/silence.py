@@ -40,7 +40,7 @@ class Silence:
 
     @property
     def seconds(self) -> float:
-        """How long ago the first question was sent since which nothing came; 0.0: it answers."""
+        """The age of the oldest request after which nothing came; 0.0: the server answers."""
         with self._lock:
             return 0.0 if self._asked_at is None else self._clock() - self._asked_at
 
