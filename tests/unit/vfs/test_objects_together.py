@@ -764,6 +764,38 @@ def test_an_open_file_whose_old_object_could_not_be_deleted_is_what_its_name_say
         assert read(fs, "objects/d/c") == b"one"
 
 
+def test_an_open_file_of_which_nobody_can_tell_whether_it_was_renamed_keeps_its_name(
+    fs: TreeFileSystem,
+    store: GatedZMap,
+    threads: ThreadPoolExecutor,
+    tmp_path: Path,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    """SEMANTICS O30: the answer to its deletion was lost, and the store can be asked nothing."""
+    expected_warnings.add("m/f: (was not stored|not stored)")
+    mkdir(fs, "objects/m")
+    write(fs, "objects/m/f", b"one")
+    handle = open_file(fs, "objects/m/f")
+    with (
+        store.stopping("delete", "m/f", "after") as deletion,
+        store.stopping("stat", "m/f", "absent") as question,
+    ):
+        renaming = threads.submit(rename, fs, "objects/m", "objects/n")
+        for gate in (deletion, question):
+            assert gate.reached.wait(WAIT_S)
+            gate.open(Unavailable("m/f"))
+        with pytest.raises(Unavailable):
+            renaming.result(WAIT_S)
+    fs.write(handle, 0, b"two")
+    with pytest.raises(StaleHandle):
+        fsync(fs, handle)
+    with pytest.raises(StaleHandle):
+        close(fs, handle)
+    assert {k: v for k, v in stored(store).items() if k[1:] == "/f"} == {"n/f": b"one"}
+    (kept,) = tmp_path.rglob("*.kept")
+    assert kept.read_bytes() == b"two"
+
+
 def test_a_file_whose_answer_was_lost_is_stored_after_a_rename_that_failed(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
