@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from nczfs.engine.chunks.loaded import ChunkId
+from nczfs.engine.spool.chunks import KeptChunk
 from nczfs.errors import AccessDenied, Unavailable
 from nczfs.library.opening import open_zmap
+from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.spooling import (
     CHUNK,
@@ -130,6 +132,24 @@ def test_a_whole_chunk_that_is_refused_is_spooled_like_any_other(
         assert mount.writeback.dirty_bytes == 0
         assert mount.read(0, 2) == [0, 1]
     assert stored(memory)[:CHUNK] == list(range(CHUNK))
+
+
+def test_a_whole_chunk_that_is_refused_is_written_upon_the_version_that_was_known(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    """SEMANTICS W51: what another client stored since is not put back by its older one."""
+    with mounted(memory, tmp_path) as mount:
+        mount.write(0, 1)
+        mount.writeback.flush()
+        known = mount.zmap.stat(parse_key("v/0")).version
+        with open_zmap(memory, "r+") as other:
+            other.variables["v"][0:2] = [5, 6]
+        mount.zmap.arm(REFUSED)
+        mount.write(0, *range(CHUNK))
+        (found,) = mount.entries()
+        assert isinstance(found.entry, KeptChunk)
+        assert found.entry.basis.versions == (known,)
+        mount.zmap.arm()
 
 
 def test_what_was_written_over_a_lent_chunk_while_it_was_refused_is_spooled(

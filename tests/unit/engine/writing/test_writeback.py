@@ -130,6 +130,16 @@ def test_a_writer_stores_the_oldest_chunks_when_too_many_are_dirty(memory: Memor
         assert v[::elements].tolist() == list(range(chunks))
 
 
+def test_the_oldest_chunks_are_as_many_as_make_room(client: Client) -> None:
+    for position in (5, 1, 9):
+        client.v[position] = 1
+    dirty = client.writeback._dirty
+    chunks = list(dirty.chunks)  # as they were written
+    size = dirty.chunks[chunks[0]].nbytes
+    found = {excess: dirty.oldest(excess) for excess in (0, 1, size, size + 1, 9 * size)}
+    assert found == {0: [], 1: chunks[:1], size: chunks[:1], size + 1: chunks[:2], 9 * size: chunks}
+
+
 def test_what_is_not_stored_counts_as_the_decoded_bytes_of_its_chunks(client: Client) -> None:
     chunk_bytes = client.v.description.array.chunk_bytes
     client.v[0] = 1
