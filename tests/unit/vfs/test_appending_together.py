@@ -20,7 +20,7 @@ from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.space import Survives
 from nczfs.errors import BadArgument, NoSuchNode, StructureChanged, Unavailable
 from nczfs.library.opening import open_zmap
-from nczfs.vfs.base import HandleNo
+from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import PAGE_BYTES, TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_prefix
@@ -165,6 +165,43 @@ def test_half_a_record_at_an_offset_stays_there_when_others_append_a_record(
         close(fs, handle)
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
         assert root.variables["r"][2:].tolist() == [[7, *record(2, 0)[1:]], record(1, 0)]
+
+
+def test_appended_records_keep_their_place_before_those_that_a_truncation_adds(
+    fs: TreeFileSystem, memory: GatedZMap
+) -> None:
+    """SEMANTICS W8, W34."""
+    size = find(fs, RAW).size
+    handle = open_file(fs, RAW, os.O_WRONLY | os.O_APPEND)
+    fs.write(handle, size, np.array(record(1, 0), "<i4").tobytes())
+    fs.setattr(find(fs, RAW).ino, AttributeChanges(size=size + 3 * RECORD_BYTES), handle)
+    close(fs, handle)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        assert root.variables["r"][2:].tolist() == [record(1, 0), [-1] * WIDTH, [-1] * WIDTH]
+
+
+@pytest.mark.parametrize("skipped", [1, 6, RECORD_BYTES + 3])
+def test_bytes_that_are_skipped_before_a_part_of_an_element_are_those_of_the_fill_value(
+    fs: TreeFileSystem, memory: GatedZMap, skipped: int
+) -> None:
+    """SEMANTICS W8."""
+    fill = 0x04030201
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
+        root.create_variable("f", ("t", "x"), "<i4", chunks=(4, 3), fillvalue=fill)
+    fs.refresh("")
+    path = "datasets/d.zarr/f/values.raw"
+    size = find(fs, path).size
+    handle = open_file(fs, path, os.O_RDWR)
+    fs.write(handle, size + skipped, b"\x7f")
+    fs.write(handle, size + skipped + 3, b"\x7f")
+    rest = -(skipped + 4) % RECORD_BYTES
+    end = size + skipped + 4 + rest
+    wanted = bytearray(np.full((end - size) // 4, fill, "<i4").tobytes())
+    wanted[skipped] = wanted[skipped + 3] = 0x7F
+    fs.write(handle, end - 1, wanted[-1:])
+    close(fs, handle)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        assert root.variables["f"][2:].astype("<i4").tobytes() == wanted
 
 
 @pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR])
