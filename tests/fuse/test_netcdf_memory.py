@@ -96,9 +96,9 @@ def test_cdo_reads_step_by_step(limited: Limited, form: str, steps: int) -> None
     ("form", "steps"),
     [
         (NETCDF4, 2),
-        pytest.param(NETCDF4, 128, marks=pytest.mark.long),
+        pytest.param(NETCDF4, 40, marks=pytest.mark.long),
         # The library writes 8 KiB around each row of a block.
-        pytest.param(CLASSIC, 16, marks=pytest.mark.long),
+        pytest.param(CLASSIC, 4, marks=pytest.mark.long),
     ],
 )
 def test_a_model_reads_and_writes_step_by_step_in_spatial_chunks(
