@@ -30,6 +30,7 @@ from nczfs.metrics import REGISTRY
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.testing.faults import Faulty
 from nczfs.vfs.base import AttributeChanges, HandleNo
+from nczfs.vfs.datasets import writing
 from nczfs.vfs.effects import TimedRequest
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
@@ -494,6 +495,22 @@ def test_records_are_appended(fs: TreeFileSystem, store: ZMap, step: int) -> Non
     assert find(fs, R).ino == ino
     assert find(fs, "datasets/n.zarr/t/values.raw").size == 5 * 8
     assert {"0.0", "1.0", "2.0"} == set(listing(fs, "datasets/n.zarr/r/chunks"))
+
+
+def test_a_rewrite_with_a_wrong_line_at_its_end_changes_nothing(
+    fs: TreeFileSystem, store: ZMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W5, W7: however many pieces it is taken in."""
+    monkeypatch.setattr(writing, "BLOCK_BYTES", 2 * WIDTH + 5)
+    path = f"{V}/values.txt"
+    lines = [str(number).rjust(WIDTH - 1) + "\n" for number in range(100, 124)]
+    wrong = [*lines[:-1], "none".rjust(WIDTH - 1) + "\n"]
+    with pytest.raises(BadValue, match="is not a float32"):
+        write(fs, path, "".join(wrong).encode(), 0, os.O_WRONLY | os.O_TRUNC)
+    np.testing.assert_array_equal(stored(store), FIELD)
+    np.testing.assert_array_equal(raw(fs), FIELD)
+    write(fs, path, "".join(lines).encode(), 0, os.O_WRONLY | os.O_TRUNC)
+    np.testing.assert_array_equal(stored(store), FIELD + 100)
 
 
 def test_half_lines_become_whole_with_what_follows_or_with_what_the_file_shows(
