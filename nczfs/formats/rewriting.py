@@ -19,7 +19,7 @@ from nczfs.model.hierarchy import GroupHeader, Json, Variable
 
 
 class OwnMembers(dict[str, Json]):
-    """An object of which the format governs these members; other members survive."""
+    """An object in which the format governs these members; other members survive."""
 
 
 class OrderedMembers(OwnMembers):

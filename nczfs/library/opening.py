@@ -36,7 +36,7 @@ MODES = {
     "r": "reading",
     "r+": "reading and writing what is there",
     "a": "reading and writing; made if nothing is there",
-    "w": "made anew; what was there is deleted",
+    "w": "replaced by a new one; what was there is deleted",
     "x": "made; an error if something is there",
 }
 
@@ -57,7 +57,7 @@ def open_url(
     ----------
     url : a path, ``s3://…``, ``https://…``, with a netcdf-c fragment or without.
     mode : "r": reading; "r+": reading and writing; "a": the same, and the dataset is made if
-        nothing is there; "w": the dataset is made anew, and what was there is deleted; "x": the
+        nothing is there; "w": a new dataset is made, and what was there is deleted; "x": the
         dataset is made, and nothing may be there.
     format : of a dataset that is made: "nczarr-L3" (also "nczarr", the default), "nczarr-L2l",
         "nczarr-L2U", "nczarr-L1", "zarr2" (also "zarr"); None: what the mode words of the URL say.

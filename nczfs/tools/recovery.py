@@ -113,7 +113,7 @@ class Store:
         self._options: FormatOptions = format_options(place.modes, self._engine.options)
         self._datasets: dict[Prefix, Dataset | None] = {}
         self._places: dict[tuple[Path, str], int | None] = {}
-        self._copied: set[Prefix] = set()  # datasets of which the consolidated metadata are right
+        self._copied: set[Prefix] = set()  # datasets whose consolidated metadata are right
         zmap.prepare_writing()
 
     def close(self) -> None:

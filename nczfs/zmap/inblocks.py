@@ -32,7 +32,7 @@ class _Block:
 class InBlocks(ReadOnly):
     """A wrapper of a far store for an object that is read in many small pieces: an archive.
 
-    Reads that name a version are cut from blocks of 256 KiB, of which the last 64 are kept.
+    Reads that name a version are cut from blocks of 256 KiB; the last 64 blocks are kept.
     Adjacent blocks are one request, and threads that need the same block share its request.
     Everything else goes to the far store. `_lock` guards the blocks and is not held during
     requests.

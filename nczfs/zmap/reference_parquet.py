@@ -244,7 +244,7 @@ class ParquetReferences:
             return self._parts[key]
 
     def _read(self, key: Key, begin: Blob) -> Any:
-        """Return the rows of a file, of which the beginning is read, or why they cannot be read."""
+        """Read the beginning of a file. Returns its rows, or why they cannot be read."""
         try:
             if begin.object_size > len(begin.data):
                 begin = read_bounded(self._store, key, self._parts_bytes_max)

@@ -27,7 +27,7 @@ class StoredArray:
 
     An `Array` describes it as of some time, and is replaced when metadata are read anew. This
     object is not replaced: so all handles, and the threads that store chunks, find a chunk that was
-    written through any handle. An array that was removed and made anew is another one.
+    written through any handle. An array that was removed and made again is another one.
 
     Attributes
     ----------

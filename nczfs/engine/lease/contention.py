@@ -1,4 +1,4 @@
-"""The choice of a writer on a store without atomic operations: claims, of which the oldest wins.
+"""The choice of a writer on a store without atomic operations: claims; the oldest one wins.
 
 Each contender writes its own object below ``.nczfs-lease/`` of the dataset, and lists all of them a
 while later. The oldest claim that has not expired holds the lease, and states so in its object, so
@@ -6,7 +6,7 @@ that a contender with a slow clock cannot overtake it. A claim also expires when
 visibly ended.
 
 Two contenders never hold the lease: a claim is visible at most half of the settle time after the
-start that it states; one that took longer is made anew. A contender decides after it has waited for
+start that it states; one that took longer is repeated. A contender decides after it has waited for
 the whole settle time since its own claim was visible. So it has seen every older one, as long as
 clocks differ by less than the other half. The store must list what was written.
 """

@@ -66,7 +66,7 @@ class ConsolidatedCopy:
             self._owed[key] = self._owed.get(key, 0) + 1
 
     def distrust(self) -> None:
-        """Note that the copy must be made anew, because documents change in another way."""
+        """Note that the copy must be rebuilt, because documents change in another way."""
         if self._form is None:
             return
         with self._lock:

@@ -456,7 +456,7 @@ class Edits:
                 node = apply_all(None if is_ours else node, alike)
                 continue
             except DatasetError:
-                pass  # of which the others are not guilty
+                pass  # the others are not to blame for it
             for change in alike:
                 try:
                     node = change.apply(None if is_ours else node)

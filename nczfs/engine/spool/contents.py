@@ -75,7 +75,7 @@ class LogContents:
     staged : by the name of the file.
     chunks : by the prefix of the array, and the index.
     grown : arrays that became longer, by their prefix.
-    placed : arrays of which the place of all appended records is certain since.
+    placed : arrays whose appended records all have a certain place since then.
     problem : why not all of it could be understood.
     is_whole : whether there are any, and they were read to their ends.
     written_at : when they were written last, in seconds since 1970.

@@ -9,7 +9,7 @@ It is a sequence of files, ``log.N``, of records:
 * ``stored``: what stands before it of a chunk is in the store, or will never be.
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
 * ``placed``: the appended records of an array have their place, says who puts them back.
-* ``file``: what a staged file is to become, in place of all that was said of it before.
+* ``file``: what a staged file is to become; it replaces all earlier records of the file.
 * ``filled``, ``cut``, ``sending``: what has happened to a staged file since, as `Staged` has it.
 * ``done``: a staged file is in the store, or will never be.
 """

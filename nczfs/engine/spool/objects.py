@@ -76,7 +76,7 @@ class KeptObject(SpoolEntry):
 
     @property
     def own(self) -> tuple[tuple[int, int], ...]:
-        """The ranges of which the spool has the bytes."""
+        """The ranges whose bytes the spool has."""
         known = Ranges()
         for start, stop in self.missing:
             known.add(start, stop)

@@ -55,7 +55,7 @@ def copy_contents(
     memory_limit_bytes: int,
     progress: Progress,
 ) -> None:
-    """Store all values of a source in new variables, of which the store has no chunks."""
+    """Store all values of a source in new variables, which have no chunks in the store."""
     with writes_to(dataset, memory_limit_bytes, progress) as writes:
         for path, content in source.contents.items():
             variable = variables[path]

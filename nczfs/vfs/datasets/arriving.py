@@ -46,7 +46,7 @@ class NodeArrivals:
         return isinstance(self.at.loaded.node, Variable)
 
     def takes(self, name: str) -> bool:
-        """Return whether a file of a copy is called so, now or later."""
+        """Return whether a file of a copy has that name, now or later."""
         return name in self._possible or goal_of(name) in self._possible
 
     def create(self, name: str, *, exclusive: bool) -> tuple[File, OpenFile]:

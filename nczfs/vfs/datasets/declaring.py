@@ -144,7 +144,7 @@ class OpenDeclaration(OpenFile):
                 self._land()
 
     def close(self) -> None:
-        """Drop a document of which the last flush made no variable; its writer got the error."""
+        """Drop a document from which the last flush made no variable; its writer got the error."""
 
     def _judge(self, data: bytes) -> None:
         """Refuse a document that is complete and wrong, or can never be complete."""

@@ -90,7 +90,7 @@ class ObjectStore:
     Parameters
     ----------
     changed : called with every key that was stored or deleted, and every prefix that moved.
-    lost : called with every key of which the kernel has bytes that were not stored.
+    lost : called with every key for which the kernel has bytes that were not stored.
     settle : has everything stored that was written to datasets at or below a prefix, or around it.
     gate : is closed where objects are being renamed; who stores something else is inside.
     options : what is kept in the store itself, where it can.

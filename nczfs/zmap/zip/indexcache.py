@@ -58,9 +58,9 @@ CREATE TABLE IF NOT EXISTS indexes (
 
 
 class IndexCache:
-    """A database of indexes, of which the least recently used go beyond a limit of bytes.
+    """A database of indexes with a limit of bytes: the least recently used ones go first.
 
-    Nothing here raises: an index that cannot be read or stored is made anew, and so is a damaged
+    Nothing here raises: an index that cannot be read or stored is rebuilt, and so is a damaged
     database. It is safe between processes.
 
     Parameters
@@ -125,7 +125,7 @@ class IndexCache:
         with contextlib.closing(database):
             database.execute("PRAGMA page_size = 65536")  # columns are long
             database.execute("PRAGMA auto_vacuum = FULL")
-            database.execute("PRAGMA synchronous = OFF")  # what a crash damages is made anew
+            database.execute("PRAGMA synchronous = OFF")  # what a crash damages is rebuilt
             database.execute(_TABLE)
             yield database
             if database.in_transaction:
@@ -139,7 +139,7 @@ class IndexCache:
             if error.sqlite_errorcode & 0xFF in _PASSING:
                 log.debug("%s: not used: %s", self._path, error)
                 return
-            log.debug("%s: made anew: %s", self._path, error)
+            log.debug("%s: rebuilt: %s", self._path, error)
             with contextlib.suppress(OSError):
                 self._path.unlink()
         except OSError as error:
