@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -207,8 +208,12 @@ def chunks_of(
 
 
 def logs_in(directory: Path) -> list[Path]:
-    """Return the files of the log of a mount, in order."""
-    numbered = [path for path in directory.glob(f"{BEFORE}*") if path.suffix[1:].isdecimal()]
+    """Return the files of the log of a mount, in order; it makes no links and pipes."""
+    numbered = [
+        path
+        for path in directory.glob(f"{BEFORE}*")
+        if path.suffix[1:].isdecimal() and stat.S_ISREG(path.lstat().st_mode)
+    ]
     return sorted(numbered, key=lambda path: int(path.suffix[1:]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import logging
@@ -29,6 +30,7 @@ from nczfs.errors import NoSpace, SpoolError
 
 log = logging.getLogger(__name__)
 
+_SAID_BYTES_MAX: Final = 64 << 10
 _UNCLOSED: Final = "the program was killed before it closed the file"
 
 
@@ -314,14 +316,25 @@ def is_foreign(path: Path) -> bool:
 
 def _said_of(directory: Path) -> dict[str, Any]:
     """Return the contents of the lock's file; if it is not JSON, it has another format."""
+    text = ""
     try:
-        text = (directory / LOCK).read_text("utf-8", "replace")
+        with os.fdopen(_lock_of(directory, os.O_RDONLY), "rb") as file:
+            text = file.read(_SAID_BYTES_MAX).decode("utf-8", "replace")
         said = json.loads(text) if text else {}
     except OSError:
         return {}
     except (ValueError, RecursionError):
         return {"format": 1, "url": text}
     return said if isinstance(said, dict) else {"format": None}
+
+
+def _lock_of(directory: Path, flags: int) -> int:
+    """Open the lock's file of a mount. Raises OSError: also if it is a link, or no regular file."""
+    fd = os.open(directory / LOCK, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "is not a regular file", str(directory / LOCK))
+    return fd
 
 
 @contextlib.contextmanager
@@ -333,7 +346,7 @@ def _locked(directory: Path, how: int) -> Iterator[bool]:
     OSError : that cannot be seen.
     """
     try:
-        fd = os.open(directory / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        fd = _lock_of(directory, os.O_RDWR)
     except FileNotFoundError:
         yield True
         return

@@ -427,3 +427,31 @@ def test_links_and_pipes_in_a_spool_are_neither_shown_nor_removed(
         assert "nothing is unsaved" in capsys.readouterr().out
     assert sorted(elsewhere.iterdir()) == before
     assert (elsewhere / "precious").read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory", "large", "log"])
+def test_a_lock_or_log_that_no_mount_has_made_neither_hangs_nor_is_followed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    mount = tmp_path / "spool/mount"
+    mount.mkdir(parents=True)
+    precious = tmp_path / "precious"
+    precious.write_text('{"format": 1, "url": "s3://secret"}')
+    lock = mount / "lock"
+    match kind:
+        case "link":
+            lock.symlink_to(precious)
+        case "pipe":
+            os.mkfifo(lock)
+        case "directory":
+            lock.mkdir()
+        case "log":
+            os.mkfifo(mount / "log.1")
+            (mount / "log.2").symlink_to(precious)
+        case _:
+            with lock.open("wb") as file:
+                file.truncate(1 << 40)
+    (mount / "1-key.unsaved").write_bytes(b"torn")
+    assert main.main(["recover", "--spool-dir", str(tmp_path / "spool"), "--list"]) in (0, 1, 2)
+    assert "secret" not in "".join(capsys.readouterr())
+    assert precious.exists()
