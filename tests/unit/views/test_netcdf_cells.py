@@ -97,5 +97,15 @@ def test_elements_that_are_not_unicode_are_shown_and_kept() -> None:
     assert form.restorable(values).tolist() == [True, False, False]
 
 
+def test_the_first_and_last_characters_of_unicode_are_text() -> None:
+    points = [0xD7FF, 0xD800, 0xDFFF, 0xE000, 0x10FFFF, 0x110000]
+    values = np.array(points, "u4").view("U1")
+    form = cell_form(values.dtype, np.dtype("S4"))
+    assert form.restorable(values).tolist() == [True, False, False, True, True, False]
+    shown = bytes(form.render(values[[0, 3, 4, 5]]))
+    wanted = ["\ud7ff", "\ue000", "\U0010ffff", "\ufffd"]
+    assert shown == b"".join(text.encode().ljust(4, b"\0") for text in wanted)
+
+
 def test_texts_are_padded_to_their_width() -> None:
     assert text_cells(("a", "", "żó"), 4) == b"a\0\0\0" + bytes(4) + "żó".encode()
