@@ -137,13 +137,24 @@ def test_the_old_content_stands_if_the_file_is_cut_short(
     data = files[1].read_bytes()
     short = tmp_path / "short.nc"
     short.write_bytes(data[: int(share * len(data))])
-    for words in (("cp", short, group / "foo.nc"), ("rsync", short, group / "foo.nc")):
-        done = run(*words)
+    for program in ("cp", "rsync", "mv"):
+        done = run(program, short, group / "foo.nc")
         assert done.returncode != 0
         assert shown(group) == ONE
     assert in_store(tmp_path) == ONE
     until(lambda: "foo.nc" in json.loads((group / "info.json").read_text())["problems"][0])
     assert not [name for name in os.listdir(group) if name.startswith(".foo")]
+
+
+def test_the_old_content_stands_if_nothing_is_written(group: Path, tmp_path: Path) -> None:
+    """SEMANTICS W61."""
+    for name in ("foo.nc", "foo.cdl"):
+        assert run("sh", "-c", f": > {group / name}").returncode == 0
+    assert shown(group) == ONE
+    assert in_store(tmp_path) == ONE
+    with netCDF4.Dataset(group / "foo.nc", "r+") as file:
+        file["v"][0] = 5
+    assert in_store(tmp_path) == (1, {1, 5}, {"v", "only_in_1"})
 
 
 def test_readers_see_the_old_content_or_the_new_one(group: Path, files: tuple[Path, Path]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -15,6 +15,7 @@ from nczfs.errors import (
     CorruptStore,
     ForeignObjects,
     MetadataError,
+    NczfsError,
     NotPermitted,
     NotWritable,
     PathExists,
@@ -195,7 +196,15 @@ class GroupImport:
     def _drop(self, held: HeldFile, name: str) -> None:
         """Release a file that was refused, and show what it was to replace."""
         self.held.release(held)
-        self.editing.removing.hidden.put(self._prefix, name)
+        self._show_again(name)
+
+    def _show_again(self, name: str) -> None:
+        """Show the file that a program removed to put another one in its place."""
+        hidden = self.editing.removing.hidden
+        with suppress(NczfsError):
+            if hidden.is_hidden(self._prefix, name) and not is_empty(self.dataset, self.path):
+                hidden.put(self._prefix, name)
+                self.dataset.joined(self.path)
 
     def replacement(self, name: str) -> OpenFile:
         """Open a file that takes new content of the group; its readers see the present one."""
@@ -228,11 +237,15 @@ class GroupImport:
         assert isinstance(held, ImportedFile)
         where = f"/{self.path}/{name}" if self.path else f"/{name}"
         prefix = self._prefix
-        with self.context.refusals.file(lambda: prefix, name).noted(), _judged():
-            if name.endswith(CDL_SUFFIX):
-                self._fill(name, cdl_source(_text(held, where), where), held.size)
-            else:
-                self._fill_from_netcdf(held, name, where)
+        try:
+            with self.context.refusals.file(lambda: prefix, name).noted(), _judged():
+                if name.endswith(CDL_SUFFIX):
+                    self._fill(name, cdl_source(_text(held, where), where), held.size)
+                else:
+                    self._fill_from_netcdf(held, name, where)
+        except BaseException:
+            self._show_again(name)
+            raise
         if self.held.get(prefix, name) is held:
             self.held.let_go(prefix, name)
         return True
