@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -18,8 +19,9 @@ from tests.interop.netcdf_programs.field import (
     STEP,
     stored_field,
     write_field,
+    write_native,
 )
-from tests.interop.netcdf_programs.program import FORMATS, SUFFIX, Live, Program
+from tests.interop.netcdf_programs.program import FORMATS, NETCDF4, SUFFIX, Live, Program, printed
 from tests.interop.netcdf_programs.table import PROGRAMS
 from tests.support.mounts import mounted
 from tests.support.sample import keys_of, upload
@@ -116,6 +118,36 @@ def test_a_program_reads_every_value(
     noted(program, form)
     found = program.read(live_files(mount, form, tmp_path))
     np.testing.assert_array_equal(found, program.expected(stored_field(store, "field")))
+
+
+CHUNKS = re.compile(r'Block=\S+ |,\s*"block_size": \[[^\]]*\]')
+"""What GDAL says of the chunks of a netCDF-4 file, which live files do not have."""
+
+OPERATIONS = {
+    "cdo infon": ("cdo", "-s", "infon", "-selname,t2m", "FILE"),
+    "cdo sinfon": ("cdo", "-s", "sinfon", "-selname,t2m", "FILE"),
+    "cdo fldmean": ("cdo", "-s", "outputf,%.9g,1", "-fldmean", "-selname,t2m", "FILE"),
+    "cdo timmean": ("cdo", "-s", "outputf,%.9g,1", "-timmean", "-selname,t2m", "FILE"),
+    "cdo remapbil": ("cdo", "-s", "outputf,%.9g,1", "-remapbil,r8x4", "-selname,t2m", "FILE"),
+    "gdalinfo": ("gdalinfo", "-checksum", 'NETCDF:"FILE":t2m'),
+    "gdalmdiminfo": ("gdalmdiminfo", "-detailed", "-array", "t2m", "FILE"),
+    "ncks metadata": ("ncks", "-m", "-C", "-v", "t2m", "FILE"),
+    "ncks part": ("ncks", "-H", "-C", "-d", "time,1,2", "-v", "t2m,lat", "FILE"),
+}
+
+
+@pytest.mark.parametrize("command", OPERATIONS.values(), ids=OPERATIONS)
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_a_program_says_is_what_it_says_of_a_native_file(
+    command: tuple[str, ...], form: str, mount: Path, tmp_path: Path
+) -> None:
+    live = live_files(mount, form, tmp_path).file
+    native = write_native(tmp_path / live.name, "NETCDF4" if form == NETCDF4 else "NETCDF3_CLASSIC")
+    said = [
+        printed(*(word.replace("FILE", str(file)) for word in command)).replace(str(file), "FILE")
+        for file in (live, native)
+    ]
+    assert CHUNKS.sub("", said[0]) == CHUNKS.sub("", said[1])
 
 
 @pytest.mark.parametrize(("program", "form"), EDITING)
