@@ -15,8 +15,7 @@ from nczfs.engine.dataset import Engine
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.retrying import newest
-from nczfs.engine.spool.place import spool_url
-from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir
+from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir, spool_url
 from nczfs.engine.stores import open_store
 from nczfs.errors import NamesUnknown, StoreError
 from nczfs.library.resolved import Plain

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -26,13 +26,13 @@ from nczfs.engine.spool.entries import (
     write_records,
 )
 from nczfs.engine.spool.records import FileData, Record, packed, size_of
-from nczfs.engine.spool.savedchunk import Frozen, Saved
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.errors import NczfsError, SpoolError, Unavailable
 from nczfs.formats.elementtypes import data_type
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
+from nczfs.zmap.base import Version
 
 CHUNK: Final = "chunk"  # is the record of one; its bytes are a bit for each element: written?
 VALUES: Final = "values"  # of the chunk in C order, in native byte order
@@ -155,6 +155,44 @@ class WrittenPart:
         flags = np.zeros(values.shape, bool)
         self.mark(flags)
         np.copyto(values, given, where=flags)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A chunk in the spool.
+
+    Attributes
+    ----------
+    nbytes : its share of the spool's budget.
+    values : maps the values of the chunk from the file; None if that is impossible. Each use maps
+        anew, because a mapped file takes a descriptor. Raises Unavailable.
+    flags : reads from the file which elements were written. Raises Unavailable.
+    """
+
+    path: Path
+    nbytes: int
+    values: Callable[[], Values] | None
+    flags: Callable[[], Values]
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """The unsaved elements of a chunk at one time.
+
+    Attributes
+    ----------
+    values : of the whole chunk; they do not change any more.
+    flags : which elements were written; None: all that lie in the array.
+    version : of the object that the other elements came from, if known.
+    revision : of the chunk at that time.
+    basis : what the stored chunk was when it was written to.
+    """
+
+    values: Values
+    flags: Values | None
+    version: Version | None
+    revision: int
+    basis: Basis = field(default_factory=Basis)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,7 @@ class KeptObject(SpoolEntry):
         """
         self.data.check("content")
         key = self.object
-        now = _stat(zmap, key)
+        now = stat_of(zmap, key)
         version = now.version if now is not None else ABSENT
         is_base = version == self.replaces
         if not is_base and now is not None and any(each.is_in(zmap, now) for each in self.sent):
@@ -104,9 +104,8 @@ class KeptObject(SpoolEntry):
                 return
             raise SpoolError(self._difference(now))
         parts = list(self._parts(now if is_base else None)) or [b""]
-        condition = version if zmap.features.conditional_writes else None
         try:
-            zmap.write_parts(key, parts, replaces=condition)
+            zmap.write_parts(key, parts, replaces=condition(zmap, version))
         except (Conflict, ObjectExists, NoSuchObject) as error:
             raise SpoolError(f"{self.key}: another client is writing it") from error
 
@@ -180,7 +179,13 @@ def _reader(zmap: ZMap, stat: Stat) -> Callable[[int, int], Buffer]:
     return read
 
 
-def _stat(zmap: ZMap, key: Key) -> Stat | None:
+def condition(zmap: ZMap, version: Version) -> Version | None:
+    """Return what a write that replaces a version is given; None: the store compares none."""
+    return version if zmap.features.conditional_writes else None
+
+
+def stat_of(zmap: ZMap, key: Key) -> Stat | None:
+    """Return an object of a store; None: there is none."""
     try:
         return zmap.stat(key)
     except NoSuchObject:

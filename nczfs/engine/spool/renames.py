@@ -10,11 +10,11 @@ from typing import Any
 
 from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.entries import SpoolEntry, heading, heading_of, write_records
-from nczfs.engine.spool.objects import are_equal
+from nczfs.engine.spool.objects import are_equal, condition, stat_of
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists, SpoolError
-from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
+from nczfs.zmap.base import ABSENT, Stat, ZMap
 from nczfs.zmap.keys import Key, Prefix, moved, parse_prefix
 
 RENAME = "rename"  # is the record of one
@@ -95,25 +95,16 @@ class UnfinishedRename(SpoolEntry):
 
 def _copy(zmap: ZMap, stat: Stat, goal: Key, *, force: bool) -> bool:
     """Copy an object to a free place. Returns whether its bytes are there afterwards."""
-    there = ABSENT
+    found = stat_of(zmap, goal)
+    if found is not None and (found.version == stat.version or are_equal(zmap, stat, found)):
+        return True
+    if found is not None and not force:
+        return False
+    there = found.version if found is not None else ABSENT
     try:
-        found = zmap.stat(goal)
-    except NoSuchObject:
-        pass
-    else:
-        if found.version == stat.version or are_equal(zmap, stat, found):
-            return True
-        if not force:
-            return False
-        there = found.version
-    try:
-        zmap.copy(stat, goal, replaces=_condition(zmap, there))
+        zmap.copy(stat, goal, replaces=condition(zmap, there))
     except ObjectExists as error:
         raise Conflict(f"{zmap.name}/{goal}: another client has just made it") from error
     except NoSuchObject as error:
         raise Conflict(f"{zmap.name}/{stat.key}: another client has deleted it") from error
     return True
-
-
-def _condition(zmap: ZMap, version: Version) -> Version | None:
-    return version if zmap.features.conditional_writes else None

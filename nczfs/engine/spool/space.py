@@ -20,6 +20,7 @@ from nczfs.engine.spool.disk import disk, make_private
 from nczfs.engine.spool.log import FORMAT, Log
 from nczfs.engine.spool.records import free
 from nczfs.errors import NczfsError, NoSpace, OutOfDescriptors, UsageError
+from nczfs.zmap.url import StoreUrl
 
 T = TypeVar("T")
 
@@ -286,6 +287,18 @@ class Spool:
             raise
         os.close(fd)
         return None
+
+
+def spool_url(place: StoreUrl) -> str:
+    """Return the URL of a store with its fragment, without user names, passwords and queries."""
+    profile = "no" if place.anonymous else place.profile
+    words = {
+        "mode": ",".join(sorted(place.modes)),
+        "aws.profile": profile,
+        "aws.region": place.region,
+    }
+    fragment = "&".join(f"{name}={quote(value, ',')}" for name, value in words.items() if value)
+    return f"{place.text}#{fragment}" if fragment else place.text
 
 
 def quoted(name: str) -> str:

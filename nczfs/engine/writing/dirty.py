@@ -17,7 +17,7 @@ from nczfs.engine.chunks.loaded import ChunkId, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.basis import Basis, sent
-from nczfs.engine.spool.savedchunk import Frozen, Saved
+from nczfs.engine.spool.chunks import Frozen, Saved
 from nczfs.engine.writing.written import Region, WrittenMask
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box

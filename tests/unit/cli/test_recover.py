@@ -16,8 +16,7 @@ from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import format_options
 from nczfs.engine.spool.contents import read_entry
 from nczfs.engine.spool.entries import read_records
-from nczfs.engine.spool.place import spool_url
-from nczfs.engine.spool.space import Spool
+from nczfs.engine.spool.space import Spool, spool_url
 from nczfs.library.opening import open_url
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable

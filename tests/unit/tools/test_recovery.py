@@ -22,10 +22,9 @@ from nczfs.engine.arrays.array import Array
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, Tally, format_options
-from nczfs.engine.spool.place import spool_url
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.renames import noted
-from nczfs.engine.spool.space import Spool
+from nczfs.engine.spool.space import Spool, spool_url
 from nczfs.engine.spool.staged import KeptFacts, Staged
 from nczfs.errors import CorruptChunk, SpoolError, Unavailable
 from nczfs.library.opening import open_url

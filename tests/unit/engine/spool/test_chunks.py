@@ -15,11 +15,10 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.options import MissingChunks
-from nczfs.engine.spool.chunks import ChunkDetails, KeptChunk, discard, save_chunk
+from nczfs.engine.spool.chunks import ChunkDetails, Frozen, KeptChunk, Saved, discard, save_chunk
 from nczfs.engine.spool.contents import read_entry
 from nczfs.engine.spool.entries import heading, write_records
 from nczfs.engine.spool.records import packed
-from nczfs.engine.spool.savedchunk import Frozen, Saved
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import NoSpace, SpoolError, Unavailable
 from nczfs.formats.elementtypes import data_type

@@ -376,7 +376,7 @@ def test_the_last_values_stay_in_the_journal_when_they_cannot_be_saved_at_the_en
     memory: MemoryZMap, tmp_path: Path, expected_warnings: ExpectedWarnings
 ) -> None:
     expected_warnings.add("kept in memory only: .*--max-spool-size")
-    expected_warnings.add("1 chunks are not stored")
+    expected_warnings.add("1 chunk is not stored")
     spool = Spool(tmp_path / "spool", URL, 1000, Survives.KILL)
     mount = Mount(memory, spool)
     mount.write((0, 0), [[-1]])

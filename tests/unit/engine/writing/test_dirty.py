@@ -16,7 +16,7 @@ from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Retry
-from nczfs.engine.spool.savedchunk import Saved
+from nczfs.engine.spool.chunks import Saved
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
 from nczfs.engine.writing.written import WrittenMask
 from nczfs.errors import Unavailable

@@ -96,7 +96,7 @@ def test_what_is_saved_because_the_mount_ends_leaves_the_spool_when_it_is_stored
 def test_closing_saves_what_flies_and_its_landing_decides_what_remains(
     memory: MemoryZMap, tmp_path: Path, expected_warnings: Any, fault: Fault | None, lent: bool
 ) -> None:
-    expected_warnings.add("1 chunks are not stored")
+    expected_warnings.add("1 chunk is not stored")
     mount = Mount(memory, tmp_path)
     mount.zmap.arm(*([fault] if fault is not None else []))
     with ThreadPoolExecutor(2) as pool, held(mount, "write") as (begun, go_on):
@@ -119,7 +119,7 @@ def test_closing_saves_what_flies_and_its_landing_decides_what_remains(
 def test_what_was_written_while_the_last_flush_was_under_way_is_not_lost(
     memory: MemoryZMap, tmp_path: Path, expected_warnings: Any
 ) -> None:
-    expected_warnings.add("1 chunks are not stored")
+    expected_warnings.add("1 chunk is not stored")
     mount = Mount(memory, tmp_path)
     with ThreadPoolExecutor(1) as pool, held(mount, "write") as (begun, go_on):
         mount.write(0, 1)
