@@ -274,8 +274,8 @@ class Home:
             ):
                 self._unneeded.append(path)
             elif contents.problem or has_journal or name.endswith(KEPT):
-                problem = f"{path}: the log does not say what it is: {contents.problem or 'torn'}"
-                self._add(name, path, None, problem)
+                problem = contents.problem or "it is incomplete"
+                self._add(name, path, None, f"{path}: the log does not say what it is: {problem}")
             else:
                 reason = f"{_UNCLOSED}, and no write was acknowledged"
                 key = unquote(name.partition("-")[2], errors="surrogateescape")

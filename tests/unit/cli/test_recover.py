@@ -207,7 +207,7 @@ def test_what_remains_makes_the_exit_status_1_and_the_others_are_put_back(
     torn.write_bytes(torn.read_bytes()[:-3])
     for _ in range(2):
         assert place.recover() == 1
-        assert "torn" in lines(capsys)[0]
+        assert "incomplete" in lines(capsys)[0]
     assert place.values[5] == 15
     assert list(place.spool.glob("*/*.unsaved")) == [torn]
 

@@ -490,7 +490,7 @@ def test_what_is_torn_is_named_and_left_alone(url: str, spool_dir: Path) -> None
     assert len(found) == 3
     assert "torn" in found[torn].problem
     assert "killed" in found[whole.parent / "9-half"].describe()
-    with pytest.raises(SpoolError, match="torn"):
+    with pytest.raises(SpoolError, match="incomplete"):
         found[torn].describe()
     for each in found.values():
         each.remove()

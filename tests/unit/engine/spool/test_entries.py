@@ -136,7 +136,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpoolError):
         read_entry(tmp_path / "absent")
     (tmp_path / "emptied").touch()
-    with pytest.raises(SpoolError, match="emptied: torn"):
+    with pytest.raises(SpoolError, match="emptied: incomplete"):
         read_entry(tmp_path / "emptied")
 
 

@@ -134,7 +134,7 @@ def test_a_file_that_a_damaged_log_does_not_name_is_shown_and_left_alone(tmp_pat
     log.write_bytes(content)
     for _ in range(2):
         (found,) = recovery.entries(left)
-        assert "the log does not say what it is: torn" in found.problem
+        assert "the log does not say what it is: it is incomplete" in found.problem
         assert found.path.read_bytes()[:3] == b"new"
 
 
