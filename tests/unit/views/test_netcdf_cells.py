@@ -79,7 +79,8 @@ def test_text_is_utf_8_and_comes_back(texts: list[str]) -> None:
     form = cell_form(values.dtype, np.dtype("S16"))
     data = bytes(form.render(values))
     assert data == b"".join(text.encode().ljust(16, b"\0") for text in texts)
-    assert form.parse(data, values.dtype).tolist() == texts
+    back = form.parse(data, values.dtype)
+    assert (back.tolist(), back.dtype) == (texts, values.dtype)
     assert form.restorable(values).all()
 
 
