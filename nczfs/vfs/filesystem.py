@@ -273,6 +273,8 @@ class TreeFileSystem(FileSystem):
             file.appending = bool(flags & os.O_APPEND)
             if flags & os.O_TRUNC:
                 file.truncate(0)
+        if file.is_new:
+            self.inodes.removed(parent, text)  # as after a rename that failed halfway
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
         self.inodes.opened(inode.ino)

@@ -192,6 +192,7 @@ class OpenFile(ABC):
     Attributes
     ----------
     appending : whether it was opened with O_APPEND.
+    is_new : whether it was made by this open: an inode that is known by its name is another file.
     judges_writes : whether writes may be refused for their contents, which other files explain.
     begins_itself : whether it notes itself when a write begins to have an effect
         (`vfs/effects.py`).
@@ -200,6 +201,7 @@ class OpenFile(ABC):
     """
 
     appending = False
+    is_new = False
     own_node: File | None = None
     judges_writes = False
     begins_itself = False

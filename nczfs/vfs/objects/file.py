@@ -229,6 +229,7 @@ def new_file(tree: ObjectsTree, key: Key) -> tuple[ObjectFile, OpenObject]:
     live = tree.files.open(key, None, writing=True)
     assert live is not None
     handle = OpenObject(tree.store, tree.files, tree.engine, live, writing=True)
+    handle.is_new = live.handles == 1
     return ObjectFile(tree, key, None, tree.files.renames), handle
 
 

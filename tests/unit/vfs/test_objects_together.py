@@ -662,6 +662,25 @@ def test_a_rename_that_fails_halfway_shows_what_is_where(
         fs.close()
 
 
+def test_a_file_that_is_made_after_a_rename_failed_halfway_is_no_other_one(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS O10, O11: the kernel keeps the pages of one inode together."""
+    old = find(fs, "objects/d/a").ino
+    handle = open_file(fs, "objects/d/a")
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        gate.open(Unavailable("away"))
+        with pytest.raises(Unavailable):
+            renaming.result(WAIT_S)
+    assert not exists(fs, "objects/d/a")
+    write(fs, "objects/d/a", b"new")
+    assert find(fs, "objects/d/a").ino != old
+    assert bytes(fs.read(handle, 0, 100)) == stored(store)["e/a"]
+    close(fs, handle)
+
+
 def test_who_opens_a_far_file_to_write_has_what_another_client_stored(
     store: GatedZMap, tmp_path: Path
 ) -> None:
