@@ -4,6 +4,7 @@ scripts/bench                    every part, as in docs/benchmarks.md (about 15 
 scripts/bench reading --pairs 3  reading a directory store through a mount
 scripts/bench s3                 the same and more from an S3 server with 20 ms
 scripts/bench writing            writing through a mount, into a directory and S3
+scripts/bench netcdf             programs with live netCDF files beside files of their own
 scripts/bench inprocess          reading and writing from Python, without a mount
 scripts/bench timeseries         across the chunks, and what the disk tier costs others
 scripts/bench zipstore           zip archives beside zarr-python's, without a mount
@@ -14,11 +15,22 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import codecs, inprocess, reading, s3, s3store, timeseries, writing, zipstore
+from benchmarks import (
+    codecs,
+    inprocess,
+    netcdf,
+    reading,
+    s3,
+    s3store,
+    timeseries,
+    writing,
+    zipstore,
+)
 
 PARTS = {
     "reading": reading.main,
     "writing": writing.main,
+    "netcdf": netcdf.main,
     "inprocess": inprocess.main,
     "s3": s3.main,
     "s3store": s3store.main,
