@@ -36,7 +36,7 @@ def node_files(
     def notes() -> tuple[str, ...]:
         refused = context.refusals.of(opened.prefix)
         if isinstance(node, Variable):
-            return (*refused, *_netcdf_faults(context, node))
+            return (*refused, *_netcdf_faults(context, node, stem(name)))
         omitted = map(context.netcdf.omitted, sources)
         return (*refused, *chain.from_iterable(omitted))
 
@@ -86,12 +86,12 @@ def _netcdf_sources(context: ViewContext, at: At, stem: str) -> Iterator[NetcdfS
             yield netcdf_source(dataset, at.path, stem, form, dataset.group, is_of_group=True)
 
 
-def _netcdf_faults(context: ViewContext, variable: Variable) -> Iterator[str]:
+def _netcdf_faults(context: ViewContext, variable: Variable, stem: str) -> Iterator[str]:
     """Yield a line for each netCDF file that cannot be made of a variable."""
     for form in context.netcdf.formats:
         fault = fault_of(variable, form.kind) if form.is_of_variables else None
         if fault is not None:
-            yield f"{variable.name}{form.kind.suffix}: {fault}"
+            yield f"{stem}{form.kind.suffix}: {fault}"
 
 
 def _has_groups_alone(header: GroupHeader) -> bool:

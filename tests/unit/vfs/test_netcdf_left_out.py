@@ -99,3 +99,11 @@ def test_an_array_that_is_a_dataset_by_itself_has_the_name_of_the_file(tmp_path:
         assert list(file.variables) == ["sst"]
         assert file["sst"].ncattrs() == []
     fs.close()
+
+
+def test_an_array_that_is_a_dataset_by_itself_names_the_file_that_it_lacks(tmp_path: Path) -> None:
+    """SEMANTICS D21."""
+    array(tmp_path / "lists.zarr", "|O", "vlen-bytes")
+    fs = mount_tree(str(tmp_path / "lists.zarr"))
+    assert problems(fs, "datasets/lists.zarr") == ["lists.nc: is of type |O bytes"]
+    fs.close()
