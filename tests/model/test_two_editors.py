@@ -126,8 +126,9 @@ class TwoEditors(RuleBasedStateMachine):
                 self.stored[place] = {value} if is_sure else self.stored[place] | {value}
         if is_stored:
             self.made |= self.making
-            self.pending, self.making = {}, set()
-            self.lost, self.is_replaced = set(), not is_whole and self.is_replaced
+            if is_whole and any(node == "v" for node, _ in self.pending):
+                self.is_replaced = False  # or nobody has asked for it
+            self.pending, self.making, self.lost = {}, set(), set()
         self.faulty.arm()
 
     @precondition(lambda self: hasattr(self, "making"))
