@@ -1,7 +1,8 @@
 """Reading a netCDF file in another process.
 
 The libraries that read netCDF files trust them, and are not for several threads. A damaged file
-ends only this process.
+ends only this process. What it answers is not trusted: an answer consists of plain data, the
+declarations of the model, errors, and arrays.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import IO, Any, Final
 
 from nczfs.engine.chunks.loaded import Values
@@ -33,6 +35,40 @@ class _Described:
     root: Any
     contents: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]]
     notices: tuple[str, ...]
+
+
+_OF_ARRAYS: Final = frozenset(
+    {
+        ("numpy", "dtype"),
+        ("numpy", "ndarray"),
+        *product(
+            ("numpy.core", "numpy._core"),
+            ("multiarray._reconstruct", "multiarray.scalar", "numeric._frombuffer"),
+        ),
+    }
+)
+"""What pickled arrays name, by NumPy 1 and 2."""
+
+
+_OF_DAMAGED_PICKLES: Final = (AttributeError, ImportError, LookupError, TypeError, ValueError)
+
+
+class _Answers(pickle.Unpickler):
+    """Answers, which can make nothing but what answers consist of."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what an answer names (pickle, "Restricting Globals")."""
+        found = super().find_class(module, name) if _is_ours(module) else None
+        if isinstance(found, type) and found.__module__ == module:
+            return found
+        package, _, last = module.rpartition(".")
+        if (module, name) in _OF_ARRAYS or (package, f"{last}.{name}") in _OF_ARRAYS:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"an answer names {module}.{name}")
+
+
+def _is_ours(module: str) -> bool:
+    return module in ("nczfs.errors", __name__) or module.startswith("nczfs.model.")
 
 
 @contextmanager
@@ -98,8 +134,8 @@ class _Reader:
     def answer(self) -> Any:
         """Return what the process answers. Raises what it raises, or CorruptStore if it ended."""
         try:
-            found = pickle.load(self._answers)
-        except (EOFError, OSError, pickle.UnpicklingError):
+            found = _Answers(self._answers).load()
+        except (EOFError, OSError, pickle.UnpicklingError, *_OF_DAMAGED_PICKLES):
             raise CorruptStore(
                 f"{self._name}: cannot be read as a netCDF file: the library failed (status "
                 f"{self._process.wait()})"

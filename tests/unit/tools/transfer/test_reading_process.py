@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import netCDF4
@@ -16,6 +19,7 @@ import numpy as np
 import pytest
 
 from nczfs.errors import CorruptStore, NczfsError
+from nczfs.model.printing import printable
 from nczfs.tools.transfer.reading_process import read_apart
 from nczfs.tools.transfer.source import Source
 
@@ -106,3 +110,42 @@ def test_a_chunk_that_is_larger_than_the_memory_is_an_error(tmp_path: Path) -> N
     assert path.stat().st_size < 8 << 20
     with opened(path) as source, pytest.raises(CorruptStore):
         source.contents["v"].read((slice(0, 1000),))
+
+
+class Call:
+    """A pickle of it calls a function where it is read."""
+
+    def __init__(self, function: object, *arguments: object) -> None:
+        self.called = function, arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.called
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pickle.dumps(Call(os.mkdir, "made")),
+        pickle.dumps(Call(subprocess.getoutput, "mkdir made")),
+        pickle.dumps(Call(printable, "made")),  # of the model, but no class
+        pickle.dumps(Call(np.load, "made")),
+        b"cnczfs.model.hierarchy\nannotations\n.",
+        b"\x80\x05K",
+    ],
+    ids=["system call", "shell", "function of ours", "function of numpy", "module", "cut"],
+)
+def test_an_answer_makes_nothing_but_plain_data(
+    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that takes over the library must not take over the mount."""
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    (tmp_path / "answer").write_bytes(answer)
+    reader = tmp_path / "reader"
+    reader.write_text(f"#!/bin/sh\ncat {tmp_path}/answer\n")
+    reader.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(reader))
+    with pytest.raises(CorruptStore, match="cannot be read as a netCDF file"), opened(place):
+        pass
+    assert os.listdir(place) == []
