@@ -36,9 +36,11 @@ class Change(ABC):
     ----------
     outlasts_refusals : it is tried again even after the store has refused it for good, because
         there are values that cannot be read without it; other changes are withdrawn then.
+    declares : it concerns the dimensions of a group.
     """
 
     outlasts_refusals: ClassVar[bool] = False
+    declares: ClassVar[bool] = False
 
     def may_be_stored_after(self, error: NczfsError) -> bool:
         """Return whether the change is worth another try after an attempt to store it failed."""
@@ -66,6 +68,7 @@ class Change(ABC):
 class Create(Change):
     """The creation of a node."""
 
+    declares: ClassVar[bool] = True
     node: Node
 
     @property
@@ -212,6 +215,7 @@ class GroupBecomesArray(MemberChange):
 class AddDimension(Change):
     """The declaration of a dimension by a group."""
 
+    declares: ClassVar[bool] = True
     dimension: Dimension
 
     @property
@@ -232,6 +236,7 @@ class ResizeDimension(Change):
     """
 
     outlasts_refusals: ClassVar[bool] = True
+    declares: ClassVar[bool] = True
 
     name: str
     size: int

@@ -472,11 +472,11 @@ class Edits:
             if dimension.unlimited:
                 path = dimension.group
                 stored = documents.node(self.format, path)
-                group, _ = self._changed(path, stored, taken.get(path, ()))
+                declaring = (change for change in taken.get(path, ()) if change.declares)
+                group, _ = self._changed(path, stored, declaring)
                 known = group.dimensions if isinstance(group, GroupHeader) else ()
                 sizes = (other.size for other in known if other.name == dimension.name)
-                longer = Resize(axis, max(sizes, default=0), grows=True)
-                variable = longer.apply(variable)
+                variable = Resize(axis, max(sizes, default=0), grows=True).apply(variable)
         return variable
 
     def documents(self) -> StoreDocuments:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nczfs.engine.metadata.changes import AddMember
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import (
     AccessDenied,
@@ -17,6 +18,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
+from nczfs.formats.base import Node
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
@@ -393,3 +395,25 @@ def test_a_document_that_does_not_change_is_not_written(memory: MemoryZMap) -> N
         dataset.attrs.pop("none", None)
         dataset.sync()
     assert {stat.key: stat.version for stat in memory.list(ROOT)} == versions
+
+
+@pytest.mark.parametrize("layout", ["nczarr-L3", "nczarr-L2l"])
+def test_many_new_variables_are_stored_in_linear_time(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them needs the lengths of its group, but not all members of it."""
+    count = 100
+    applied = 0
+    apply = AddMember.apply
+
+    def counted(change: AddMember, node: Node | None) -> Node:
+        nonlocal applied
+        applied += 1
+        return apply(change, node)
+
+    monkeypatch.setattr(AddMember, "apply", counted)
+    with open_zmap(MemoryZMap(), "w", format=layout) as dataset:
+        dataset.create_dimension("t", None)
+        for number in range(count):
+            dataset.create_variable(f"v{number}", ("t",), "i4", chunks=(2,))
+    assert applied <= 4 * count
