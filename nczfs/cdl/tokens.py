@@ -48,8 +48,7 @@ class Token(NamedTuple):
         return self.source == mark and self.kind is TokenKind.MARK
 
 
-# Possessive: in an atomic group, each comment would take 200 bytes until the end of the match.
-_BLANK = rb"(?:[ \t\r\n\f]++|//[^\n]*+|/\*(?s:.*?)\*/)*+"
+_SPACE = rb"[ \t\r\n\f]*+"
 _NAME = (
     rb"(?:[A-Za-z_\x80-\xff]|\\[ -~]|%[01][0-9A-Fa-f]|%7[fF])"
     rb"(?:[A-Za-z0-9_.@+%\x80-\xff-]|\\[ -~])*+"
@@ -69,8 +68,10 @@ NUMBER_BEGINS = re.compile(
 )
 """What a number can begin with, except for words that are numbers."""
 
+# One at a time: repeated in an atomic group, each would take 200 bytes until the end of the match.
+_COMMENT = re.compile(_SPACE + rb"(?://[^\n]*+|/\*(?s:.*?)\*/)")
 _TOKEN = re.compile(
-    _BLANK
+    _SPACE
     + rb"(?:(?P<SECTION>(?:types|dimensions|variables|data|group):)"
     + rb'|(?P<TEXT>"(?:[^"\\]++|\\(?s:.))*+")'
     + rb"|(?P<CHARACTER>'(?:\\[0-7]{3}|\\[xX][0-9A-Fa-f]{2}|\\.|[^\\])')"
@@ -82,7 +83,7 @@ _TOKEN = re.compile(
     + _NAME
     + rb")+))|(?P<MARK>[{}();:,=*])|(?P<END>\Z))"
 )
-_BEGIN = re.compile(_BLANK + rb"(?:netcdf|NETCDF|netCDF)(?P<name>[ \t\r\n\f][^{]*+)\{")
+_BEGIN = re.compile(_SPACE + rb"(?:netcdf|NETCDF|netCDF)(?P<name>[ \t\r\n\f][^{]*+)\{")
 
 
 class Scanner:
@@ -96,7 +97,7 @@ class Scanner:
     def __init__(self, text: bytes, where: str) -> None:
         self.text = text
         self._where = where
-        begin = _BEGIN.match(text)
+        begin = self._match(_BEGIN, 0)
         if begin is None:
             self.token = Token(TokenKind.END, b"", 0)
             self.fail("does not begin with `netcdf NAME {`")
@@ -105,11 +106,22 @@ class Scanner:
 
     def go_on(self, start: int) -> None:
         """Continue with the token at a position in the text."""
-        match = _TOKEN.match(self.text, start)
+        match = self._match(_TOKEN, start)
         if match is None or match.lastgroup is None:
             self._no_token(start)
         kind = match.lastgroup
         self.token = Token(_KINDS[kind], match[kind], match.start(kind))
+
+    def _match(self, pattern: re.Pattern[bytes], start: int) -> re.Match[bytes] | None:
+        """Match a pattern behind spaces and comments."""
+        return pattern.match(self.text, start) or pattern.match(
+            self.text, self._after_comments(start)
+        )
+
+    def _after_comments(self, start: int) -> int:
+        while (comment := _COMMENT.match(self.text, start)) is not None:
+            start = comment.end()
+        return start
 
     def next(self) -> Token:
         """Return the current token, and read the one after it."""
@@ -145,8 +157,9 @@ class Scanner:
         return f"{self._where}:{line}: {what}"
 
     def _no_token(self, start: int) -> NoReturn:
-        blank = re.compile(_BLANK).match(self.text, start)
-        start = start if blank is None else blank.end()
+        space = re.compile(_SPACE).match(self.text, self._after_comments(start))
+        assert space is not None
+        start = space.end()
         rest = self.text[start : start + 2]
         if rest == b"/*":
             self.fail("a comment does not end", start)

@@ -162,7 +162,8 @@ def check_sample(place: Path) -> None:
     assert (place / "attributes/title").read_text() == "a sample\n"
     assert (place / "attributes/version").read_text() == "3\n"
     assert "float t2m(time, y, x) ;" in (place / f"{name}.cdl").read_text()
-    assert json.loads((place / "info.json").read_text())["problems"] == []
+    problems = json.loads((place / "info.json").read_text())["problems"]
+    assert [problem for problem in problems if ".nc leaves out " not in problem] == []
     for path, field in FIELDS.items():
         check_variable(place / path, field)
 

@@ -41,11 +41,11 @@ def test_a_spooled_chunk_takes_no_memory_until_it_is_written_to(
         mount.write(0, 1)
         with pytest.raises(AccessDenied):
             mount.writeback.flush()
-        assert mount.writeback.dirty_bytes == 0
+        assert mount.writeback.memory_bytes == 0
         assert mount.read(0, 3) == [1, FILL, FILL]
-        assert mount.writeback.dirty_bytes == 0, "reading needs no memory that stays"
+        assert mount.writeback.memory_bytes == 0, "reading needs no memory that stays"
         mount.write(1, 2)
-        assert mount.writeback.dirty_bytes >= CHUNK_BYTES
+        assert mount.writeback.memory_bytes >= CHUNK_BYTES
         assert mount.read(0, 3) == [1, 2, FILL]
 
 
@@ -129,7 +129,7 @@ def test_a_whole_chunk_that_is_refused_is_spooled_like_any_other(
         mount.zmap.arm(REFUSED)
         mount.write(0, *range(CHUNK))
         assert mount.writeback.unsaved == len(mount.entries()) == 1
-        assert mount.writeback.dirty_bytes == 0
+        assert mount.writeback.memory_bytes == 0
         assert mount.read(0, 2) == [0, 1]
     assert stored(memory)[:CHUNK] == list(range(CHUNK))
 
@@ -202,7 +202,7 @@ def test_what_is_written_while_a_chunk_is_being_saved_is_not_lost(
         with pytest.raises(AccessDenied):
             mount.writeback.flush()
         assert mount.read(0, 3) == [2, 3, FILL]
-        assert mount.writeback.dirty_bytes >= CHUNK_BYTES
+        assert mount.writeback.memory_bytes >= CHUNK_BYTES
         with pytest.raises(AccessDenied):
             mount.writeback.flush()
         (found,) = mount.entries()
